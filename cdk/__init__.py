@@ -1,0 +1,100 @@
+"""The front door of spark-cdk: what a connector author needs."""
+
+from cdk.base.errors import (
+    BadState,
+    CatalogError,
+    CdkError,
+    ConfigError,
+    CredentialsError,
+    DecodeError,
+    FatalError,
+    Forbidden,
+    NotFound,
+    PaginationLoop,
+    RateLimited,
+    ReadError,
+    ServerError,
+    StaleToken,
+    StateError,
+    Timeout,
+    TransientError,
+)
+from cdk.base.values import Json, JsonSchema, Record
+from cdk.state.position import Checkpoint, Done, Position, Start
+from cdk.state.slice import Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.state.window import Window
+from cdk.streams.checkpoint import (
+    CheckpointReader,
+    PageCheckpointReader,
+    ParentState,
+    PartitionCheckpointReader,
+    PartitionReader,
+    SliceCheckpointReader,
+)
+from cdk.streams.count_cursor import CountCursor
+from cdk.streams.cursor import Cursor
+from cdk.streams.moment_cursor import DatetimeCursor
+from cdk.streams.paged import PagedStream
+from cdk.streams.partitions import (
+    following_partitions,
+    list_partitions,
+    parent_partitions,
+    product,
+    records_of,
+)
+from cdk.streams.source import Source
+from cdk.streams.state_mixin import IncrementalMixin, StateMixin
+from cdk.streams.stream import Item, Page, Stream
+
+__all__ = [
+    "BadState",
+    "CatalogError",
+    "CdkError",
+    "Checkpoint",
+    "CheckpointReader",
+    "ConfigError",
+    "CountCursor",
+    "CredentialsError",
+    "Cursor",
+    "DatetimeCursor",
+    "DecodeError",
+    "Done",
+    "FatalError",
+    "Forbidden",
+    "IncrementalMixin",
+    "Item",
+    "Json",
+    "JsonSchema",
+    "NotFound",
+    "Page",
+    "PageCheckpointReader",
+    "PagedStream",
+    "PaginationLoop",
+    "ParentState",
+    "Partition",
+    "PartitionCheckpointReader",
+    "PartitionReader",
+    "Position",
+    "RateLimited",
+    "ReadError",
+    "Record",
+    "ServerError",
+    "Slice",
+    "SliceCheckpointReader",
+    "Source",
+    "StaleToken",
+    "Start",
+    "StateError",
+    "StateMixin",
+    "Stream",
+    "StreamState",
+    "Timeout",
+    "TransientError",
+    "Window",
+    "following_partitions",
+    "list_partitions",
+    "parent_partitions",
+    "product",
+    "records_of",
+]

@@ -1,0 +1,152 @@
+"""Errors, sorted by what the reader should do next.
+
+    CdkError
+    +- ConfigError              fix the config
+    |   +- ManifestError
+    |   +- CatalogError
+    |   +- CredentialsError
+    +- StateError               fix or reset the state
+    |   +- BadState
+    |   +- StateConflict
+    |   +- StateTooLarge
+    +- ReadError
+    |   +- TransientError       try again later
+    |   |   +- RateLimited
+    |   |   +- ServerError
+    |   |   +- Timeout
+    |   +- FatalError           do not try again
+    |       +- NotFound
+    |       +- Forbidden
+    |       +- DecodeError
+    |       +- PaginationLoop
+    |       +- StaleToken
+    +- BugError                 ours
+
+Airbyte's `failure_type` follows from the branch.
+"""
+
+from typing import ClassVar, Literal, TypeAlias
+
+FailureType: TypeAlias = Literal["config_error", "transient_error", "system_error"]
+
+
+class CdkError(Exception):
+    """Base of every error the kit raises on purpose.
+
+    `message` is for people and names what, where, found, expected and what to do.
+    `detail` is for logs. `stream` and `path` say where, when they are known.
+    """
+
+    failure_type: ClassVar[FailureType] = "system_error"
+
+    def __init__(self, message: str, *, detail: str = "", stream: str = "", path: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.stream = stream
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigError(CdkError):
+    """A file or value a person gave is wrong: fix it and run again."""
+
+    failure_type = "config_error"
+
+
+class ManifestError(ConfigError):
+    """A manifest does not say what the language allows."""
+
+
+class CatalogError(ConfigError):
+    """A configured catalog does not fit the source."""
+
+
+class CredentialsError(ConfigError):
+    """The source refused the credentials (401, an expired refresh token)."""
+
+
+class StateError(CdkError):
+    """The saved state cannot be used: fix or reset it."""
+
+    failure_type = "config_error"
+
+
+class BadState(StateError):
+    """A state blob has a shape that means nothing here. Built from facts: where, what was found, what is expected."""
+
+    def __init__(self, path: str, found: object, expected: str, *, stream: str = "") -> None:
+        super().__init__(f"found {_short(found)}, expected {expected}", path=path, stream=stream)
+        self.found = found
+        self.expected = expected
+
+
+class StateConflict(StateError):
+    """Another run moved the state since this one loaded it; this run must stop."""
+
+
+class StateTooLarge(StateError):
+    """A state is larger than its store accepts."""
+
+
+class ReadError(CdkError):
+    """Reading from the source failed."""
+
+
+class TransientError(ReadError):
+    """Trying again later may help."""
+
+    failure_type = "transient_error"
+
+
+class RateLimited(TransientError):
+    """The source asked to slow down and the retry budget is spent. `wait`: seconds it asked for, when it said so."""
+
+    def __init__(self, message: str, *, wait: float | None = None, detail: str = "", stream: str = "") -> None:
+        super().__init__(message, detail=detail, stream=stream)
+        self.wait = wait
+
+
+class ServerError(TransientError):
+    """The source answered with a 5xx status until the retry budget was spent."""
+
+
+class Timeout(TransientError):
+    """The source did not answer in time, or the connection broke."""
+
+
+class FatalError(ReadError):
+    """The same request will fail again."""
+
+
+class NotFound(FatalError):
+    """The source has nothing at this address (404, 410)."""
+
+
+class Forbidden(FatalError):
+    """The credentials are valid but not allowed to read this (403)."""
+
+    failure_type = "config_error"
+
+
+class DecodeError(FatalError):
+    """The response body is not what the decoder reads."""
+
+
+class PaginationLoop(FatalError):
+    """The source keeps answering with the same page token."""
+
+
+class StaleToken(FatalError):
+    """The source refused a page token saved by an earlier attempt. The engine reads that slice from its start."""
+
+
+class BugError(CdkError):
+    """The kit contradicted itself; please report it with the detail."""
+
+
+def _short(value: object, limit: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,85 @@
+"""Time is an argument: clocks and sleeps are passed in, so that tests need neither."""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from cdk.base.values import Json
+
+Clock: TypeAlias = Callable[[], datetime]
+"""Returns the present moment with a time zone."""
+
+Sleep: TypeAlias = Callable[[float], None]
+"""Waits for a number of seconds."""
+
+
+def system_clock() -> datetime:
+    """Return the machine's present moment in UTC."""
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+sleep: Sleep = time.sleep  # noqa: TID251 - the one place that really sleeps
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_UNITS = {
+    "%s": timedelta(seconds=1),
+    "%s_as_float": timedelta(seconds=1),
+    "%ms": timedelta(milliseconds=1),
+    "%epoch_microseconds": timedelta(microseconds=1),
+}
+
+
+def parse_moment(value: Json, formats: Sequence[str]) -> datetime | None:
+    """Read a moment written in one of `formats`, or in ISO 8601; None when it is none of them.
+
+    A text without a zone is UTC. Epoch formats (`%s`, `%ms`, `%s_as_float`, `%epoch_microseconds`) take numbers and texts.
+    """
+    for pattern in formats:
+        unit = _EPOCH_UNITS.get(pattern)
+        moment = _from_text(value, pattern) if unit is None else _from_epoch(value, unit)
+        if moment is not None:
+            return moment
+    if isinstance(value, str):
+        try:
+            return _in_utc(datetime.fromisoformat(value))
+        except ValueError:
+            return None
+    return None
+
+
+def write_moment(moment: datetime, pattern: str) -> Json:
+    """Write a moment as `pattern` says; epoch patterns give a number."""
+    match pattern:
+        case "%s_as_float":
+            return moment.timestamp()
+        case "%s" | "%ms" | "%epoch_microseconds":
+            return (moment - _EPOCH) // _EPOCH_UNITS[pattern]
+        case _:
+            # %f has six digits; APIs that speak milliseconds want three (Airbyte calls that %_ms).
+            return moment.strftime(pattern.replace("%_ms", f"{moment.microsecond // 1000:03d}"))
+
+
+def _from_text(value: Json, pattern: str) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        # fromisoformat is thirty times faster than strptime and reads what the usual pattern writes.
+        if pattern == "%Y-%m-%dT%H:%M:%SZ":
+            return _in_utc(datetime.fromisoformat(value))
+        return _in_utc(datetime.strptime(value, pattern.replace("%_ms", "%f")))
+    except ValueError:
+        return None
+
+
+def _from_epoch(value: Json, unit: timedelta) -> datetime | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return _EPOCH + unit * float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,47 @@
+"""The read loop. There is one, whatever is read and however.
+
+The promise: a state comes after every record it covers, and covers every record it comes after that a restart would
+not read again. Whoever stores both keeps that order: state is durable no earlier than the records it covers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from cdk.base.errors import CdkError
+from cdk.base.values import Record
+from cdk.engine.executors import Executor, serial
+from cdk.state.stream_state import StreamState
+from cdk.streams.stream import Stream
+
+Due: TypeAlias = Callable[[], bool]
+"""Whether a state may be said now; see `cdk.engine.pace`."""
+
+
+def always() -> bool:
+    """A state after every page that changed it."""
+    return True
+
+
+def read(
+    stream: Stream, state: StreamState, execute: Executor = serial, due: Due = always
+) -> Iterator[Sequence[Record] | StreamState]:
+    """Records and states of `stream`, going on from `state`. Only the caller's thread touches state.
+
+    The last item of a read that changed anything is its final state. When reading fails, the state of what came
+    before is given first, then the error is raised.
+    """
+    reader = stream.checkpoint_reader(state)
+    try:
+        for slice, page in execute(stream, iter(reader.next, None)):
+            if page.records:
+                yield page.records
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+                if due() and (checkpoint := reader.get_checkpoint()) is not None:
+                    yield checkpoint
+    except CdkError:
+        if (checkpoint := reader.get_checkpoint()) is not None:
+            yield checkpoint
+        raise
+    if (checkpoint := reader.get_checkpoint()) is not None:
+        yield checkpoint

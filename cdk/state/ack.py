@@ -1,0 +1,51 @@
+"""Parallel work, ordered progress: what is opened in order and closed in any order advances from the front."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Ticket(Generic[T]):
+    """One opened item. Belongs to the queue that gave it."""
+
+    __slots__ = ("closed", "item")
+
+    def __init__(self, item: T) -> None:
+        self.item = item
+        self.closed = False
+
+
+class AckQueue(Generic[T]):
+    """Items open in order and close in any order; `take` gives those at the front that are closed.
+
+    Not thread-safe: it belongs to the one thread that owns the state.
+    """
+
+    def __init__(self) -> None:
+        self._tickets: deque[Ticket[T]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def __iter__(self) -> Iterator[Ticket[T]]:
+        """Tickets not taken yet, oldest first, closed ones included."""
+        return iter(self._tickets)
+
+    def open(self, item: T) -> Ticket[T]:
+        """Add an item behind all others and return the ticket that closes it."""
+        ticket = Ticket(item)
+        self._tickets.append(ticket)
+        return ticket
+
+    def close(self, ticket: Ticket[T]) -> None:
+        """Mark an item as finished. Closing twice changes nothing."""
+        ticket.closed = True
+
+    def take(self) -> list[T]:
+        """Remove and return the closed items at the front, oldest first; empty while the first is still open."""
+        taken = []
+        while self._tickets and self._tickets[0].closed:
+            taken.append(self._tickets.popleft().item)
+        return taken

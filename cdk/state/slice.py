@@ -1,0 +1,80 @@
+"""What a read is cut into: partitions say *which*, windows say *when*, a slice is one unit of work."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from cdk.base.values import Json, canonical
+from cdk.state.position import Edge, Position, Start
+from cdk.state.window import Window
+
+
+class Partition(Mapping[str, Json]):
+    """Which part of the source: a frozen, hashable map such as `{"repo": "a/b"}`; empty for a plain stream.
+
+    Identity is the canonical JSON of the fields: their order does not count, the type of a value does.
+    `extra` holds fields of the parent that a reader may want; it is neither identity nor state.
+    """
+
+    __slots__ = ("_fields", "_key", "extra")
+
+    def __init__(self, fields: Mapping[str, Json] | None = None, /, *, extra: Mapping[str, Json] | None = None) -> None:
+        self._fields = dict(fields or {})
+        self._key = canonical(self._fields)
+        self.extra: Mapping[str, Json] = dict(extra or {})
+
+    @classmethod
+    def of(cls, **fields: Json) -> "Partition":
+        """Build a partition from keyword arguments: `Partition.of(repo="a/b")`."""
+        return cls(fields)
+
+    @property
+    def key(self) -> str:
+        """The canonical JSON text that identifies this partition."""
+        return self._key
+
+    def __getitem__(self, name: str) -> Json:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and self._key == other._key
+
+    def __repr__(self) -> str:
+        return f"Partition({self._fields!r})"
+
+
+WHOLE = Partition()
+"""The one partition of a plain stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One unit of work, frozen and picklable: a partition, perhaps a window of it, and where to begin.
+
+    `start` is where an earlier attempt stopped inside this slice. `edge` is what `sync` remembers of the records
+    that the source will repeat.
+    """
+
+    partition: Partition = WHOLE
+    window: Window | None = None
+    start: Position = field(default_factory=Start)
+    edge: Edge | None = None
+
+    @property
+    def extra(self) -> Mapping[str, Json]:
+        """Fields of the parent record that travel with the partition."""
+        return self.partition.extra
+
+    def __str__(self) -> str:
+        parts = [self.partition.key] if self.partition else []
+        if self.window is not None:
+            parts.append(f"[{self.window.start}, {self.window.end if self.window.end is not None else '…'}]")
+        return " ".join(parts) or "whole stream"

@@ -1,0 +1,34 @@
+"""The state of one stream: partition -> position. A plain stream has a single, empty partition."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cdk.base.values import Json
+from cdk.state.position import Position, Start
+from cdk.state.slice import WHOLE, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What has been read of a stream, and, for substreams, of its parents.
+
+    positions: where each partition stands. A position under `WHOLE` beside real partitions, or instead of them,
+        is a cursor for all of them, as the peer leaves it when it gives up per-partition state.
+    parents: the state of each parent stream, by name, where partitions follow the parent's own progress.
+    extra: keys of the wire form that mean nothing here; they are written back as they came.
+    ranges_from: set when the wire form was the peer's list of date ranges; the start of the first one. The state
+        is then written in that form again.
+    """
+
+    positions: Mapping[Partition, Position] = field(default_factory=dict)
+    parents: Mapping[str, "StreamState"] = field(default_factory=dict)
+    extra: Mapping[str, Json] = field(default_factory=dict)
+    ranges_from: Json = None
+
+    def of(self, partition: Partition) -> Position:
+        """Where `partition` stands: its own position, else the one kept for all partitions, else `Start`."""
+        return self.positions.get(partition) or self.positions.get(WHOLE) or Start()
+
+    def with_(self, partition: Partition, position: Position) -> "StreamState":
+        """Return a copy in which `partition` stands at `position`."""
+        return replace(self, positions={**self.positions, partition: position})

@@ -1,0 +1,20 @@
+"""Windows: the stretches of a cursor that a stream is read in."""
+
+from dataclasses import dataclass
+
+from cdk.base.values import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """From `start` to `end`, in cursor units: what to ask the source for.
+
+    `until` is where the next window starts. It equals `end` where windows touch, and is one granule after it where
+    the cursor has a granularity. A window owns the records with `start <= value < until`, and the last window owns
+    everything from its start. `end` is None where the source has no upper bound.
+    """
+
+    start: Json
+    end: Json = None
+    until: Json = None
+    last: bool = True

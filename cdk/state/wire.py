@@ -1,0 +1,274 @@
+"""State on the wire: the only place that knows the Airbyte protocol's shapes and magic keys.
+
+    nothing read yet               {}
+    full refresh, finished         {"__ab_no_cursor_state_message": true}     read back as nothing: it starts again
+    pages, at a token              the token: {"page": 3}
+    pages, finished                {"__ab_full_refresh_sync_complete": true}
+    cursor                         {"updated_at": "..."}                      other keys are carried along
+    cursor, as date ranges         {"slices": [...], "state_type": "date-range"}
+    partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
+    partitions without a cursor    {"states": [...]}
+
+One key is ours, `_cdk`, beside a cursor value: `through` and `slices` say what an unfinished attempt read beyond it,
+`edge` holds the digests of the records at the cursor value. A state of a finished read on the protocol has no such key.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json
+from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
+from cdk.state.slice import WHOLE, Partition
+from cdk.state.stream_state import StreamState
+from cdk.state.window import Window
+
+_COMPLETE = "__ab_full_refresh_sync_complete"
+_NO_CURSOR = "__ab_no_cursor_state_message"
+_OLD_NO_CURSOR = "__ab_full_refresh_state_message"
+_OURS = "_cdk"
+_PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
+_RANGE_TYPES = ("date-range", "integer")
+
+
+def encode(
+    state: StreamState,
+    *,
+    incremental: bool,
+    resumable: bool = True,
+    cursor_field: str | None = None,
+    edges: bool = False,
+) -> Json:
+    """Return the wire form of `state`.
+
+    incremental: the stream has a cursor. resumable: it supports checkpoints; a plain full refresh that is done
+    leaves the no-cursor message, so the next read starts again. edges: write the digests of edge records (`sync`).
+    """
+    positions = state.positions
+    if not state.parents and set(positions) <= {WHOLE}:
+        position = positions.get(WHOLE, Start())
+        if state.ranges_from is not None and isinstance(position, Checkpoint) and cursor_field is not None:
+            return {**state.extra, **_ranges(position, cursor_field, state.ranges_from, edges=edges)}
+        if isinstance(position, Done) and not resumable:
+            return {_NO_CURSOR: True}
+        return {**state.extra, **_position(position, edges=edges)}
+    blob: dict[str, Json] = {"use_global_cursor": False} if incremental else {}
+    blob["states"] = [
+        {"partition": dict(partition), "cursor": _position(position, edges=edges)}
+        for partition, position in positions.items()
+        if partition
+    ]
+    if state.parents:
+        blob["parent_state"] = {
+            name: encode(parent, incremental=True, edges=edges) for name, parent in state.parents.items()
+        }
+    return {**state.extra, **blob}
+
+
+def decode(
+    blob: Json, *, path: str = "state", cursor_field: str | None = None, partition_field: str | None = None
+) -> StreamState:
+    """Return the state that a blob stands for.
+
+    path names the place in error messages. cursor_field is needed to read date ranges, partition_field to read the
+    old form `{partition value: cursor}`. Raises BadState for anything that is no state.
+    """
+    match blob:
+        case None:
+            return StreamState()
+        case list():
+            return StreamState(_partitions(blob, path))
+        case Mapping():
+            return _decode_map(blob, path, cursor_field, partition_field)
+        case _:
+            raise BadState(path, blob, "a JSON object, or null for a stream that was never read")
+
+
+def _decode_map(
+    blob: Mapping[str, Json], path: str, cursor_field: str | None, partition_field: str | None
+) -> StreamState:
+    if blob.get("state_type") in _RANGE_TYPES and "slices" in blob:
+        return _from_ranges(blob, path, cursor_field)
+    if not _PARTITION_KEYS.isdisjoint(blob):
+        return _from_partitions(blob, path)
+    if partition_field is not None and _is_partition_map(blob):
+        return StreamState(
+            {Partition({partition_field: key}): _to_position(v, f"{path}.{key}") for key, v in blob.items()}
+        )
+    position = _to_position(blob, path)
+    return StreamState() if isinstance(position, Start) else StreamState({WHOLE: position})
+
+
+def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
+    positions = _partitions(blob.get("states") or [], f"{path}.states")
+    if blob.get("use_global_cursor") and "state" in blob:
+        positions = {WHOLE: _to_position(blob["state"], f"{path}.state")}
+    parents = blob.get("parent_state") or {}
+    if not isinstance(parents, Mapping):
+        raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")
+    return StreamState(
+        positions=positions,
+        parents={
+            name: decode(parent, path=f"{path}.parent_state.{name}") for name, parent in parents.items() if parent
+        },
+        extra={k: v for k, v in blob.items() if k not in _PARTITION_KEYS and not (k == "state" and WHOLE in positions)},
+    )
+
+
+def _is_partition_map(blob: Mapping[str, Json]) -> bool:
+    return bool(blob) and all(isinstance(value, Mapping) for value in blob.values()) and _OURS not in blob
+
+
+def _partitions(items: Json, path: str) -> dict[Partition, Position]:
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise BadState(path, items, 'a list of {"partition": {...}, "cursor": {...}}')
+    positions: dict[Partition, Position] = {}
+    for i, item in enumerate(items):
+        match item:
+            case {"partition": Mapping() as partition, "cursor": cursor}:
+                positions[Partition(partition)] = _to_position(cursor, f"{path}[{i}].cursor")
+            case _:
+                raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
+    return positions
+
+
+def _position(position: Position, *, edges: bool) -> dict[str, Json]:
+    match position:
+        case Start():
+            return {}
+        case Done():
+            return {_COMPLETE: True}
+        case Checkpoint(cursor, edge, resume):
+            ours = _resume(resume, edges=edges) if resume else {}
+            if edges and edge is not None and edge.keys:
+                ours["edge"] = _edge(edge, edges=edges)
+            return {**cursor, _OURS: ours} if ours else dict(cursor)
+        case _:
+            assert_never(position)
+
+
+def _to_position(blob: Json, path: str) -> Position:
+    if blob is None:
+        return Start()
+    if not isinstance(blob, Mapping):
+        raise BadState(path, blob, "a JSON object with a cursor value or a page token")
+    if blob.get(_COMPLETE):
+        return Done()
+    if not blob or _NO_CURSOR in blob or _OLD_NO_CURSOR in blob:
+        return Start()
+    if _OURS not in blob:
+        return Checkpoint(dict(blob))
+    ours, cursor = blob[_OURS], {k: v for k, v in blob.items() if k != _OURS}
+    where = f"{path}.{_OURS}"
+    if not isinstance(ours, Mapping):
+        raise BadState(where, ours, "the object that an earlier run of this kit left there")
+    return Checkpoint(cursor, _to_edge(ours.get("edge"), where), _to_resume(ours, where))
+
+
+def _resume(resume: Resume, *, edges: bool) -> dict[str, Json]:
+    blob: dict[str, Json] = {"through": resume.through}
+    if resume.open:
+        blob["slices"] = [_open_slice(item, edges=edges) for item in resume.open]
+    return blob
+
+
+def _open_slice(item: OpenSlice, *, edges: bool) -> dict[str, Json]:
+    w = item.window
+    blob: dict[str, Json] = {"window": [w.start, w.end, w.until, w.last]}
+    match item.position:
+        case Done():
+            blob["done"] = True
+        case Checkpoint(cursor):
+            blob["cursor"] = dict(cursor)
+        case Start():
+            pass
+    if item.edge is not None:
+        blob["edge"] = _edge(item.edge, edges=edges)
+    return blob
+
+
+def _to_resume(ours: Mapping[str, Json], path: str) -> Resume | None:
+    if "through" not in ours:
+        return None
+    slices = ours.get("slices", [])
+    if not isinstance(slices, Sequence):
+        raise BadState(f"{path}.slices", slices, "a list of windows that were begun")
+    return Resume(ours["through"], tuple(_to_open_slice(s, f"{path}.slices[{i}]") for i, s in enumerate(slices)))
+
+
+def _to_open_slice(blob: Json, path: str) -> OpenSlice:
+    match blob:
+        case {"window": [start, end, until, bool() as last]}:
+            position: Position = Start()
+            if blob.get("done"):
+                position = Done()
+            elif isinstance(blob.get("cursor"), Mapping):
+                position = Checkpoint(dict(blob["cursor"]))
+            return OpenSlice(Window(start, end, until, last), position, _to_edge(blob.get("edge"), path))
+        case _:
+            raise BadState(path, blob, '{"window": [start, end, until, last], "cursor": {...} or "done": true}')
+
+
+def _edge(edge: Edge, *, edges: bool) -> dict[str, Json]:
+    return {"value": edge.value, "keys": dict(edge.keys)} if edges and edge.keys else {"value": edge.value}
+
+
+def _to_edge(blob: Json, path: str) -> Edge | None:
+    match blob:
+        case None:
+            return None
+        case {"value": value, "keys": Mapping() as keys}:
+            return Edge(value, dict(keys))
+        case {"value": value}:
+            return Edge(value)
+        case _:
+            raise BadState(f"{path}.edge", blob, '{"value": ..., "keys": {...}}')
+
+
+def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, edges: bool) -> dict[str, Json]:
+    """The peer's concurrent form. A range that was closed is written as one; half-read ones travel in our key."""
+    most_recent = position.cursor.get(cursor_field)
+    resume = position.resume
+    first = {
+        "start": start,
+        "end": resume.through if resume else most_recent,
+        "most_recent_cursor_value": most_recent,
+    }
+    slices = [first]
+    for item in resume.open if resume else ():
+        if isinstance(item.position, Done):
+            greatest = item.edge.value if item.edge else None
+            slices.append({"start": item.window.start, "end": item.window.end, "most_recent_cursor_value": greatest})
+    blob: dict[str, Json] = {"slices": slices, "state_type": _RANGE_TYPES[0]}
+    ours = _position(position, edges=edges).get(_OURS)
+    return {**blob, _OURS: ours} if ours else blob
+
+
+def _from_ranges(blob: Mapping[str, Json], path: str, cursor_field: str | None) -> StreamState:
+    if cursor_field is None:
+        raise BadState(path, blob, "a state without date ranges: this stream has no cursor")
+    slices = blob["slices"]
+    if not isinstance(slices, Sequence) or not all(
+        isinstance(s, Mapping) and {"start", "end"} <= s.keys() for s in slices
+    ):
+        raise BadState(f"{path}.slices", slices, 'a list of {"start": ..., "end": ...}')
+    if not slices:
+        return StreamState()
+    first, *later = slices
+    value = first.get("most_recent_cursor_value", first["start"])
+    where = f"{path}.{_OURS}"
+    ours = blob.get(_OURS) or {}
+    resume = _to_resume(ours, where) or Resume(
+        first["end"],
+        tuple(
+            OpenSlice(
+                Window(s["start"], s["end"], s["end"], last=False),
+                Done(),
+                Edge(s["most_recent_cursor_value"]) if s.get("most_recent_cursor_value") is not None else None,
+            )
+            for s in later
+        ),
+    )
+    position = Checkpoint({cursor_field: value}, _to_edge(ours.get("edge"), where), resume)
+    extra = {k: v for k, v in blob.items() if k not in ("slices", "state_type", _OURS)}
+    return StreamState({WHOLE: position}, extra=extra, ranges_from=first["start"])

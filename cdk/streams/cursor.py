@@ -1,0 +1,62 @@
+"""Cursors: pure arithmetic on cursor values. No state inside, no emitting, no I/O."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from cdk.base.values import Json
+from cdk.state.window import Window
+
+
+class Cursor(ABC):
+    """How a stream advances: which windows remain, which of two values is greater.
+
+    field: the record's field that holds the value.
+    ordered: the source gives records by ascending value inside a window, so that a cut window resumes at the value
+        reached instead of a page token.
+    looks_back: a new read starts before the value it reached.
+    """
+
+    field: str
+    ordered: bool = False
+    looks_back: bool = False
+
+    @abstractmethod
+    def windows(
+        self, after: Json | None, now: datetime, *, upto: Json | None = None, again: bool = True
+    ) -> Iterator[Window]:
+        """Windows still to read, oldest first, leaving no gap.
+
+        after: the value reached, None for a first read. now: the moment this read was planned, its upper bound.
+        upto: stop before this value instead; windows then end where another begins.
+        again: start before `after` where the cursor looks back; False continues exactly at `after`.
+
+        Raises BadState: `after` is no value of this cursor.
+        """
+
+    @abstractmethod
+    def greatest(self, values: Sequence[Json]) -> Json | None:
+        """The greatest of some values, in its own spelling; values that are none of this cursor's do not count."""
+
+    @abstractmethod
+    def owns(self, window: Window, value: Json) -> bool:
+        """Whether a record with this value belongs to `window` and not to a neighbour. Unreadable values do."""
+
+    def owns_all(self, window: Window, values: Sequence[Json]) -> bool:
+        """Whether every value belongs to `window`; a subclass may answer without looking at each."""
+        return all(self.owns(window, value) for value in values)
+
+    @abstractmethod
+    def repeats(self, value: Json, reached: Json) -> bool:
+        """Whether the next read, having reached `reached`, will meet a record with `value` again."""
+
+    def reached(self, window: Window, greatest: Json | None, before: Json | None) -> Json:
+        """The value to keep once `window` and all before it are closed.
+
+        greatest: the greatest value of any record read, None when there was none. before: the value kept so far.
+        The greatest value of a record, rather than the end of the window: a record that becomes visible late is
+        then still found (Airbyte keeps the same).
+        """
+        if greatest is not None:
+            return greatest
+        return before if before is not None else window.start

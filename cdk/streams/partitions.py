@@ -1,0 +1,79 @@
+"""Partitions from lists, from products of lists, and from the records of a parent stream."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from cdk.base.values import Json, Record
+from cdk.state.slice import Partition
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.reading import read_slice
+from cdk.streams.stream import Stream
+
+
+def list_partitions(field: str, values: Iterable[Json]) -> Iterator[Partition]:
+    """One partition per value: `list_partitions("region", ["eu", "us"])`."""
+    return (Partition({field: value}) for value in values)
+
+
+def product(*families: Iterable[Partition]) -> Iterator[Partition]:
+    """Every combination of one partition of each family, the last varying fastest. All but the first are held in memory.
+
+    Raises ValueError: two families use the same field.
+    """
+    first, *rest = families
+    held = [list(family) for family in rest]
+    for head in first:
+        for combination in itertools.product([head], *held):
+            names = [name for part in combination for name in part]
+            if len(names) != len(set(names)):
+                raise ValueError(f"partitions of a product share a field: {names}")
+            extra = {name: value for part in combination for name, value in part.extra.items()}
+            yield Partition({n: v for part in combination for n, v in part.items()}, extra=extra)
+
+
+def records_of(parent: Stream) -> Iterator[Record]:
+    """Every record of a stream, read here and now; what a substream's `partitions` is made of."""
+    reader = parent.checkpoint_reader(StreamState())
+    for slice in iter(reader.next, None):
+        for page in read_slice(parent, slice):
+            yield from page.records
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+
+
+def parent_partitions(parent: Stream, **fields: str) -> Iterator[Partition]:
+    """One partition per record of `parent`: `parent_partitions(repos, repo="full_name")`.
+
+    Each keyword names a field of the partition and the field of the parent's record it comes from. A partition of the
+    parent itself is part of its children's. The parent's record travels along as `extra`.
+    """
+    reader = parent.checkpoint_reader(StreamState())
+    for slice in iter(reader.next, None):
+        for page in read_slice(parent, slice):
+            yield from _children(page.records, slice.partition, fields)
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+
+
+def following_partitions(parent: Stream, state: StreamState, **fields: str) -> Iterator[Partition | ParentState]:
+    """As `parent_partitions`, for an incremental parent: only the records new since `state`.
+
+    Says after each page where the parent stands, so that a parent's progress is kept once its children are read.
+    For `Stream.partitions_since`.
+    """
+    reader = parent.checkpoint_reader(state)
+    for slice in iter(reader.next, None):
+        for page in read_slice(parent, slice):
+            yield from _children(page.records, slice.partition, fields)
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+                if (reached := reader.get_checkpoint()) is not None:
+                    yield ParentState(parent.name, reached)
+    if (reached := reader.get_checkpoint()) is not None:
+        yield ParentState(parent.name, reached)
+
+
+def _children(records: Sequence[Record], partition: Partition, fields: Mapping[str, str]) -> Iterator[Partition]:
+    for record in records:
+        yield Partition({**partition, **{name: record[source] for name, source in fields.items()}}, extra=record)

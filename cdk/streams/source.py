@@ -1,0 +1,41 @@
+"""Source: a connector's streams, its config's schema, and a check of the connection."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from cdk.base.values import Json, JsonSchema
+from cdk.state.stream_state import StreamState
+from cdk.streams.reading import read_slice
+from cdk.streams.stream import Stream
+
+NO_CONFIG: JsonSchema = {"type": "object", "properties": {}, "additionalProperties": True}
+
+
+class Source:
+    """A connector. Subclass it and list its streams.
+
+    name: how people and tables call it; by default the class name.
+    config_schema: the JSON Schema of the config; mark secrets with `"airbyte_secret": true`.
+    stream_classes: the streams, each built with the config. Override `streams` where that is not enough.
+    documentation_url: where a person reads how to fill in the config.
+    """
+
+    name: str = ""
+    config_schema: JsonSchema = NO_CONFIG
+    stream_classes: Sequence[type[Stream]] = ()
+    documentation_url: ClassVar[str | None] = None
+
+    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+        """The streams for a config. No I/O: `spec` and `discover` of a static source work without the network."""
+        return [stream(config) for stream in self.stream_classes]
+
+    def check(self, config: Mapping[str, Json]) -> None:
+        """Try the connection; return if it works. Raises any CdkError that says why not.
+
+        Default: read the first page of the first stream.
+        """
+        for stream in self.streams(config)[:1]:
+            reader = stream.checkpoint_reader(StreamState())
+            slice = reader.next()
+            if slice is not None:
+                next(iter(read_slice(stream, slice)), None)

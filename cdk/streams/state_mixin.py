@@ -1,0 +1,103 @@
+"""StateMixin: state that a person can see and set, as another spelling of `yield Checkpoint(...)`."""
+
+import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar, copy_context
+
+from cdk.base.values import Json
+from cdk.state.position import Checkpoint, Edge, Position
+from cdk.state.slice import WHOLE, Slice
+from cdk.state.stream_state import StreamState
+from cdk.state.wire import decode, encode
+from cdk.streams.checkpoint import CheckpointReader
+from cdk.streams.stream import Item, Stream
+
+
+class _Here:
+    """The slice being read in this context: its state as the author sees it, and what he said and is not yet yielded."""
+
+    def __init__(self, slice: Slice) -> None:
+        self.cursor: dict[str, Json] = dict(slice.start.cursor) if isinstance(slice.start, Checkpoint) else {}
+        self.said: Checkpoint | None = None
+
+    def take(self) -> Iterator[Checkpoint]:
+        if self.said is not None:
+            said, self.said = self.said, None
+            yield said
+
+
+_here: ContextVar[_Here | None] = ContextVar("cdk_slice_state", default=None)
+
+
+class _Shown(CheckpointReader):
+    """A reader whose stream shows each checkpoint as its `state`."""
+
+    def __init__(self, stream: "StateMixin", reader: CheckpointReader) -> None:
+        self._stream, self._reader = stream, reader
+
+    def next(self) -> Slice | None:
+        return self._reader.next()
+
+    def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
+        self._reader.observe(slice, position, edge)
+
+    def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
+        return self._reader.resume(slice, position, edge)
+
+    def get_checkpoint(self) -> StreamState | None:
+        if (state := self._reader.get_checkpoint()) is not None:
+            self._stream.show(state)
+        return state
+
+
+class StateMixin(Stream):
+    """Gives a stream the attribute `state`, a JSON object.
+
+    Inside `read_records` it is the state of the slice: `self.state = {"page": 3}` means that everything before page 3
+    has been yielded. Setting it to `{}` or None says nothing: the end of the generator is the end. Outside, setting it
+    restores a state for the next read, and reading it shows where that read got to.
+    """
+
+    supports_checkpointing = True
+    _state = StreamState()
+
+    @property
+    def state(self) -> Json:
+        """The state of the slice being read, or of the stream when none is."""
+        if (here := _here.get()) is not None:
+            return here.cursor
+        return encode(self._state, incremental=self.incremental)
+
+    @state.setter
+    def state(self, value: Json) -> None:
+        if (here := _here.get()) is None:
+            self._state = decode(value, path=f"{self.name}.state", cursor_field=self.cursor_field)
+        elif isinstance(position := decode(value).of(WHOLE), Checkpoint):
+            here.cursor = dict(value)
+            here.said = position
+
+    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
+        return _Shown(self, super().checkpoint_reader(state if state.positions else self._state))
+
+    def show(self, state: StreamState) -> None:
+        """Let `state` show what a read has reached."""
+        self._state = state
+
+    def items(self, slice: Slice) -> Iterator[Item]:
+        # Each slice has a context of its own, so that nested and threaded reads of streams do not mix.
+        here, context = _Here(slice), copy_context()
+        context.run(_here.set, here)
+        items = context.run(iter, super().items(slice))
+        end = object()
+        while (item := context.run(next, items, end)) is not end:
+            yield from here.take()
+            yield item  # type: ignore[misc]
+        yield from here.take()
+
+
+class IncrementalMixin(StateMixin):
+    """The old name of `StateMixin`."""
+
+    def __init_subclass__(cls, **kwargs: Json) -> None:
+        super().__init_subclass__(**kwargs)
+        warnings.warn(f"{cls.__name__}: IncrementalMixin is now called StateMixin", DeprecationWarning, stacklevel=2)

@@ -1,0 +1,145 @@
+"""Stream: what a connector author subclasses."""
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import orjson
+
+from cdk.base.times import system_clock
+from cdk.base.values import Json, JsonSchema, Record
+from cdk.state.position import Checkpoint, Position
+from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint import (
+    CheckpointReader,
+    PageCheckpointReader,
+    ParentState,
+    PartitionCheckpointReader,
+    PartitionReader,
+    SliceCheckpointReader,
+)
+from cdk.streams.cursor import Cursor
+
+ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "properties": {}}
+
+
+class Page(NamedTuple):
+    """A page of records and the token of the next one.
+
+    next: a small JSON object that asks for the next page; None says that this was the last. Required, so that the
+    end cannot be forgotten.
+    """
+
+    records: Sequence[Record]
+    next: Mapping[str, Json] | None
+
+
+Item: TypeAlias = Record | Page | Checkpoint
+
+
+class Stream(ABC):
+    """A set of records in a source. Subclass it, say what is true of the source, and write `read_records`.
+
+    name: how catalogs, states and tables call it; by default the class name in snake case.
+    namespace: for sources with several; None otherwise.
+    primary_key: the field or fields that identify a record; a path inside a record is a tuple.
+    cursor: how the stream advances; None for a stream that is read whole.
+    cursor_field: the cursor's field; set it without a `cursor` when the author advances `self.state` by hand.
+    supports_checkpointing: a cut read can resume, because `read_records` says where (a `Page`, a `Checkpoint`).
+    schema: the JSON Schema of a record; by default the file `schemas/<name>.json` beside the class, else any object.
+    partition_field: the name of the one partition field, where old states keep a map `{value: cursor}`.
+    """
+
+    name: str
+    namespace: str | None = None
+    primary_key: str | Sequence[str | Sequence[str]] = ()
+    cursor: Cursor | None = None
+    cursor_field: str | None = None
+    supports_checkpointing: bool = False
+    schema: JsonSchema | None = None
+    partition_field: str | None = None
+
+    def __init__(self, config: Mapping[str, Json] | None = None) -> None:
+        """Keep the config; a source builds its streams with it."""
+        self.config: Mapping[str, Json] = config or {}
+
+    def __init_subclass__(cls, **kwargs: Json) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__ and not any("name" in base.__dict__ for base in cls.__mro__[1:]):
+            cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+        if cls.cursor is not None and "cursor_field" not in cls.__dict__:
+            cls.cursor_field = cls.cursor.field
+
+    @abstractmethod
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        """Yield the records of `slice`, as records or as pages of them.
+
+        Where a cut read may go on, yield `Checkpoint({...})` or a `Page` with a `next`; `slice.start` then brings it
+        back. The end of the generator is the end of the slice. Runs on any thread or machine; the stream object is
+        pickled for it.
+        """
+
+    def partitions(self) -> Iterable[Partition]:
+        """The parts the stream is read in, in order; may be a generator. Default: one, the whole."""
+        return [WHOLE]
+
+    def json_schema(self) -> JsonSchema:
+        """The JSON Schema of a record."""
+        return self.schema if self.schema is not None else _schema_file(type(self), self.name)
+
+    def slices(self, partition: Partition, position: Position, now: datetime) -> PartitionReader:
+        """The reader of one partition that stands at `position`: the cursor's windows, or pages."""
+        if self.cursor is not None:
+            return SliceCheckpointReader(self.cursor, partition, position, now)
+        return PageCheckpointReader(partition, position, keeps_cursor=self.cursor_field is not None)
+
+    def partitions_since(
+        self,
+        parents: Mapping[str, StreamState],  # noqa: ARG002 - for overriding
+    ) -> Iterable[Partition | ParentState]:
+        """The partitions when the parents stand at `parents`; override it to follow a parent's progress."""
+        return self.partitions()
+
+    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
+        """The reader that plans this stream from `state`. Override it to plug in another."""
+        now = self.now()
+        return PartitionCheckpointReader(
+            self.partitions_since(state.parents),
+            lambda partition, position: self.slices(partition, position, now),
+            state,
+        )
+
+    def now(self) -> datetime:
+        """The present moment: the upper bound of a read, asked for once when it is planned."""
+        return system_clock()
+
+    def items(self, slice: Slice) -> Iterator[Item]:
+        """What `read_records` yields, plus what a mixin adds to it. Called by the engine."""
+        return self.read_records(slice)
+
+    @property
+    def incremental(self) -> bool:
+        """Whether the stream has a cursor."""
+        return self.cursor_field is not None
+
+    @property
+    def key_paths(self) -> list[list[str]]:
+        """The primary key as the protocol writes it: a list of paths."""
+        key = [self.primary_key] if isinstance(self.primary_key, str) else self.primary_key
+        return [[part] if isinstance(part, str) else list(part) for part in key]
+
+
+def _schema_file(cls: type, name: str) -> JsonSchema:
+    try:
+        path = Path(inspect.getfile(cls)).parent / "schemas" / f"{name}.json"
+    except (TypeError, OSError):
+        return ANY_OBJECT
+    if not path.exists():
+        return ANY_OBJECT
+    schema: JsonSchema = orjson.loads(path.read_bytes())
+    return schema
