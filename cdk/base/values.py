@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import orjson
 
 Json: TypeAlias = Any
-"""Anything `json.loads` can return. `Any`, because mypy has no usable recursive JSON type for mappings that are read."""
+"""Anything `json.loads` can return. `Any`: mypy has no usable recursive type for JSON that is only read."""
 
 Record: TypeAlias = Mapping[str, Json]
 """One row as the source gave it: a JSON object."""

@@ -9,7 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from cdk.state.slice import Slice
 from cdk.streams.reading import ReadPage, read_slice
@@ -69,7 +69,7 @@ class _Crew:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> "_Crew":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,7 +107,7 @@ class _Crew:
     def _give(self, slice: Slice, busy: int) -> None:
         if busy == len(self._threads):
             context = copy_context()
-            thread = threading.Thread(target=context.run, args=(self._loop,), daemon=True)  # noqa: TID251 - this is the place
+            thread = threading.Thread(target=context.run, args=(self._loop,), daemon=True)
             self._threads.append(thread)
             thread.start()
         self._work.put(slice)

@@ -4,7 +4,7 @@ The promise: a state comes after every record it covers, and covers every record
 not read again. Whoever stores both keeps that order: state is durable no earlier than the records it covers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
 from cdk.base.errors import CdkError
@@ -24,7 +24,7 @@ def always() -> bool:
 
 def read(
     stream: Stream, state: StreamState, execute: Executor = serial, due: Due = always
-) -> Iterator[Sequence[Record] | StreamState]:
+) -> Generator[Sequence[Record] | StreamState]:
     """Records and states of `stream`, going on from `state`. Only the caller's thread touches state.
 
     The last item of a read that changed anything is its final state. When reading fails, the state of what came

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from itertools import islice
+from typing import ClassVar, TypeAlias
 
 from cdk.base.values import Json
 from cdk.state.window import Window
@@ -19,10 +20,18 @@ class Edge:
 
     `keys` maps a record's digest to its cursor value. Most APIs include the cursor value they are asked to
     start at, so the next run meets these records again; `sync` uses the keys to drop them. `read` keeps none.
+    At most `MAX_KEYS` are kept, so that a bulk import under one value does not blow up the state; the records beyond
+    are then read again by the next run.
     """
+
+    MAX_KEYS: ClassVar[int] = 10_000
 
     value: Json
     keys: Mapping[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.keys) > self.MAX_KEYS:
+            object.__setattr__(self, "keys", dict(islice(self.keys.items(), self.MAX_KEYS)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@
     partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
     partitions without a cursor    {"states": [...]}
 
-One key is ours, `_cdk`, beside a cursor value: `through` and `slices` say what an unfinished attempt read beyond it,
-`edge` holds the digests of the records at the cursor value. A state of a finished read on the protocol has no such key.
+One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it. On
+the protocol it is there only while a slice was cut in the middle. The exact form, kept in tables, also says which
+windows were closed without a record, and `edge` holds the digests of the records at the cursor value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,30 +38,30 @@ def encode(
     incremental: bool,
     resumable: bool = True,
     cursor_field: str | None = None,
-    edges: bool = False,
+    exact: bool = False,
 ) -> Json:
     """Return the wire form of `state`.
 
     incremental: the stream has a cursor. resumable: it supports checkpoints; a plain full refresh that is done
-    leaves the no-cursor message, so the next read starts again. edges: write the digests of edge records (`sync`).
+    leaves the no-cursor message, so the next read starts again. exact: write also what only tables need, see above.
     """
     positions = state.positions
     if not state.parents and set(positions) <= {WHOLE}:
         position = positions.get(WHOLE, Start())
         if state.ranges_from is not None and isinstance(position, Checkpoint) and cursor_field is not None:
-            return {**state.extra, **_ranges(position, cursor_field, state.ranges_from, edges=edges)}
+            return {**state.extra, **_ranges(position, cursor_field, state.ranges_from, exact=exact)}
         if isinstance(position, Done) and not resumable:
             return {_NO_CURSOR: True}
-        return {**state.extra, **_position(position, edges=edges)}
+        return {**state.extra, **_position(position, exact=exact)}
     blob: dict[str, Json] = {"use_global_cursor": False} if incremental else {}
     blob["states"] = [
-        {"partition": dict(partition), "cursor": _position(position, edges=edges)}
+        {"partition": dict(partition), "cursor": _position(position, exact=exact)}
         for partition, position in positions.items()
         if partition
     ]
     if state.parents:
         blob["parent_state"] = {
-            name: encode(parent, incremental=True, edges=edges) for name, parent in state.parents.items()
+            name: encode(parent, incremental=True, exact=exact) for name, parent in state.parents.items()
         }
     return {**state.extra, **blob}
 
@@ -132,16 +133,16 @@ def _partitions(items: Json, path: str) -> dict[Partition, Position]:
     return positions
 
 
-def _position(position: Position, *, edges: bool) -> dict[str, Json]:
+def _position(position: Position, *, exact: bool) -> dict[str, Json]:
     match position:
         case Start():
             return {}
         case Done():
             return {_COMPLETE: True}
         case Checkpoint(cursor, edge, resume):
-            ours = _resume(resume, edges=edges) if resume else {}
-            if edges and edge is not None and edge.keys:
-                ours["edge"] = _edge(edge, edges=edges)
+            ours = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
+            if exact and edge is not None and edge.keys:
+                ours["edge"] = _edge(edge, exact=exact)
             return {**cursor, _OURS: ours} if ours else dict(cursor)
         case _:
             assert_never(position)
@@ -165,14 +166,14 @@ def _to_position(blob: Json, path: str) -> Position:
     return Checkpoint(cursor, _to_edge(ours.get("edge"), where), _to_resume(ours, where))
 
 
-def _resume(resume: Resume, *, edges: bool) -> dict[str, Json]:
+def _resume(resume: Resume, *, exact: bool) -> dict[str, Json]:
     blob: dict[str, Json] = {"through": resume.through}
     if resume.open:
-        blob["slices"] = [_open_slice(item, edges=edges) for item in resume.open]
+        blob["slices"] = [_open_slice(item, exact=exact) for item in resume.open]
     return blob
 
 
-def _open_slice(item: OpenSlice, *, edges: bool) -> dict[str, Json]:
+def _open_slice(item: OpenSlice, *, exact: bool) -> dict[str, Json]:
     w = item.window
     blob: dict[str, Json] = {"window": [w.start, w.end, w.until, w.last]}
     match item.position:
@@ -183,7 +184,7 @@ def _open_slice(item: OpenSlice, *, edges: bool) -> dict[str, Json]:
         case Start():
             pass
     if item.edge is not None:
-        blob["edge"] = _edge(item.edge, edges=edges)
+        blob["edge"] = _edge(item.edge, exact=exact)
     return blob
 
 
@@ -209,8 +210,8 @@ def _to_open_slice(blob: Json, path: str) -> OpenSlice:
             raise BadState(path, blob, '{"window": [start, end, until, last], "cursor": {...} or "done": true}')
 
 
-def _edge(edge: Edge, *, edges: bool) -> dict[str, Json]:
-    return {"value": edge.value, "keys": dict(edge.keys)} if edges and edge.keys else {"value": edge.value}
+def _edge(edge: Edge, *, exact: bool) -> dict[str, Json]:
+    return {"value": edge.value, "keys": dict(edge.keys)} if exact and edge.keys else {"value": edge.value}
 
 
 def _to_edge(blob: Json, path: str) -> Edge | None:
@@ -225,7 +226,7 @@ def _to_edge(blob: Json, path: str) -> Edge | None:
             raise BadState(f"{path}.edge", blob, '{"value": ..., "keys": {...}}')
 
 
-def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, edges: bool) -> dict[str, Json]:
+def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, exact: bool) -> dict[str, Json]:
     """The peer's concurrent form. A range that was closed is written as one; half-read ones travel in our key."""
     most_recent = position.cursor.get(cursor_field)
     resume = position.resume
@@ -240,7 +241,7 @@ def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, edges: bool
             greatest = item.edge.value if item.edge else None
             slices.append({"start": item.window.start, "end": item.window.end, "most_recent_cursor_value": greatest})
     blob: dict[str, Json] = {"slices": slices, "state_type": _RANGE_TYPES[0]}
-    ours = _position(position, edges=edges).get(_OURS)
+    ours = _position(position, exact=exact).get(_OURS)
     return {**blob, _OURS: ours} if ours else blob
 
 

@@ -129,7 +129,6 @@ class SliceCheckpointReader(PartitionReader):
         self._before: Json | None = None
         self._edge: Edge | None = None
         self._through: Json | None = None
-        self._settled_at: Json | None = None
         self._any_closed = False
         match position:
             case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
@@ -216,13 +215,10 @@ class SliceCheckpointReader(PartitionReader):
             del self._tickets[item.window.until]
             self._any_closed = True
             self._through = item.window.until
-            known = self._edge
             self._edge = self._merge(self._edge, item.edge)
             value = self._cursor.reached(item.window, self._edge.value if self._edge else None, self._before)
             if self._edge is None or self._edge.value != value:
                 self._edge = Edge(value)
-            if self._edge != known:
-                self._settled_at = item.window.until
 
     def _merge(self, first: Edge | None, second: Edge | None) -> Edge | None:
         if first is None or second is None:
@@ -232,13 +228,11 @@ class SliceCheckpointReader(PartitionReader):
         return Edge(greatest, keys)
 
     def _unfinished(self) -> Resume | None:
-        """What a restart must know beyond the cursor value; None when planning again from it repeats nothing."""
+        """What this attempt has read; None when it has read nothing."""
         opened = [OpenSlice(t.item.window, t.item.position, t.item.edge) for t in self._queue]
         while opened and isinstance(opened[-1].position, Start):
             opened.pop()
-        if opened or (self._any_closed and (self._cursor.looks_back or self._through != self._settled_at)):
-            return Resume(self._through, tuple(opened))
-        return None
+        return Resume(self._through, tuple(opened)) if opened or self._any_closed else None
 
 
 @dataclass(frozen=True, slots=True)

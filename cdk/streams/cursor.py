@@ -14,12 +14,10 @@ class Cursor(ABC):
     field: the record's field that holds the value.
     ordered: the source gives records by ascending value inside a window, so that a cut window resumes at the value
         reached instead of a page token.
-    looks_back: a new read starts before the value it reached.
     """
 
     field: str
     ordered: bool = False
-    looks_back: bool = False
 
     @abstractmethod
     def windows(

@@ -43,7 +43,6 @@ class DatetimeCursor(Cursor):
     ) -> None:
         self.field = field
         self.ordered = ordered
-        self.looks_back = lookback > timedelta()
         self._formats = tuple(formats)
         self._start = self._bound(start, "start")
         self._end = None if end is None else self._bound(end, "end")
@@ -67,12 +66,13 @@ class DatetimeCursor(Cursor):
         upper = now if self._end is None else min(self._end, now) if self._end > now else self._end
         if upto is not None:
             upper = self._moment(upto) or upper
+        if lower == upper and upto is None and again:
+            # Nothing but the edge itself can be new.
+            yield Window(self._write(lower), self._write(upper), self._write(upper), last=True)
         yield from self._split(lower, upper, last_is_last=upto is None)
 
     def _split(self, lower: datetime, upper: datetime, *, last_is_last: bool) -> Iterator[Window]:
         write: Callable[[datetime], Json] = self._write
-        if lower == upper and last_is_last:
-            yield Window(write(lower), write(upper), write(upper), last=True)
         while lower < upper:
             until = upper if self._step is None else min(lower + self._step, upper)
             last = until == upper and last_is_last

@@ -17,7 +17,9 @@ def list_partitions(field: str, values: Iterable[Json]) -> Iterator[Partition]:
 
 
 def product(*families: Iterable[Partition]) -> Iterator[Partition]:
-    """Every combination of one partition of each family, the last varying fastest. All but the first are held in memory.
+    """Every combination of one partition of each family, the last varying fastest.
+
+    All families but the first are held in memory.
 
     Raises ValueError: two families use the same field.
     """

@@ -20,7 +20,7 @@ class ReadPage:
     """What moves between stages: records, and where a restart would go on once they are safe.
 
     position: None while the source has not said where it could go on; such records are covered by a later page.
-    edge: the greatest cursor value among these records, where the stream has a cursor.
+    edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
     """
 
@@ -75,12 +75,13 @@ class _Finisher:
     def __init__(self, stream: Stream, slice: Slice) -> None:
         self._resumable = stream.supports_checkpointing
         self._cursor, self._window = stream.cursor, slice.window
+        self._edge: Edge | None = None
 
     def __call__(self, records: Sequence[Record], position: Position | None) -> ReadPage:
         if isinstance(position, Checkpoint) and not self._resumable:
             position = None
         if self._cursor is None or not records:
-            return ReadPage(records, position)
+            return ReadPage(records, position, self._edge)
         return self._with_edge(self._cursor, records, position)
 
     def _with_edge(self, cursor: Cursor, records: Sequence[Record], position: Position | None) -> ReadPage:
@@ -90,8 +91,10 @@ class _Finisher:
             window = self._window
             records = [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
             values = [value for record in records if (value := record.get(field)) is not None]
-        greatest = cursor.greatest(values) if values else None
-        edge = None if greatest is None else Edge(greatest)
-        if position is None and cursor.ordered and edge is not None:
-            position = Checkpoint({field: greatest})
-        return ReadPage(records, position, edge)
+        if values:
+            known = [] if self._edge is None else [self._edge.value]
+            greatest = cursor.greatest([*known, cursor.greatest(values)])
+            self._edge = None if greatest is None else Edge(greatest)
+        if position is None and cursor.ordered and self._edge is not None:
+            position = Checkpoint({field: self._edge.value})
+        return ReadPage(records, position, self._edge)

@@ -14,7 +14,7 @@ from cdk.streams.stream import Item, Stream
 
 
 class _Here:
-    """The slice being read in this context: its state as the author sees it, and what he said and is not yet yielded."""
+    """The slice being read in this context: its state as the author sees it, and what was said and is not yet yielded."""
 
     def __init__(self, slice: Slice) -> None:
         self.cursor: dict[str, Json] = dict(slice.start.cursor) if isinstance(slice.start, Checkpoint) else {}
@@ -55,33 +55,35 @@ class StateMixin(Stream):
 
     Inside `read_records` it is the state of the slice: `self.state = {"page": 3}` means that everything before page 3
     has been yielded. Setting it to `{}` or None says nothing: the end of the generator is the end. Outside, setting it
-    restores a state for the next read, and reading it shows where that read got to.
+    restores a state for the next read, once, and reading it shows where that read got to.
     """
 
     supports_checkpointing = True
-    _state = StreamState()
+    _shown = StreamState()
+    _restored: StreamState | None = None
 
     @property
     def state(self) -> Json:
         """The state of the slice being read, or of the stream when none is."""
         if (here := _here.get()) is not None:
             return here.cursor
-        return encode(self._state, incremental=self.incremental)
+        return encode(self._restored or self._shown, incremental=self.incremental)
 
     @state.setter
     def state(self, value: Json) -> None:
         if (here := _here.get()) is None:
-            self._state = decode(value, path=f"{self.name}.state", cursor_field=self.cursor_field)
+            self._restored = decode(value, path=f"{self.name}.state", cursor_field=self.cursor_field)
         elif isinstance(position := decode(value).of(WHOLE), Checkpoint):
             here.cursor = dict(value)
             here.said = position
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
-        return _Shown(self, super().checkpoint_reader(state if state.positions else self._state))
+        state, self._restored = self._restored or state, None
+        return _Shown(self, super().checkpoint_reader(state))
 
     def show(self, state: StreamState) -> None:
         """Let `state` show what a read has reached."""
-        self._state = state
+        self._shown = state
 
     def items(self, slice: Slice) -> Iterator[Item]:
         # Each slice has a context of its own, so that nested and threaded reads of streams do not mix.

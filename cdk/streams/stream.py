@@ -70,7 +70,7 @@ class Stream(ABC):
 
     def __init_subclass__(cls, **kwargs: Json) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" not in cls.__dict__ and not any("name" in base.__dict__ for base in cls.__mro__[1:]):
+        if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
         if cls.cursor is not None and "cursor_field" not in cls.__dict__:
             cls.cursor_field = cls.cursor.field

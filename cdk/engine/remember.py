@@ -1,0 +1,52 @@
+"""Reading with a memory of the cursor's edge, for appending tables.
+
+Most sources include the cursor value they are asked to start at, so each run meets the last records of the run before
+again. The state therefore keeps, bounded, a digest of each record at the edge; a record that comes back unchanged is
+dropped, a new one with the same cursor value, or a changed one, is not.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+from cdk.base.values import Json, Record, canonical
+from cdk.state.position import Edge
+from cdk.state.slice import Slice
+from cdk.streams.cursor import Cursor
+from cdk.streams.reading import ReadPage, read_slice
+from cdk.streams.stream import Stream
+
+
+def remembering(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
+    """`read_slice`, less the records that `slice.edge` remembers; each page's edge says what to remember next."""
+    pages = read_slice(stream, slice)
+    if stream.cursor is None:
+        yield from pages
+        return
+    known = slice.edge or Edge(None)
+    running: Edge | None = None
+    for page in pages:
+        if page.edge is not None:
+            running = _advance(stream.cursor, running, page.edge.value, page.records)
+        yield replace(page, records=_unknown(stream.cursor, known, page.records), edge=running)
+
+
+def _unknown(cursor: Cursor, known: Edge, records: Sequence[Record]) -> Sequence[Record]:
+    """The records that are not remembered. Only those that carry a remembered cursor value are looked at closely."""
+    if not known.keys:
+        return records
+    values = set(known.keys.values())
+    return [r for r in records if r.get(cursor.field) not in values or _digest(r) not in known.keys]
+
+
+def _advance(cursor: Cursor, running: Edge | None, greatest: Json, records: Sequence[Record]) -> Edge:
+    keys = {} if running is None else {k: v for k, v in running.keys.items() if cursor.repeats(v, greatest)}
+    for record in records:
+        value = record.get(cursor.field)
+        if value is not None and cursor.repeats(value, greatest):
+            keys[_digest(record)] = value
+    return Edge(greatest, keys)
+
+
+def _digest(record: Record) -> str:
+    return blake2b(canonical(record).encode(), digest_size=10).hexdigest()

@@ -1,0 +1,101 @@
+"""ConnectorStateManager: state messages in, each changed state out, once."""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Protocol
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json, canonical
+from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
+from cdk.state.stream_state import StreamState
+from cdk.state.wire import decode, encode
+
+
+class Stateful(Protocol):
+    """What the manager must know of a stream to read and write its state."""
+
+    name: str
+    namespace: str | None
+    cursor_field: str | None
+    partition_field: str | None
+    supports_checkpointing: bool
+
+
+class ConnectorStateManager:
+    """The states of all streams of a source, as the platform gave them and as the run moved them on.
+
+    Built from the state messages of earlier runs: STREAM messages, where a later one of a stream replaces an earlier,
+    GLOBAL ones, whose stream states count, and legacy ones, a map from stream name to blob. Belongs to one thread.
+
+    Raises BadState: a GLOBAL message with a shared state, which no stream here could use.
+    """
+
+    def __init__(self, messages: Iterable[AirbyteStateMessage] = ()) -> None:
+        self._blobs: dict[StreamDescriptor, Json] = {}
+        self._said: dict[StreamDescriptor, str] = {}
+        for i, message in enumerate(messages):
+            self._load(message, f"state[{i}]")
+
+    def _load(self, message: AirbyteStateMessage, path: str) -> None:
+        if message.global_ is not None:
+            if message.global_.shared_state:
+                expected = "no shared state: streams of this kit keep their own"
+                raise BadState(f"{path}.global.shared_state", message.global_.shared_state, expected)
+            for item in message.global_.stream_states:
+                self._blobs[item.stream_descriptor] = item.stream_state
+        elif message.stream is not None:
+            self._blobs[message.stream.stream_descriptor] = message.stream.stream_state
+        elif message.data is not None:
+            for name, blob in message.data.items():
+                self._blobs[StreamDescriptor(name=name)] = blob
+        else:
+            raise BadState(path, message.model_dump(exclude_none=True), "a state with `stream`, `global` or `data`")
+
+    def get_stream_state(self, name: str, namespace: str | None = None) -> Json:
+        """A copy of a stream's wire state; `{}` for one that was never read."""
+        return deepcopy(self._blobs.get(StreamDescriptor(name=name, namespace=namespace)) or {})
+
+    def restore(self, stream: Stateful) -> StreamState:
+        """The state a read of `stream` goes on from. Raises BadState naming the stream and the place."""
+        return decode(
+            self._blobs.get(_descriptor(stream)),
+            path=f"state of {stream.name}",
+            cursor_field=stream.cursor_field,
+            partition_field=stream.partition_field,
+        )
+
+    def checkpoint(self, stream: Stateful, state: StreamState, *, final: bool = False) -> AirbyteStateMessage | None:
+        """Take over a stream's state and return its message, or None when the last one already said the same.
+
+        final: the stream is read to its end; then a message is due if this run has said none yet.
+        """
+        blob = encode(
+            state,
+            incremental=stream.cursor_field is not None,
+            resumable=stream.supports_checkpointing,
+            cursor_field=stream.cursor_field,
+        )
+        descriptor, text = _descriptor(stream), canonical(blob)
+        before = self._said.get(descriptor)
+        if text == before or (before is None and not final and text == canonical(self._blobs.get(descriptor))):
+            return None
+        self.update_state_for_stream(stream.name, stream.namespace, blob)
+        self._said[descriptor] = text
+        return self.create_state_message(stream.name, stream.namespace)
+
+    def update_state_for_stream(self, stream_name: str, namespace: str | None, value: Json) -> None:
+        """Replace a stream's wire state."""
+        self._blobs[StreamDescriptor(name=stream_name, namespace=namespace)] = value
+
+    def create_state_message(self, stream_name: str, namespace: str | None) -> AirbyteStateMessage:
+        """The message of a stream's present wire state."""
+        descriptor = StreamDescriptor(name=stream_name, namespace=namespace)
+        blob = self._blobs.get(descriptor) or {}
+        return AirbyteStateMessage(
+            type=AirbyteStateType.STREAM,
+            stream=AirbyteStreamState(stream_descriptor=descriptor, stream_state=blob),
+        )
+
+
+def _descriptor(stream: Stateful) -> StreamDescriptor:
+    return StreamDescriptor(name=stream.name, namespace=stream.namespace)

@@ -1,0 +1,228 @@
+"""The promise of the read loop, over every kind of stream."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk import Done, Partition, Record, ServerError, Slice, Stream, StreamState, Window
+from cdk.base.values import Json, canonical
+from cdk.engine.executors import Executor, serial, threads
+from cdk.engine.read import read
+from cdk.engine.remember import remembering
+from cdk.state.wire import decode, encode
+from cdk.streams.reading import ReadPage
+from tests.samples import STREAMS, Orders, Plain, Replies, ShopOrders, Users
+
+KINDS = st.sampled_from(STREAMS)
+EXECUTORS: st.SearchStrategy[Executor] = st.sampled_from([serial, threads(3)])
+
+
+def wire(stream: Stream, state: StreamState, *, exact: bool = False) -> Json:
+    return encode(
+        state,
+        incremental=stream.incremental,
+        resumable=stream.supports_checkpointing or exact,
+        cursor_field=stream.cursor_field,
+        exact=exact,
+    )
+
+
+def through_the_wire(stream: Stream, state: StreamState, *, exact: bool = False) -> StreamState:
+    return decode(wire(stream, state, exact=exact), cursor_field=stream.cursor_field)
+
+
+def records(items: Sequence[Sequence[Record] | StreamState]) -> list[str]:
+    return [canonical(r) for item in items if not isinstance(item, StreamState) for r in item]
+
+
+def states(items: Sequence[Sequence[Record] | StreamState]) -> list[StreamState]:
+    return [item for item in items if isinstance(item, StreamState)]
+
+
+def whole(stream: Stream) -> Counter[str]:
+    return Counter(set(records(list(read(stream, StreamState())))))
+
+
+@given(KINDS, st.integers(0, 60), EXECUTORS)
+@settings(deadline=None, max_examples=300)
+def test_a_cut_read_resumed_from_its_last_state_yields_every_record(
+    stream: Stream, cut: int, execute: Executor
+) -> None:
+    reading = read(stream, StreamState(), execute)
+    first = list(itertools.islice(reading, cut))
+    reading.close()
+    state = states(first)[-1] if states(first) else StreamState()
+
+    again = list(read(stream, through_the_wire(stream, state), execute))
+
+    assert set(records(first)) | set(records(again)) == set(whole(stream))
+
+
+@given(KINDS, EXECUTORS)
+@settings(deadline=None, max_examples=60)
+def test_no_state_repeats_another_and_every_read_leaves_one(stream: Stream, execute: Executor) -> None:
+    said = [wire(stream, s, exact=True) for s in states(list(read(stream, StreamState(), execute)))]
+
+    assert said
+    assert len({canonical(blob) for blob in said}) == len(said)
+
+
+@given(KINDS)
+@settings(deadline=None)
+def test_the_state_of_a_finished_read_brings_only_the_edge_of_the_cursor_again(stream: Stream) -> None:
+    items = list(read(stream, StreamState()))
+    finished = states(items)[-1]
+
+    again = records(list(read(stream, through_the_wire(stream, finished))))
+
+    if isinstance(stream, Plain):
+        assert set(again) == set(whole(stream))
+    elif stream.cursor is None:
+        assert again == []
+    else:
+        assert len(again) < len(whole(stream))
+
+
+def test_a_finished_cursor_state_has_the_shape_of_the_protocol() -> None:
+    orders, shops = Orders(), ShopOrders()
+
+    assert wire(orders, states(list(read(orders, StreamState())))[-1]) == {"updated_at": "2024-01-05T04:00:00Z"}
+    assert wire(shops, states(list(read(shops, StreamState())))[-1]) == {
+        "use_global_cursor": False,
+        "states": [
+            {"partition": {"shop": shop}, "cursor": {"updated_at": "2024-01-05T04:00:00Z"}} for shop in shops.shops
+        ],
+    }
+
+
+class Chance:
+    """An executor that opens slices and advances them in random order, as many machines would."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - no secret
+
+    def __call__(
+        self,
+        stream: Stream,
+        slices: Iterator[Slice],
+        read: object = None,  # noqa: ARG002 - always with a memory
+        /,
+    ) -> Iterator[tuple[Slice, ReadPage]]:
+        reading: list[tuple[Slice, Iterator[ReadPage]]] = []
+        more = True
+        while more or reading:
+            if more and (not reading or self._random.random() < 0.6):
+                slice = next(slices, None)
+                more = slice is not None
+                if slice is not None:
+                    reading.append((slice, remembering(stream, slice)))
+                continue
+            i = self._random.randrange(len(reading))
+            page = next(reading[i][1], None)
+            if page is None:
+                del reading[i]
+            else:
+                yield reading[i][0], page
+
+
+class Table:
+    """What a sync does with pages: records count once the source has said where to go on after them."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream, self.rows, self.state = stream, Counter[str](), StreamState()
+
+    def sync(self, seed: int, pages: int | None = None) -> int:
+        """Read up to `pages` pages, each committed with its state; returns the rows appended."""
+        before = self.rows.total()
+        reader = self.stream.checkpoint_reader(through_the_wire(self.stream, self.state, exact=True))
+        held: dict[tuple[Partition, Window | None], list[Record]] = {}
+        reading = Chance(seed)(self.stream, iter(reader.next, None))
+        for slice, page in itertools.islice(reading, pages):
+            part = slice.partition, slice.window
+            held.setdefault(part, []).extend(page.records)
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+                self.rows.update(canonical(r) for r in held.pop(part))
+                self.state = reader.get_checkpoint() or self.state
+        if pages is None:
+            self.state = reader.get_checkpoint() or self.state
+        return self.rows.total() - before
+
+
+@given(KINDS, st.lists(st.integers(0, 25), max_size=4), st.integers(0, 2**32))
+@settings(deadline=None, max_examples=400)
+def test_cut_anywhere_and_read_in_any_order_every_record_lands_once(stream: Stream, cuts: list[int], seed: int) -> None:
+    table = Table(stream)
+    for i, cut in enumerate(cuts):
+        table.sync(seed + i, cut)
+    table.sync(seed)
+
+    assert table.rows == whole(stream)
+
+
+@given(st.sampled_from([s for s in STREAMS if not isinstance(s, Plain)]), st.integers(0, 2**32))
+@settings(deadline=None, max_examples=60)
+def test_a_further_run_appends_nothing(stream: Stream, seed: int) -> None:
+    table = Table(stream)
+    table.sync(seed)
+
+    assert table.sync(seed + 1) == 0
+
+
+def test_a_new_record_at_the_edge_of_the_cursor_is_still_appended() -> None:
+    class Growing(Orders):
+        hours = (1, 2, 50)
+
+    table = Table(Growing())
+    table.sync(1)
+    Growing.hours = (1, 2, 50, 50)
+
+    assert table.sync(2) == 1
+
+
+@given(st.integers(0, 2**32), st.integers(0, 40))
+@settings(deadline=None, max_examples=50)
+def test_a_new_parent_brings_its_whole_history(seed: int, cut: int) -> None:
+    class Growing(ShopOrders):
+        shops = ("a", "b")
+
+    table = Table(Growing())
+    table.sync(seed, cut)
+    Growing.shops = ("a", "new", "b")
+    table.sync(seed)
+
+    assert table.rows == whole(Growing())
+
+
+def test_a_parents_progress_is_kept_once_its_children_are_read() -> None:
+    final = states(list(read(Replies(), StreamState())))[-1]
+
+    assert final.parents["sparse"] == states(list(read(Replies.parent, StreamState())))[-1]
+
+
+def test_when_reading_fails_the_state_of_what_came_before_is_given_first() -> None:
+    class Breaking(Users):
+        def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+            if token == {"page": 2}:
+                raise ServerError("the third page is broken")
+            return super().read_page(slice, token)
+
+    reading = read(Breaking(), StreamState(), due=lambda: False)
+    items = list(itertools.islice(reading, 3))
+    with pytest.raises(ServerError):
+        next(reading)
+
+    assert wire(Users(), states(items)[-1]) == {"page": 2}
+
+
+def test_states_wait_until_they_are_due() -> None:
+    said = states(list(read(Users(), StreamState(), due=lambda: False)))
+
+    assert [wire(Users(), s) for s in said] == [
+        wire(Users(), StreamState().with_(next(iter(Users().partitions())), Done()))
+    ]
