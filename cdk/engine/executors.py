@@ -1,51 +1,44 @@
 """Executors: who reads the slices. The only threads of the kit are here.
 
-An executor takes slices from an iterator on the caller's thread and gives pages back on it, each with its slice.
-Contract (tests/contract/test_executors.py): pages of one slice come in order; a slice is taken only when somebody can
-read it; an error of any slice is raised to the caller; closing the generator stops all work at the next page.
+An executor takes pieces of work (slices, as a rule) from an iterator on the caller's thread, has each read, and gives
+the pages back on that thread, each with the piece it belongs to. Contract (tests/contract/test_executors.py): pages of
+one piece come in order; a piece is taken only when somebody can read it; an error in any is raised to the caller;
+closing the generator stops all work at the next page.
 """
 
 import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
-from typing import Protocol, Self, TypeAlias
+from typing import Generic, Protocol, Self, TypeVar
 
-from cdk.state.slice import Slice
-from cdk.streams.reading import ReadPage, read_slice
-from cdk.streams.stream import Stream
+from cdk.streams.reading import ReadPage
 
-SliceReader: TypeAlias = Callable[[Stream, Slice], Iterator[ReadPage]]
+W = TypeVar("W")
 
 
 class Executor(Protocol):
-    """Reads slices of a stream; see the module for the contract."""
+    """Reads pieces of work; see the module for the contract."""
 
-    def __call__(
-        self, stream: Stream, slices: Iterator[Slice], read: SliceReader = read_slice, /
-    ) -> Iterator[tuple[Slice, ReadPage]]:
-        """Pages of the slices, each with the slice it belongs to."""
+    def __call__(self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /) -> Iterator[tuple[W, ReadPage]]:
+        """Pages of the work, each with the piece it belongs to."""
 
 
-def serial(
-    stream: Stream, slices: Iterator[Slice], read: SliceReader = read_slice, /
-) -> Iterator[tuple[Slice, ReadPage]]:
-    """Read one slice after the other on the caller's thread."""
-    for slice in slices:
-        for page in read(stream, slice):
-            yield slice, page
+def serial(work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /) -> Iterator[tuple[W, ReadPage]]:
+    """Read one piece after the other on the caller's thread."""
+    for piece in work:
+        for page in read(piece):
+            yield piece, page
 
 
 def threads(count: int) -> Executor:
-    """Read up to `count` slices at once, for sources that make one wait. Holds at most two pages a thread."""
+    """Read up to `count` pieces at once, for sources that make one wait. Holds at most two pages a thread."""
     if count <= 1:
         return serial
 
-    def run(
-        stream: Stream, slices: Iterator[Slice], read: SliceReader = read_slice, /
-    ) -> Iterator[tuple[Slice, ReadPage]]:
-        with _Crew(count, stream, read) as crew:
-            yield from crew.pages(slices)
+    def run(work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /) -> Iterator[tuple[W, ReadPage]]:
+        with _Crew(count, read) as crew:
+            yield from crew.pages(work)
 
     return run
 
@@ -59,13 +52,13 @@ class _End:
         self.error = error
 
 
-class _Crew:
-    """Worker threads that take slices from one queue and put pages into another."""
+class _Crew(Generic[W]):
+    """Worker threads that take work from one queue and put pages into another."""
 
-    def __init__(self, count: int, stream: Stream, read: SliceReader) -> None:
-        self._count, self._stream, self._read = count, stream, read
-        self._work: queue.SimpleQueue[Slice | None] = queue.SimpleQueue()
-        self._pages: queue.Queue[tuple[Slice, ReadPage] | _End] = queue.Queue(maxsize=count)
+    def __init__(self, count: int, read: Callable[[W], Iterator[ReadPage]]) -> None:
+        self._count, self._read = count, read
+        self._work: queue.SimpleQueue[tuple[W] | None] = queue.SimpleQueue()
+        self._pages: queue.Queue[tuple[W, ReadPage] | _End] = queue.Queue(maxsize=count)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -83,16 +76,16 @@ class _Crew:
             except queue.Empty:
                 continue
 
-    def pages(self, slices: Iterator[Slice]) -> Iterator[tuple[Slice, ReadPage]]:
-        """Hand out slices while a worker is free, and pass on what comes back."""
+    def pages(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
+        """Hand out work while somebody is free, and pass on what comes back."""
         busy, more = 0, True
         while True:
             while more and busy < self._count and (busy == 0 or self._pages.empty()):
-                slice = next(slices, None)
-                if slice is None:
+                piece = next(work, None)
+                if piece is None:
                     more = False
                     break
-                self._give(slice, busy)
+                self._give(piece, busy)
                 busy += 1
             if busy == 0:
                 return
@@ -104,20 +97,20 @@ class _Crew:
             else:
                 yield item
 
-    def _give(self, slice: Slice, busy: int) -> None:
+    def _give(self, piece: W, busy: int) -> None:
         if busy == len(self._threads):
             context = copy_context()
             thread = threading.Thread(target=context.run, args=(self._loop,), daemon=True)
             self._threads.append(thread)
             thread.start()
-        self._work.put(slice)
+        self._work.put((piece,))
 
     def _loop(self) -> None:
-        while (slice := self._work.get()) is not None and not self._stop.is_set():
+        while (given := self._work.get()) is not None and not self._stop.is_set():
             error: BaseException | None = None
             try:
-                for page in self._read(self._stream, slice):
-                    self._pages.put((slice, page))
+                for page in self._read(given[0]):
+                    self._pages.put((given[0], page))
                     if self._stop.is_set():
                         break
             except BaseException as failure:  # noqa: BLE001 - raised again on the caller's thread

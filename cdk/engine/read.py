@@ -5,12 +5,14 @@ not read again. Whoever stores both keeps that order: state is durable no earlie
 """
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from cdk.base.errors import CdkError
 from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.stream_state import StreamState
+from cdk.streams.reading import read_slice
 from cdk.streams.stream import Stream
 
 Due: TypeAlias = Callable[[], bool]
@@ -32,7 +34,7 @@ def read(
     """
     reader = stream.checkpoint_reader(state)
     try:
-        for slice, page in execute(stream, iter(reader.next, None)):
+        for slice, page in execute(iter(reader.next, None), partial(read_slice, stream)):
             if page.records:
                 yield page.records
             if page.position is not None:

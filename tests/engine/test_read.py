@@ -106,13 +106,7 @@ class Chance:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secret
 
-    def __call__(
-        self,
-        stream: Stream,
-        slices: Iterator[Slice],
-        read: object = None,  # noqa: ARG002 - always with a memory
-        /,
-    ) -> Iterator[tuple[Slice, ReadPage]]:
+    def __call__(self, stream: Stream, slices: Iterator[Slice]) -> Iterator[tuple[Slice, ReadPage]]:
         reading: list[tuple[Slice, Iterator[ReadPage]]] = []
         more = True
         while more or reading:
@@ -176,7 +170,7 @@ def test_a_further_run_appends_nothing(stream: Stream, seed: int) -> None:
 
 def test_a_new_record_at_the_edge_of_the_cursor_is_still_appended() -> None:
     class Growing(Orders):
-        hours = (1, 2, 50)
+        hours: tuple[int, ...] = (1, 2, 50)
 
     table = Table(Growing())
     table.sync(1)
@@ -189,7 +183,7 @@ def test_a_new_record_at_the_edge_of_the_cursor_is_still_appended() -> None:
 @settings(deadline=None, max_examples=50)
 def test_a_new_parent_brings_its_whole_history(seed: int, cut: int) -> None:
     class Growing(ShopOrders):
-        shops = ("a", "b")
+        shops: tuple[str, ...] = ("a", "b")
 
     table = Table(Growing())
     table.sync(seed, cut)
