@@ -28,7 +28,8 @@ def remembering(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     for page in pages:
         if page.edge is not None:
             running = _advance(stream.cursor, running, page.edge.value, page.records)
-        yield replace(page, records=_unknown(stream.cursor, known, page.records), edge=running)
+        records = _unknown(stream.cursor, known, page.records)
+        yield replace(page, records=records, edge=running, skipped=len(page.records) - len(records))
 
 
 def _unknown(cursor: Cursor, known: Edge, records: Sequence[Record]) -> Sequence[Record]:

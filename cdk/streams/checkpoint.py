@@ -154,6 +154,8 @@ class SliceCheckpointReader(PartitionReader):
         """Queue what an earlier attempt left open, and the gaps between, at once; return the windows that follow."""
         after = resume.through
         for item in resume.open:
+            if self._cursor.greatest([after, item.window.start]) != item.window.start:
+                continue  # a range that a person or another kit wrote over the one before it: read once more
             if item.window.start != after:
                 for gap in self._cursor.windows(after, now, upto=item.window.start, again=False):
                     self._enqueue(_Opened(gap, Start()))
@@ -206,7 +208,11 @@ class SliceCheckpointReader(PartitionReader):
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         if self._cursor.ordered and isinstance(position, Checkpoint) and edge is not None and slice.window is not None:
-            return replace(slice, window=replace(slice.window, start=edge.value), start=Start(), edge=edge)
+            # A cursor that looks back meets records of earlier runs also behind the value reached.
+            before = {} if slice.edge is None else slice.edge.keys
+            ahead = {key: value for key, value in before.items() if self._cursor.repeats(value, edge.value)}
+            window = replace(slice.window, start=edge.value)
+            return replace(slice, window=window, start=Start(), edge=replace(edge, keys={**ahead, **edge.keys}))
         return replace(slice, start=position)
 
     def _close(self, ticket: Ticket[_Opened]) -> None:

@@ -11,6 +11,9 @@ from cdk.streams.cursor import Cursor
 
 ISO_SECONDS = "%Y-%m-%dT%H:%M:%SZ"
 
+_NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
+"""A moment at which years, months, days and hours begin."""
+
 
 class DatetimeCursor(Cursor):
     """Moments from `start` to now, in windows of `step`.
@@ -51,6 +54,10 @@ class DatetimeCursor(Cursor):
             raise ConfigError(f"cursor {field!r}: step is {step}, expected a positive duration")
         if granularity is not None and step is not None and granularity > step:
             raise ConfigError(f"cursor {field!r}: granularity {granularity} is longer than the step {step}")
+        if self._moment(self._write(_NEW_YEAR)) != _NEW_YEAR:
+            raise ConfigError(f"cursor {field!r}: the format {self._formats[0]!r} cannot be read back")
+        if step is not None and self._write(_NEW_YEAR + step) == self._write(_NEW_YEAR):
+            raise ConfigError(f"cursor {field!r}: step {step} is shorter than what {self._formats[0]!r} can write")
         # Texts of one length in this form sort like the moments they name.
         self._sortable = self._formats[0].startswith("%Y-%m-%d")
 
@@ -60,12 +67,13 @@ class DatetimeCursor(Cursor):
         lower = self._start if after is None else self._moment(after)
         if lower is None:
             raise BadState(f"state.{self.field}", after, f"a moment written as {' or '.join(self._formats)}")
-        if after is not None and again:
-            lower -= self._lookback
         lower = max(lower, self._start)
-        upper = now if self._end is None else min(self._end, now) if self._end > now else self._end
+        if after is not None and again:
+            lower -= min(self._lookback, lower - self._start)
+        upper = now if self._end is None else min(self._end, now)
         if upto is not None:
             upper = self._moment(upto) or upper
+        lower, upper = self._as_written(lower), self._as_written(upper)
         if lower == upper and upto is None and again:
             # Nothing but the edge itself can be new.
             yield Window(self._write(lower), self._write(upper), self._write(upper), last=True)
@@ -74,15 +82,16 @@ class DatetimeCursor(Cursor):
     def _split(self, lower: datetime, upper: datetime, *, last_is_last: bool) -> Iterator[Window]:
         write: Callable[[datetime], Json] = self._write
         while lower < upper:
-            until = upper if self._step is None else min(lower + self._step, upper)
+            # The step is compared with what is left, not added first: `upper` may lie at the end of the calendar.
+            until = upper if self._step is None or upper - lower <= self._step else lower + self._step
             last = until == upper and last_is_last
-            end = until if last or self._granularity is None else until - self._granularity
+            end = until if last or self._granularity is None else max(lower, until - self._granularity)
             yield Window(write(lower), write(end), write(until), last=last)
             lower = until
 
     def greatest(self, values: Sequence[Json]) -> Json | None:
-        if self._all_text_in_order(values):
-            return max(values)
+        if self._all_text_in_order(values) and self._moment(greatest := max(values)) is not None:
+            return greatest
         moments = [(moment, i) for i, value in enumerate(values) if (moment := self._moment(value)) is not None]
         return values[max(moments)[1]] if moments else None
 
@@ -96,28 +105,36 @@ class DatetimeCursor(Cursor):
 
     def owns_all(self, window: Window, values: Sequence[Json]) -> bool:
         if self._all_text_in_order(values):
-            return self.owns(window, min(values)) and self.owns(window, max(values))
+            ends = min(values), max(values)
+            if all(self._moment(value) is not None for value in ends):
+                return all(self.owns(window, value) for value in ends)
         return super().owns_all(window, values)
 
     def repeats(self, value: Json, reached: Json) -> bool:
         if value == reached:
             return True
         moment, limit = self._moment(value), self._moment(reached)
-        return moment is not None and limit is not None and moment >= limit - self._lookback
+        return moment is not None and limit is not None and limit - moment <= self._lookback
 
     def _all_text_in_order(self, values: Sequence[Json]) -> bool:
         """Whether comparing as text is comparing in time: it costs a fiftieth of parsing each value."""
         first = values[0]
         if not self._sortable or type(first) is not str or not first.endswith("Z"):
             return False
-        size = len(first)
-        return all(type(v) is str and len(v) == size and v[-1] == "Z" for v in values)
+        size, between = len(first), first[10:11]
+        return all(type(v) is str and len(v) == size and v[-1] == "Z" and v[10] == between for v in values)
 
     def _moment(self, value: Json) -> datetime | None:
         return parse_moment(value, self._formats)
 
     def _write(self, moment: datetime) -> Json:
-        return write_moment(moment, self._formats[0])
+        return write_moment(moment.astimezone(UTC), self._formats[0])
+
+    def _as_written(self, moment: datetime) -> datetime:
+        """`moment` as precise as the format is, so that no two windows are written alike."""
+        written = self._moment(self._write(moment))
+        assert written is not None
+        return written
 
     def _bound(self, value: datetime | str, name: str) -> datetime:
         moment = value if isinstance(value, datetime) else self._moment(value)

@@ -21,12 +21,14 @@ class ReadPage:
 
     position: None while the source has not said where it could go on; such records are covered by a later page.
     edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
+    skipped: records left out because an earlier run had them (`cdk.engine.remember`).
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
     """
 
     records: Sequence[Record]
     position: Position | None = None
     edge: Edge | None = None
+    skipped: int = 0
     restarted: bool = False
 
 

@@ -14,7 +14,7 @@ from cdk.streams.stream import Item, Stream
 
 
 class _Here:
-    """The slice being read in this context: its state as the author sees it, and what was said and is not yet yielded."""
+    """The slice being read in this context: its state as the author sees it, and what was said but not yet yielded."""
 
     def __init__(self, slice: Slice) -> None:
         self.cursor: dict[str, Json] = dict(slice.start.cursor) if isinstance(slice.start, Checkpoint) else {}

@@ -1,0 +1,218 @@
+"""An epoch: a batch of slices, read as one Spark job.
+
+The driver hands out bundles of slices, one to a task. A task reads its slices until each ends or the epoch's budget is
+spent at a page boundary, writes Parquet, and returns how far each slice got and the names of the files: never rows.
+What counts is the result Spark hands back, so a task that is retried or copied leaves orphan files and nothing else.
+"""
+
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from cdk.base.errors import CdkError, FailureType
+from cdk.engine.executors import threads
+from cdk.engine.remember import remembering
+from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.rows import Rows
+from cdk.spark.schema import ColumnType
+from cdk.state.position import Checkpoint, Edge, Position
+from cdk.state.slice import Slice
+from cdk.streams.reading import ReadPage
+from cdk.streams.stream import Stream
+
+_HELD_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stream and the table its rows go to."""
+
+    stream: Stream
+    root: Path
+    columns: Mapping[str, ColumnType]
+    generation: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A slice of the epoch. number: its place in the epoch. target: the place of its stream in the job."""
+
+    number: int
+    target: int
+    slice: Slice
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a slice, as it travels back from a task."""
+
+    message: str
+    failure_type: FailureType
+    detail: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Describe an error."""
+        detail = "".join(traceback.format_exception(error))
+        if isinstance(error, CdkError):
+            return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip())
+        return cls(f"{type(error).__name__}: {error}", "system_error", detail)
+
+
+@dataclass
+class Progress:
+    """How far a piece got. position: None when nothing new is covered. rows: those in the files."""
+
+    number: int
+    position: Position | None = None
+    edge: Edge | None = None
+    read: int = 0
+    rows: int = 0
+    skipped: int = 0
+    restarted: bool = False
+    failure: Failure | None = None
+
+
+@dataclass
+class BundleResult:
+    """What a task returns: the progress of the pieces it began, and the files of each target."""
+
+    progress: list[Progress] = field(default_factory=list)
+    files: dict[int, list[DataFile]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks of an epoch share. seconds: the budget; 0 gives each slice one page. threads: in each task."""
+
+    targets: Sequence[Target]
+    seconds: float
+    threads: int
+
+
+def run_epoch(session: SparkSession, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
+    """Read the bundles on the session's executors, one task each."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                result = pickle.dumps(read_bundle(job, bundles[number]))
+                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
+
+    count = len(bundles)
+    results = session.range(0, count, 1, count).mapInArrow(task, "result binary").collect()
+    return [pickle.loads(row.result) for row in results]  # noqa: S301 - our own tasks wrote it
+
+
+def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = time.monotonic) -> BundleResult:
+    """Read some slices, several at once, into files. Runs in a task; needs no Spark."""
+    end = clock() + job.seconds
+    collected: dict[int, _Collected] = {}
+    writers = {n: _Writer(job.targets[n]) for n in {piece.target for piece in pieces}}
+
+    def enough() -> bool:
+        return clock() >= end
+
+    def work() -> Iterator[Piece]:
+        for n, piece in enumerate(pieces):
+            if n >= job.threads and enough():
+                return
+            collected[piece.number] = _Collected(piece, writers[piece.target])
+            yield piece
+
+    try:
+        for piece, page in threads(job.threads)(work(), partial(_read, job.targets, enough, collected)):
+            collected[piece.number].take(page)
+        files = {n: writer.shared.close() for n, writer in writers.items()}
+        for item in collected.values():
+            files[item.piece.target].extend(item.own_files())
+    except BaseException:
+        for item in collected.values():
+            item.discard()
+        for writer in writers.values():
+            writer.shared.discard()
+        raise
+    return BundleResult([item.progress for item in collected.values()], {n: f for n, f in files.items() if f})
+
+
+def _read(
+    targets: Sequence[Target], enough: Callable[[], bool], collected: Mapping[int, "_Collected"], piece: Piece
+) -> Iterator[ReadPage]:
+    """The pages of a slice until the budget is spent; an error of the source ends this slice and no other."""
+    try:
+        for page in remembering(targets[piece.target].stream, piece.slice):
+            yield page
+            if isinstance(page.position, Checkpoint) and enough():
+                return
+    except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
+        collected[piece.number].progress.failure = Failure.of(error)
+
+
+class _Writer:
+    """The rows and the shared files of one target in a task."""
+
+    def __init__(self, target: Target) -> None:
+        self.root = target.root
+        self.rows = Rows(target.columns, generation=target.generation)
+        self.shared = self.new()
+
+    def new(self) -> TableWriter:
+        return TableWriter(self.root, self.rows.schema)
+
+
+class _Collected:
+    """One slice's share: rows wait here until the source has said where a restart would go on after them."""
+
+    def __init__(self, piece: Piece, writer: _Writer) -> None:
+        self.piece, self.progress = piece, Progress(piece.number)
+        self._writer = writer
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = self._held_read = self._held_rows = self._held_skipped = 0
+        self._own: TableWriter | None = None
+        self._kept: list[TableWriter] = []
+
+    def take(self, page: ReadPage) -> None:
+        self.progress.restarted |= page.restarted
+        self._held_read += len(page.records) + page.skipped
+        self._held_skipped += page.skipped
+        if page.records:
+            batch = self._writer.rows.batch(page.records)
+            self._held.append(batch)
+            self._held_bytes += batch.nbytes
+            self._held_rows += batch.num_rows
+        if page.position is not None:
+            self._seal(page.position, page.edge)
+        elif self._held_bytes >= _HELD_BYTES:
+            # Too much to hold: a file of this slice's own, which counts only if the slice gets to its end.
+            self._own = self._own or self._writer.new()
+            self._own.write(self._held)
+            self._held, self._held_bytes = [], 0
+
+    def _seal(self, position: Position, edge: Edge | None) -> None:
+        self._writer.shared.write(self._held)
+        progress = self.progress
+        progress.rows += self._held_rows
+        progress.read += self._held_read
+        progress.skipped += self._held_skipped
+        progress.position, progress.edge = position, edge
+        self._held = []
+        self._held_bytes = self._held_read = self._held_rows = self._held_skipped = 0
+        if self._own is not None:
+            self._kept.append(self._own)
+            self._own = None
+
+    def own_files(self) -> list[DataFile]:
+        if self._own is not None:
+            self._own.discard()
+        return [file for writer in self._kept for file in writer.close()]
+
+    def discard(self) -> None:
+        for writer in [*self._kept, *([self._own] if self._own else [])]:
+            writer.discard()

@@ -1,0 +1,85 @@
+"""JSON Schema -> the columns of a table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from cdk.base.values import Json, JsonSchema
+
+MOMENT = pa.timestamp("us", tz="UTC")
+
+# The kit's own columns, named as Airbyte's destinations name them.
+RAW_ID, EXTRACTED_AT, META, GENERATION = (
+    "_airbyte_raw_id",
+    "_airbyte_extracted_at",
+    "_airbyte_meta",
+    "_airbyte_generation_id",
+)
+ADDITIONAL = "_airbyte_additional"
+CHANGE = pa.struct([(name, pa.string()) for name in ("field", "change", "reason", "original")])
+OWN_COLUMNS: Mapping[str, pa.DataType] = {
+    ADDITIONAL: pa.string(),
+    RAW_ID: pa.string(),
+    EXTRACTED_AT: MOMENT,
+    META: pa.struct([("changes", pa.list_(CHANGE))]),
+    GENERATION: pa.int64(),
+}
+
+_SCALARS: Mapping[str, pa.DataType] = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+
+
+@dataclass(frozen=True)
+class JsonText:
+    """A column whose values are kept as JSON text, because the schema does not say enough for a column type."""
+
+
+ColumnType: TypeAlias = pa.DataType | JsonText
+
+
+def columns(schema: JsonSchema) -> dict[str, ColumnType]:
+    """The type of each declared property of a record, in the schema's order.
+
+    An object with declared properties becomes a struct and an array with declared items a list; what is declared
+    less precisely is kept as JSON text. Types are never narrower than the schema.
+    """
+    return {name: _type(declared) for name, declared in schema.get("properties", {}).items()}
+
+
+def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
+    """The Arrow schema of a table: the declared columns, then the kit's own. Everything is nullable."""
+    fields = [(name, pa.string() if isinstance(kind, JsonText) else kind) for name, kind in declared.items()]
+    return pa.schema([*fields, *OWN_COLUMNS.items()])
+
+
+def _type(declared: Json) -> ColumnType:
+    if not isinstance(declared, Mapping):
+        return JsonText()
+    kinds = {kind for kind in _names(declared.get("type")) if kind != "null"}
+    match sorted(kinds):
+        case ["integer", "number"]:
+            kind: ColumnType = pa.float64()
+        case ["string"]:
+            kind = MOMENT if declared.get("format") == "date-time" else pa.string()
+        case ["object"]:
+            kind = _struct(declared)
+        case ["array"]:
+            inner = _type(declared.get("items"))
+            kind = inner if isinstance(inner, JsonText) else pa.list_(inner)
+        case [name]:
+            kind = _SCALARS.get(name, JsonText())
+        case _:
+            kind = JsonText()
+    return kind
+
+
+def _struct(declared: Mapping[str, Json]) -> ColumnType:
+    fields = {name: _type(inner) for name, inner in (declared.get("properties") or {}).items()}
+    precise = [(name, kind) for name, kind in fields.items() if not isinstance(kind, JsonText)]
+    # A struct that could not hold all that is declared would drop the rest.
+    return pa.struct(precise) if fields and len(precise) == len(fields) else JsonText()
+
+
+def _names(kind: Json) -> Sequence[str]:
+    return [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
