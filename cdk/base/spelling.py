@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` is probably a slip for, if any."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
+
+    return next(iter(get_close_matches(name, sorted(set(known)), 1)), None)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'users'?` when a known name is near, else the known names, else nothing."""
-    # Imported here: only errors need it.
-    from difflib import get_close_matches  # noqa: PLC0415
-
     names = sorted(set(known))
-    if near := get_close_matches(name, names, 1):
-        return f"; did you mean {near[0]!r}?"
+    if (near := nearest(name, names)) is not None:
+        return f"; did you mean {near!r}?"
     return f"; there is {', '.join(map(repr, names))}" if names else ""

@@ -22,7 +22,7 @@ from cdk.engine.remember import remembering
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.rows import Rows
 from cdk.spark.schema import ColumnType
-from cdk.state.position import Checkpoint, Edge, Position
+from cdk.state.position import Checkpoint, Done, Edge, Position
 from cdk.state.slice import Slice
 from cdk.streams.reading import ReadPage
 from cdk.streams.stream import Stream
@@ -68,10 +68,13 @@ class Failure:
 
 @dataclass
 class Progress:
-    """How far a piece got. position: None when nothing new is covered. rows: those in the files."""
+    """How far a piece got. positions: the last checkpoint and the end, as far as it met them. rows: those in the files.
+
+    The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
+    """
 
     number: int
-    position: Position | None = None
+    positions: tuple[Position, ...] = ()
     edge: Edge | None = None
     read: int = 0
     rows: int = 0
@@ -145,11 +148,16 @@ def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = 
 def _read(
     targets: Sequence[Target], enough: Callable[[], bool], collected: Mapping[int, "_Collected"], piece: Piece
 ) -> Iterator[ReadPage]:
-    """The pages of a slice until the budget is spent; an error of the source ends this slice and no other."""
+    """The pages of a slice until the budget is spent; an error of the source ends this slice and no other.
+
+    A slice whose token was refused is read to its end whatever the budget: cut again, it would never get there.
+    """
+    uncut = False
     try:
         for page in remembering(targets[piece.target].stream, piece.slice):
+            uncut = uncut or page.restarted
             yield page
-            if isinstance(page.position, Checkpoint) and enough():
+            if isinstance(page.position, Checkpoint) and enough() and not uncut:
                 return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         collected[piece.number].progress.failure = Failure.of(error)
@@ -201,7 +209,8 @@ class _Collected:
         progress.rows += self._held_rows
         progress.read += self._held_read
         progress.skipped += self._held_skipped
-        progress.position, progress.edge = position, edge
+        progress.positions = (*progress.positions, position) if isinstance(position, Done) else (position,)
+        progress.edge = edge
         self._held = []
         self._held_bytes = self._held_read = self._held_rows = self._held_skipped = 0
         if self._own is not None:

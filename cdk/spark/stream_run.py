@@ -111,23 +111,25 @@ class StreamRun:
         """Take over how far a slice got."""
         self._out -= 1
         report = self.report
-        if progress.position is not None:
-            self._reader.observe(slice, progress.position, progress.edge)
+        for position in progress.positions:
+            self._reader.observe(slice, position, progress.edge)
+        last = progress.positions[-1] if progress.positions else None
+        if last is not None:
             self.report = replace(
                 report,
                 read=report.read + progress.read,
                 written=report.written + progress.rows,
                 skipped=report.skipped + progress.skipped,
                 restarted=report.restarted + progress.restarted,
-                slices=report.slices + isinstance(progress.position, Done),
+                slices=report.slices + isinstance(last, Done),
                 total=report.total + progress.rows,
             )
         if progress.failure is not None:
             self.fail(progress.failure)
-        elif progress.position is None:
+        elif last is None:
             self._again.append(slice)
-        elif not isinstance(progress.position, Done):
-            self._again.append(self._reader.resume(slice, progress.position, progress.edge))
+        elif not isinstance(last, Done):
+            self._again.append(self._reader.resume(slice, last, progress.edge))
 
     def fail(self, failure: Failure) -> None:
         """End this stream's reading; what is covered is still committed."""

@@ -79,13 +79,13 @@ class ConnectorStateManager:
         before = self._said.get(descriptor)
         if text == before or (before is None and not final and text == canonical(self._blobs.get(descriptor))):
             return None
-        self.update_state_for_stream(stream.name, stream.namespace, blob)
+        self._blobs[descriptor] = blob
         self._said[descriptor] = text
         return self.create_state_message(stream.name, stream.namespace)
 
     def update_state_for_stream(self, stream_name: str, namespace: str | None, value: Json) -> None:
-        """Replace a stream's wire state."""
-        self._blobs[StreamDescriptor(name=stream_name, namespace=namespace)] = value
+        """Replace a stream's wire state by a copy of `value`."""
+        self._blobs[StreamDescriptor(name=stream_name, namespace=namespace)] = deepcopy(value)
 
     def create_state_message(self, stream_name: str, namespace: str | None) -> AirbyteStateMessage:
         """The message of a stream's present wire state."""

@@ -8,6 +8,7 @@
     cursor, as date ranges         {"slices": [...], "state_type": "date-range"}
     partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
     partitions without a cursor    {"states": [...]}
+    shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it. On
 the protocol it is there only while a slice was cut in the middle. The exact form, kept in tables, also says which
@@ -57,7 +58,6 @@ def encode(
     blob["states"] = [
         {"partition": dict(partition), "cursor": _position(position, exact=exact)}
         for partition, position in positions.items()
-        if partition
     ]
     if state.parents:
         blob["parent_state"] = {
@@ -103,7 +103,8 @@ def _decode_map(
 def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
     positions = _partitions(blob.get("states") or [], f"{path}.states")
     if blob.get("use_global_cursor") and "state" in blob:
-        positions = {WHOLE: _to_position(blob["state"], f"{path}.state")}
+        shared = _to_position(blob["state"], f"{path}.state")
+        positions = {} if isinstance(shared, Start) else {WHOLE: shared}
     parents = blob.get("parent_state") or {}
     if not isinstance(parents, Mapping):
         raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")
@@ -112,7 +113,11 @@ def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
         parents={
             name: decode(parent, path=f"{path}.parent_state.{name}") for name, parent in parents.items() if parent
         },
-        extra={k: v for k, v in blob.items() if k not in _PARTITION_KEYS and not (k == "state" and WHOLE in positions)},
+        extra={
+            k: v
+            for k, v in blob.items()
+            if k not in _PARTITION_KEYS and k != _OURS and not (k == "state" and WHOLE in positions)
+        },
     )
 
 
@@ -126,11 +131,18 @@ def _partitions(items: Json, path: str) -> dict[Partition, Position]:
     positions: dict[Partition, Position] = {}
     for i, item in enumerate(items):
         match item:
-            case {"partition": Mapping() as partition, "cursor": cursor}:
-                positions[Partition(partition)] = _to_position(cursor, f"{path}[{i}].cursor")
+            case {"partition": Mapping() as fields, "cursor": cursor}:
+                positions[_partition(fields, f"{path}[{i}]")] = _to_position(cursor, f"{path}[{i}].cursor")
             case _:
                 raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
     return positions
+
+
+def _partition(fields: Mapping[str, Json], path: str) -> Partition:
+    try:
+        return Partition(fields)
+    except TypeError as error:
+        raise BadState(f"{path}.partition", fields, "values that JSON can hold, integers of at most 64 bits") from error
 
 
 def _position(position: Position, *, exact: bool) -> dict[str, Json]:
@@ -159,11 +171,15 @@ def _to_position(blob: Json, path: str) -> Position:
         return Start()
     if _OURS not in blob:
         return Checkpoint(dict(blob))
-    ours, cursor = blob[_OURS], {k: v for k, v in blob.items() if k != _OURS}
-    where = f"{path}.{_OURS}"
+    edge, resume = _to_ours(blob, path)
+    return Checkpoint({k: v for k, v in blob.items() if k != _OURS}, edge, resume)
+
+
+def _to_ours(blob: Mapping[str, Json], path: str) -> tuple[Edge | None, Resume | None]:
+    ours, where = blob.get(_OURS, {}), f"{path}.{_OURS}"
     if not isinstance(ours, Mapping):
         raise BadState(where, ours, "the object that an earlier run of this kit left there")
-    return Checkpoint(cursor, _to_edge(ours.get("edge"), where), _to_resume(ours, where))
+    return _to_edge(ours.get("edge"), where), _to_resume(ours, where)
 
 
 def _resume(resume: Resume, *, exact: bool) -> dict[str, Json]:
@@ -256,20 +272,16 @@ def _from_ranges(blob: Mapping[str, Json], path: str, cursor_field: str | None) 
     if not slices:
         return StreamState()
     first, *later = slices
-    value = first.get("most_recent_cursor_value", first["start"])
-    where = f"{path}.{_OURS}"
-    ours = blob.get(_OURS) or {}
-    resume = _to_resume(ours, where) or Resume(
-        first["end"],
-        tuple(
-            OpenSlice(
-                Window(s["start"], s["end"], s["end"], last=False),
-                Done(),
-                Edge(s["most_recent_cursor_value"]) if s.get("most_recent_cursor_value") is not None else None,
-            )
-            for s in later
-        ),
-    )
-    position = Checkpoint({cursor_field: value}, _to_edge(ours.get("edge"), where), resume)
+    edge, resume = _to_ours(blob, path)
+    if resume is None and later:
+        resume = Resume(first["end"], tuple(_closed_range(item) for item in later))
+    value = first.get("most_recent_cursor_value")
+    position = Checkpoint({cursor_field: first["start"] if value is None else value}, edge, resume)
     extra = {k: v for k, v in blob.items() if k not in ("slices", "state_type", _OURS)}
     return StreamState({WHOLE: position}, extra=extra, ranges_from=first["start"])
+
+
+def _closed_range(blob: Mapping[str, Json]) -> OpenSlice:
+    greatest = blob.get("most_recent_cursor_value")
+    window = Window(blob["start"], blob["end"], blob["end"], last=False)
+    return OpenSlice(window, Done(), None if greatest is None else Edge(greatest))

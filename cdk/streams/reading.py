@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cdk.base.errors import StaleToken
+from cdk.base.errors import FatalError, StaleToken
 from cdk.base.logs import logger
-from cdk.base.values import Record
+from cdk.base.values import Json, Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Slice
 from cdk.streams.cursor import Cursor
@@ -75,28 +75,47 @@ class _Finisher:
     """Completes a page: keeps what the window owns, finds the greatest cursor value, settles the position."""
 
     def __init__(self, stream: Stream, slice: Slice) -> None:
-        self._resumable = stream.supports_checkpointing
-        self._cursor, self._window = stream.cursor, slice.window
+        self._stream, self._slice = stream, slice
         self._edge: Edge | None = None
 
     def __call__(self, records: Sequence[Record], position: Position | None) -> ReadPage:
-        if isinstance(position, Checkpoint) and not self._resumable:
+        cursor = self._stream.cursor
+        if isinstance(position, Checkpoint) and not self._stream.supports_checkpointing:
             position = None
-        if self._cursor is None or not records:
-            return ReadPage(records, position, self._edge)
-        return self._with_edge(self._cursor, records, position)
-
-    def _with_edge(self, cursor: Cursor, records: Sequence[Record], position: Position | None) -> ReadPage:
-        field = cursor.field
-        values = [value for record in records if (value := record.get(field)) is not None]
-        if values and self._window is not None and not cursor.owns_all(self._window, values):
-            window = self._window
-            records = [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
-            values = [value for record in records if (value := record.get(field)) is not None]
-        if values:
-            known = [] if self._edge is None else [self._edge.value]
-            greatest = cursor.greatest([*known, cursor.greatest(values)])
-            self._edge = None if greatest is None else Edge(greatest)
-        if position is None and cursor.ordered and self._edge is not None:
-            position = Checkpoint({field: self._edge.value})
+        if cursor is not None and records:
+            records = self._owned(cursor, records)
+            self._advance(cursor, [value for record in records if (value := record.get(cursor.field)) is not None])
+        if cursor is not None and cursor.ordered and not isinstance(position, Done):
+            position = self._reached(cursor.field)
         return ReadPage(records, position, self._edge)
+
+    def _owned(self, cursor: Cursor, records: Sequence[Record]) -> Sequence[Record]:
+        field, window = cursor.field, self._slice.window
+        values = [value for record in records if (value := record.get(field)) is not None]
+        if window is None or not values or cursor.owns_all(window, values):
+            return records
+        return [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
+
+    def _advance(self, cursor: Cursor, values: Sequence[Json]) -> None:
+        """Move the edge to the greatest of the values seen."""
+        if not values:
+            return
+        known = [] if self._edge is None else [self._edge.value]
+        if known and cursor.ordered and values[0] != known[0] and cursor.greatest([*known, values[0]]) == known[0]:
+            raise FatalError(
+                f"found {cursor.field} {values[0]!r} after {known[0]!r}, but the cursor is declared `ordered`; "
+                "ask the source for ascending order, or declare the cursor without it",
+                stream=self._stream.name,
+            )
+        greatest = cursor.greatest([*known, cursor.greatest(values)])
+        self._edge = None if greatest is None else Edge(greatest)
+
+    def _reached(self, field: str) -> Position | None:
+        """Where an ordered window resumes: at the value reached, once that is beyond the window's start.
+
+        A page full of the start's own value is no progress: to resume there would read it again, for ever.
+        """
+        window = self._slice.window
+        if self._edge is None or (window is not None and self._edge.value == window.start):
+            return None
+        return Checkpoint({field: self._edge.value})

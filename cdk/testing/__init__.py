@@ -1,0 +1,6 @@
+"""The test kit: read a stream in a test, mock its API, build its states."""
+
+from cdk.testing.run import Run, read
+from cdk.testing.states import at, done, each, state
+
+__all__ = ["Run", "at", "done", "each", "read", "state"]

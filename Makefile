@@ -1,0 +1,57 @@
+# Every target sets itself up: a machine needs Python 3.11 or newer, make, and nothing else.
+
+# The first Python that is new enough and can make virtual environments; override it with `make test PYTHON=...`.
+FIND = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	$$python -c '$(FIND)' 2>/dev/null && echo $$python && break; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format unit clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed-dev  ## make .venv with everything a contributor needs
+
+demo: $(VENV)/.installed  ## read an API into Delta tables, kill it half-way, resume: nothing lost, nothing twice
+	@$(BIN)/python -c 'import os; from cdk.spark.java import java_home; java_home(os.environ)' 2>/dev/null \
+		|| { echo "no Java 17 or newer here: installing one into $(VENV)"; $(PIP) install -e '.[java]'; }
+	@$(BIN)/python -m connectors.shop.demo
+
+test: lint unit  ## everything that must pass: style, types, layers, tests
+
+lint: $(VENV)/.installed-dev  ## style, types and layers, without the tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.installed-dev  ## the tests; some of them: make unit ARGS='tests/state -x'
+	$(BIN)/pytest $(ARGS)
+
+format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) build demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV) (once; a few minutes) ..."
+	@$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV) (once; a few minutes) ..."
+	@$(PIP) install -e '.[dev]'
+	@touch $(VENV)/.installed $@
+
+$(BIN)/python:
+	@test -n '$(PYTHON)' || { echo "no Python 3.11 or newer with the modules venv and ensurepip was found;" \
+		"name one with PYTHON=... (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -c '$(FIND)' || { echo "$(PYTHON) is older than Python 3.11, or lacks venv" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)

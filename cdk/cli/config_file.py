@@ -1,0 +1,35 @@
+"""The config: its secrets are known before anything is said of it, and it is checked against the connector's schema."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cdk.base.errors import ConfigError
+from cdk.base.masking import Secrets, secret_values
+from cdk.base.values import Json, JsonSchema
+from cdk.cli.documents import read_document
+from cdk.streams.source import Source
+
+
+def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, Json]:
+    """The config in a file, empty without one; its secrets are added to `secrets`.
+
+    Raises ConfigError naming the file and every place that does not fit the source's `config_schema`.
+    """
+    config = {} if path is None else read_document(path)
+    where = "no --config was given" if path is None else str(path)
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"found a {type(config).__name__}, expected an object", path=where)
+    check_config(config, source.config_schema, where, secrets)
+    return config
+
+
+def check_config(config: Mapping[str, Json], schema: JsonSchema, where: str, secrets: Secrets) -> None:
+    """Add the secrets of `config` to `secrets`, and raise ConfigError with every place that does not fit `schema`."""
+    secrets.add(*secret_values(schema, config))
+    if not schema.get("properties") and not schema.get("required"):
+        return
+    # Importing jsonschema costs more than all of `spec`.
+    from cdk.cli.config_check import misfits  # noqa: PLC0415
+
+    if texts := [f"{where}: {text}" for text in misfits(config, schema)]:
+        raise ConfigError(secrets.mask("\n".join(texts)))

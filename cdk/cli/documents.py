@@ -1,0 +1,120 @@
+"""Files that people give: JSON, YAML or lines of JSON, and errors that say where in them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import Json
+
+Model = TypeVar("Model", bound=BaseModel)
+Keys: TypeAlias = tuple[str | int, ...]
+
+_MOST_ERRORS = 5
+
+
+def read_document(path: Path) -> Json:
+    """The one value in a JSON file, or in a YAML file (`.yaml`, `.yml`).
+
+    Raises ConfigError naming line and column: the file cannot be read, or is neither.
+    """
+    if path.suffix in {".yaml", ".yml"}:
+        from cdk.base.yaml_file import YamlFile  # noqa: PLC0415 - most runs need no YAML
+
+        return YamlFile.load(path).value
+    return _parse(_read(path), str(path))
+
+
+def read_documents(path: Path) -> Iterator[tuple[str, Json]]:
+    """The values in a file, each with its place: one document, or one a line, such as the output of a read.
+
+    A last line without line feed that is no JSON was cut when its writer was stopped; it is left out.
+    Raises ConfigError as `read_document` does.
+    """
+    text = _read(path)
+    lines = text.splitlines(keepends=True)
+    if len(lines) < 2 or not _is_json(lines[0]):  # noqa: PLR2004 - one line is one document
+        yield str(path), _parse(text, str(path))
+        return
+    for number, line in enumerate(lines, 1):
+        cut = number == len(lines) and not line.endswith(b"\n") and not _is_json(line)
+        if line.strip() and not cut:
+            yield f"{path}:{number}", _parse(line, f"{path}:{number}")
+
+
+def as_model(model: type[Model], value: Json, file: str, keys: Keys = ()) -> Model:
+    """`value`, which stands at `keys` in `file`, as a message.
+
+    Raises ConfigError with the path of each error, what was found there and what was expected.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        texts = [
+            f"{place(file, (*keys, *item['loc']))}: "
+            + ("found nothing" if item["type"] == "missing" else f"found {_short(item['input'])}")
+            + f", expected {_expected(item['msg'])}"
+            for item in errors[:_MOST_ERRORS]
+        ]
+        more = [f"and {len(errors) - _MOST_ERRORS} more"] if len(errors) > _MOST_ERRORS else []
+        raise ConfigError("\n".join(texts + more)) from error
+
+
+def place(file: str, keys: Keys) -> str:
+    """Where `keys` are in `file`: `state.json: [2].stream.name`."""
+    return f"{file}: {dotted(keys)}" if keys else file
+
+
+def dotted(keys: Keys) -> str:
+    """A path inside a document: `streams[2].name`."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", path=str(path)) from error
+
+
+def _parse(text: bytes, where: str) -> Json:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if text.isascii():
+            # The standard library reads numbers of any size, and says more exactly where it stopped.
+            return _parse_slowly(text, where)
+        raise _no_json(error, where) from error
+
+
+def _parse_slowly(text: bytes, where: str) -> Json:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _no_json(error, where) from error
+
+
+def _no_json(error: json.JSONDecodeError, where: str) -> ConfigError:
+    return ConfigError(f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", path=where)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _expected(message: str) -> str:
+    return "a value here" if message == "Field required" else message.removeprefix("Input should be ")
+
+
+def _short(value: Json, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,55 @@
+"""The options that commands share."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeAlias
+
+import click
+
+from cdk.cli.connectors import find_source
+from cdk.streams.source import Source
+
+P = ParamSpec("P")
+
+FindSource: TypeAlias = Callable[[], Source]
+"""Gives the source a command works with, or raises ConfigError: called where errors are messages already."""
+
+
+class _ConnectorOption(click.Option):
+    """An option that a program made of one connector does not show."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        return None if isinstance(ctx.obj, Source) else super().get_help_record(ctx)
+
+
+def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[P, int]:
+    """Give `command` its source first: the one `launch` was called with, or what `--connector` names."""
+
+    @click.option(
+        "--connector",
+        metavar="NAME",
+        cls=_ConnectorOption,
+        help="Name of a connector, dotted name of a module, or path of a .py file.",
+    )
+    @click.pass_context
+    @wraps(command)
+    def run(ctx: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> int:
+        connector = kwargs.pop("connector", None)
+        if isinstance(fixed := ctx.obj, Source):
+            return command(lambda: fixed, *args, **kwargs)
+        if not isinstance(connector, str):
+            raise click.UsageError("Missing option '--connector': which connector?", ctx)
+        return command(lambda: find_source(connector), *args, **kwargs)
+
+    return run
+
+
+def _file_option(name: str, text: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
+    return click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+config_option = _file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")
+catalog_option = _file_option("--catalog", "The streams to read, as JSON. Default: all.")
+state_option = _file_option("--state", "The state of an earlier read, or that read's whole output.")
+debug_option = click.option("--debug", is_flag=True, help="Say more in the log.")

@@ -1,0 +1,105 @@
+"""What a person at a terminal sees of a read, on standard error."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cdk.base.values import Json, canonical
+from cdk.cli.output import STDOUT
+from cdk.protocol import Mask, StreamDescriptor, error_text
+
+_EVERY = 0.2
+_STATE_WIDTH = 48
+
+
+@dataclass(slots=True)
+class _Row:
+    begun: float
+    ended: float | None = None
+    records: int = 0
+    state: Json = None
+    error: str | None = None
+
+
+class Progress:
+    """A table with a row for each stream: records, rate, last state; redrawn at most five times a second.
+
+    Where standard output goes to the same terminal, only the finished table is drawn. mask: hides secrets in errors.
+    """
+
+    def __init__(
+        self, mask: Mask, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._mask, self._clock = mask, clock
+        self._rows: dict[StreamDescriptor, _Row] = {}
+        self._drawn = 0.0
+        self._console = console or Console(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._moving = not os.isatty(STDOUT)
+
+    def __enter__(self) -> Self:
+        if self._moving:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._moving:
+            self._live.update(self._table(), refresh=True)
+            self._live.stop()
+        else:
+            self._console.print(self._table())
+
+    def started(self, stream: StreamDescriptor) -> None:
+        self._rows[stream] = _Row(self._clock())
+        self._draw()
+
+    def records(self, stream: StreamDescriptor, count: int, size: int) -> None:  # noqa: ARG002
+        self._rows[stream].records += count
+        self._draw()
+
+    def state(self, stream: StreamDescriptor, blob: Json) -> None:
+        self._rows[stream].state = blob
+        self._draw()
+
+    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None:
+        row = self._rows[stream]
+        row.ended = self._clock()
+        row.error = None if error is None else self._mask(error_text(error))
+
+    def _draw(self) -> None:
+        if self._moving and self._clock() - self._drawn >= _EVERY:
+            self._drawn = self._clock()
+            self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("stream")
+        table.add_column("records", justify="right")
+        table.add_column("per second", justify="right")
+        table.add_column("last state", no_wrap=True, overflow="ellipsis", max_width=_STATE_WIDTH)
+        table.add_column("")
+        for stream, row in self._rows.items():
+            seconds = max((row.ended or self._clock()) - row.begun, 0.001)
+            state = "" if row.state is None else canonical(row.state)
+            # Cut here: to lay out the state of ten thousand partitions takes longer than to read them.
+            table.add_row(
+                str(stream),
+                f"{row.records:,}",
+                f"{row.records / seconds:,.0f}",
+                Text(state[:_STATE_WIDTH]),
+                _outcome(row),
+            )
+        return table
+
+
+def _outcome(row: _Row) -> Text:
+    if row.error is not None:
+        return Text(row.error, "red")
+    return Text("reading", "cyan") if row.ended is None else Text("complete", "green")

@@ -1,0 +1,77 @@
+"""`read`: records and states of a catalog's streams."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import click
+
+from cdk.cli.catalog_file import load_catalog, whole_catalog
+from cdk.cli.config_file import load_config
+from cdk.cli.options import FindSource, catalog_option, config_option, debug_option, state_option, with_source
+from cdk.cli.output import Output
+from cdk.cli.state_file import load_state
+from cdk.cli.talk import talk
+from cdk.engine.executors import threads
+from cdk.engine.messages import Unwatched, Watch, run_read
+from cdk.state.manager import ConnectorStateManager
+
+
+@click.command()
+@with_source
+@config_option
+@catalog_option
+@state_option
+@click.option("--concurrency", type=click.IntRange(min=1), default=1, help="How many slices to read at once.")
+@debug_option
+def read(
+    find: FindSource, *, config: Path | None, catalog: Path | None, state: Path | None, concurrency: int, debug: bool
+) -> int:
+    """Read the streams of a catalog, going on from a state, and print their records and states."""
+
+    def say(output: Output) -> None:
+        source = find()
+        streams = source.streams(load_config(config, source, output.secrets))
+        wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
+        manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
+        with _watch(output) as watch, _rare_collections():
+            run_read(
+                streams,
+                wanted,
+                manager,
+                output.write,
+                execute=threads(concurrency),
+                mask=output.secrets.mask,
+                watch=watch,
+            )
+
+    return talk(say, debug=debug)
+
+
+def _watch(output: Output) -> AbstractContextManager[Watch]:
+    """A display for the person at the terminal, if there is one."""
+    if not sys.stderr.isatty():
+        return nullcontext(Unwatched())
+    from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import when somebody looks
+
+    return Progress(output.secrets.mask)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let the garbage collector look rarely, and never at what is there already.
+
+    Records are trees, which reference counting frees; looking for cycles among the objects of each page costs about
+    a seventh of a read.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -1,0 +1,95 @@
+"""What a person sees of a sync: live progress on stderr, and at the end a table of what was done."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.sync import SyncResult
+
+_MARKS = {Status.READING: ("…", "cyan"), Status.DONE: ("✓", "green"), Status.FAILED: ("✗", "red")}
+
+
+class Display:
+    """Shows a sync while it runs: a live table on a terminal, a line for each change of a stream elsewhere."""
+
+    def __init__(self, pipeline: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic):
+        self._pipeline, self._clock = pipeline, clock
+        self._console = console or Console(stderr=True)
+        self._begun = clock()
+        self._reports: Sequence[StreamReport] = ()
+        self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def show(self, reports: Sequence[StreamReport]) -> None:
+        """Take note of how the streams stand."""
+        if not self._console.is_terminal:
+            for before, now in zip(self._reports or reports, reports, strict=True):
+                if now is not before and now != before:
+                    self._console.print(f"{now.name}: {now.status}, {_counts(now)}", highlight=False)
+        self._reports = reports
+
+    def _progress(self) -> Group:
+        seconds = self._clock() - self._begun
+        written = sum(report.written for report in self._reports)
+        head = Text(f" {self._pipeline}  {written:,} rows in {seconds:.0f} s")
+        if not any(report.commits for report in self._reports):
+            head.append("  (starting Spark)", "dim")
+        table = Table.grid(padding=(0, 2))
+        for report in self._reports:
+            mark, colour = _MARKS[report.status]
+            table.add_row(Text(mark, colour), report.name, _counts(report), "resumed" if report.resumed else "")
+        return Group(Spinner("dots", head), table)
+
+    def summary(self, result: SyncResult, target: Path) -> None:
+        """Print what was done, stream by stream."""
+        console = Console()
+        table = Table(title=f"{self._pipeline} → {target}", title_justify="left")
+        for name in ("stream", "mode"):
+            table.add_column(name)
+        for name in ("read", "written", "skipped", "slices", "commits", "rows in table"):
+            table.add_column(name, justify="right")
+        table.add_column("")
+        for report in result.streams:
+            mark, colour = _MARKS[report.status]
+            table.add_row(
+                report.name,
+                f"{report.sync_mode}, {report.write_mode}",
+                *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.slices, report.commits)),
+                f"{report.total:,}",
+                Text(f"{mark} {_outcome(report)}", colour),
+            )
+        console.print(table)
+        for report in result.streams:
+            if report.failure is not None:
+                console.print(Text(f"{report.name}: {report.failure.message}", "red"))
+        console.print(f"[dim]{self._clock() - self._begun:.1f} s[/dim]")
+
+
+def _counts(report: StreamReport) -> str:
+    skipped = f", {report.skipped:,} skipped" if report.skipped else ""
+    return f"{report.written:,} rows{skipped}, {report.slices:,} slices, {report.commits:,} commits"
+
+
+def _outcome(report: StreamReport) -> str:
+    words = [str(report.status)]
+    if report.resumed:
+        words.append("resumed")
+    if report.restarted:
+        words.append(f"{report.restarted} slices read again: the source refused their page token")
+    return ", ".join(words)

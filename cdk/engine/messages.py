@@ -1,0 +1,210 @@
+"""A sync as protocol lines: statuses, pages of records, states, errors, in one order."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeAlias
+
+from cdk.base.errors import CatalogError, CdkError, ConfigError, ReadError, TransientError
+from cdk.base.logs import logger
+from cdk.base.spelling import did_you_mean
+from cdk.base.times import Clock, system_clock
+from cdk.base.values import Json, Record
+from cdk.engine.executors import Executor, serial
+from cdk.engine.pace import Pace
+from cdk.engine.read import read
+from cdk.protocol import (
+    AirbyteMessage,
+    AirbyteStateMessage,
+    AirbyteStateStats,
+    AirbyteStreamStatus,
+    ConfiguredAirbyteCatalog,
+    ConfiguredAirbyteStream,
+    FailureType,
+    Mask,
+    StreamDescriptor,
+    SyncMode,
+    Type,
+    error_line,
+    error_text,
+    failure_type,
+    message_line,
+    milliseconds,
+    record_lines,
+    status_line,
+)
+from cdk.state.manager import ConnectorStateManager
+from cdk.state.stream_state import StreamState
+from cdk.streams.stream import Stream
+
+Write: TypeAlias = Callable[[bytes], None]
+"""Takes whole lines, in order, and has written them when it returns."""
+
+
+class Watch(Protocol):
+    """Somebody who wants to see how a read goes."""
+
+    def started(self, stream: StreamDescriptor) -> None:
+        """The stream begins."""
+
+    def records(self, stream: StreamDescriptor, count: int, size: int) -> None:
+        """A page of `count` records and `size` bytes has been written."""
+
+    def state(self, stream: StreamDescriptor, blob: Json) -> None:
+        """A state has been written."""
+
+    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None:
+        """The stream is read, or has failed."""
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def started(self, stream: StreamDescriptor) -> None: ...
+    def records(self, stream: StreamDescriptor, count: int, size: int) -> None: ...
+    def state(self, stream: StreamDescriptor, blob: Json) -> None: ...
+    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None: ...
+
+
+def run_read(
+    streams: Iterable[Stream],
+    catalog: ConfiguredAirbyteCatalog,
+    manager: ConnectorStateManager,
+    write: Write,
+    *,
+    execute: Executor = serial,
+    clock: Clock = system_clock,
+    mask: Mask = str,
+    watch: Watch | None = None,
+) -> None:
+    """Read the streams of `catalog` in its order, going on from the states in `manager`.
+
+    Of each stream `write` gets: STARTED, RUNNING before its first record, a page of records at a time, states that
+    come after all records they cover, and COMPLETE, before which there is always a state. A stream that fails ends
+    with INCOMPLETE and its error, and the next one goes on. mask: hides secrets in errors.
+
+    Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
+    Raises, after the last stream and when any has failed, one CdkError about all that have. Its kind is the worst of
+    theirs: a wrong config before an error of the system before one that may pass.
+    """
+    offered = {StreamDescriptor(name=stream.name, namespace=stream.namespace): stream for stream in streams}
+    watch = watch or Unwatched()
+    states = _restore(catalog, offered, manager)
+    failures: dict[StreamDescriptor, Exception] = {}
+    for configured in catalog.streams:
+        descriptor = configured.stream.descriptor
+        watch.started(descriptor)
+        try:
+            stream = _find(configured, offered)
+            _StreamRun(stream, descriptor, manager, write, clock=clock, watch=watch).run(
+                states.pop(descriptor), execute
+            )
+        except Exception as error:  # noqa: BLE001 - one stream failing, for whatever reason, does not stop the others
+            failures[descriptor] = error
+            write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, clock()))
+            write(error_line(error, clock(), mask=mask, stream=descriptor))
+        watch.ended(descriptor, failures.get(descriptor))
+    if failures:
+        raise _combined(failures)
+
+
+class _StreamRun:
+    """One stream on its way out: counts what has been written since its last state."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        descriptor: StreamDescriptor,
+        manager: ConnectorStateManager,
+        write: Write,
+        *,
+        clock: Clock,
+        watch: Watch,
+    ) -> None:
+        self._stream, self._descriptor, self._manager = stream, descriptor, manager
+        self._write, self._clock, self._watch = write, clock, watch
+        self._pace = Pace(clock)
+        self._running = False
+        self._count = 0
+
+    def run(self, state: StreamState, execute: Executor) -> None:
+        """Read the stream from `state` to its end. Raises what reading raises, after the state that could be saved."""
+        self._say(AirbyteStreamStatus.STARTED)
+        for item in read(self._stream, state, execute, self._pace.due):
+            if isinstance(item, StreamState):
+                state = item
+                self._save(self._manager.checkpoint(self._stream, state))
+            else:
+                self._records(item)
+        self._save(self._manager.checkpoint(self._stream, state, final=True))
+        self._say(AirbyteStreamStatus.COMPLETE)
+
+    def _records(self, page: Sequence[Record]) -> None:
+        if not self._running:
+            self._running = True
+            self._say(AirbyteStreamStatus.RUNNING)
+        name, namespace = self._descriptor.name, self._descriptor.namespace
+        lines = record_lines(name, namespace, page, milliseconds(self._clock()))
+        self._write(lines)
+        self._count += len(page)
+        self._pace.wrote_records(len(lines))
+        self._watch.records(self._descriptor, len(page), len(lines))
+
+    def _save(self, state: AirbyteStateMessage | None) -> None:
+        if state is None:
+            return
+        stats = AirbyteStateStats(record_count=float(self._count))
+        line = message_line(AirbyteMessage(type=Type.STATE, state=state.model_copy(update={"source_stats": stats})))
+        self._write(line)
+        self._count = 0
+        self._pace.wrote_state(len(line))
+        if state.stream is not None:
+            self._watch.state(self._descriptor, state.stream.stream_state)
+
+    def _say(self, status: AirbyteStreamStatus) -> None:
+        self._write(status_line(self._descriptor, status, self._clock()))
+
+
+def _restore(
+    catalog: ConfiguredAirbyteCatalog, offered: dict[StreamDescriptor, Stream], manager: ConnectorStateManager
+) -> dict[StreamDescriptor, StreamState]:
+    """The states of all streams, so that a bad one is found before the first request."""
+    states: dict[StreamDescriptor, StreamState] = {}
+    for configured in catalog.streams:
+        descriptor = configured.stream.descriptor
+        if descriptor in states:
+            raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r} twice; once is enough")
+        if descriptor in offered:
+            states[descriptor] = manager.restore(offered[descriptor])
+    return states
+
+
+def _find(configured: ConfiguredAirbyteStream, offered: dict[StreamDescriptor, Stream]) -> Stream:
+    """The stream that a catalog asks for. Raises CatalogError: the source lacks it, or has another cursor."""
+    descriptor = configured.stream.descriptor
+    stream = offered.get(descriptor)
+    if stream is None:
+        hint = did_you_mean(str(descriptor), map(str, offered))
+        raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r}, which the source lacks{hint}")
+    if configured.sync_mode is SyncMode.INCREMENTAL:
+        wanted = ".".join(configured.cursor_field or ())
+        if stream.cursor_field is None:
+            logger.warning(
+                "%s has no cursor: it is read in full, although the catalog asks for incremental", descriptor
+            )
+        elif wanted and wanted != stream.cursor_field:
+            hint = did_you_mean(wanted, [stream.cursor_field])
+            raise CatalogError(f"the catalog asks for the cursor {wanted!r} of {descriptor}, which it lacks{hint}")
+    return stream
+
+
+_WORST_FIRST: dict[FailureType, type[CdkError]] = {
+    FailureType.CONFIG_ERROR: ConfigError,
+    FailureType.SYSTEM_ERROR: ReadError,
+    FailureType.TRANSIENT_ERROR: TransientError,
+}
+
+
+def _combined(failures: dict[StreamDescriptor, Exception]) -> CdkError:
+    kinds = {failure_type(error) for error in failures.values()}
+    worst = next(kind for of_type, kind in _WORST_FIRST.items() if of_type in kinds)
+    texts = "; ".join(f"{descriptor}: {error_text(error)}" for descriptor, error in failures.items())
+    return worst(f"{len(failures)} of the streams could not be read to the end: {texts}")

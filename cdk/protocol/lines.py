@@ -1,0 +1,96 @@
+"""Messages as lines of JSON: a page of records in one pass, anything else one by one."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date, time
+
+import orjson
+from pydantic_core import PydanticSerializationError
+
+from cdk.base.errors import FatalError
+from cdk.base.values import Json, Record
+from cdk.protocol.messages import AirbyteMessage
+
+_CUT_TEXT = b"\n" * 16
+_CUT = orjson.Fragment(_CUT_TEXT)
+
+
+def message_line(message: AirbyteMessage) -> bytes:
+    """The line of a message, with its line feed.
+
+    Fields that are None are left out; nulls inside a state, a config or a record stay.
+    """
+    try:
+        return message.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n"
+    except PydanticSerializationError:
+        # Text that UTF-8 cannot hold (half a surrogate pair); the standard library writes it as an escape.
+        return json.dumps(message.model_dump(by_alias=True, exclude_none=True)).encode() + b"\n"
+
+
+def record_lines(stream: str, namespace: str | None, records: Sequence[Record], emitted_at_ms: int) -> bytes:
+    """The lines of a page of records, each with its line feed; no bytes for no records.
+
+    emitted_at_ms: milliseconds since 1970, the same for the whole page.
+    Nulls stay, NaN and infinities become null, dates ISO 8601 text, whole numbers of any size stay numbers.
+
+    Raises FatalError naming the stream and the field: a value that JSON cannot hold.
+    """
+    if not records:
+        return b""
+    space = b"" if namespace is None else b'"namespace":' + orjson.dumps(namespace) + b","
+    head = b'{"type":"RECORD","record":{' + space + b'"stream":' + orjson.dumps(stream) + b',"data":'
+    tail = b',"emitted_at":%d}}\n' % emitted_at_ms
+    try:
+        texts = _dumps_page(records)
+    except TypeError:
+        texts = [_dumps(stream, record) for record in records]
+    texts[0] = head + texts[0]
+    texts[-1] += tail
+    return (tail + head).join(texts)
+
+
+def _dumps_page(records: Sequence[Record]) -> list[bytes]:
+    """The JSON text of each record, from one call of the encoder. Raises TypeError for what it does not know.
+
+    Five times faster than a call per record: most of such a call is memory for its result. The cut cannot be met
+    inside a record, because JSON text has no raw line feed; its length lets the search skip ahead.
+    """
+    items: list[Record | orjson.Fragment] = [_CUT] * (2 * len(records) - 1)
+    items[::2] = records
+    texts = orjson.dumps(items).split(b"," + _CUT_TEXT + b",")
+    texts[0] = texts[0][1:]
+    texts[-1] = texts[-1][:-1]
+    return texts
+
+
+def _dumps(stream: str, record: Record) -> bytes:
+    """One record, when the fast encoder refused its page."""
+    try:
+        return orjson.dumps(record)
+    except TypeError:
+        plain = _plain(record, stream, "")
+        return json.dumps(plain, separators=(",", ":")).encode()
+
+
+def _plain(value: Json, stream: str, path: str) -> Json:
+    """`value` in what the standard library's encoder writes as valid JSON. Raises FatalError for anything else."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case date() | time():
+            return value.isoformat()
+        case Mapping():
+            return {
+                str(key): _plain(item, stream, f"{path}.{key}" if path else str(key)) for key, item in value.items()
+            }
+        case list() | tuple():
+            return [_plain(item, stream, f"{path}[{i}]") for i, item in enumerate(value)]
+        case _:
+            found = type(value).__name__
+            raise FatalError(
+                f"field {path} holds a {found}, which JSON cannot hold; yield a text, a number, a list or a dict",
+                stream=stream,
+            )

@@ -1,0 +1,76 @@
+"""Lines that tell what happens: statuses, errors, log lines."""
+
+import traceback
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeAlias
+
+from cdk.base.errors import CdkError
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.lines import message_line
+from cdk.protocol.messages import AirbyteLogMessage, AirbyteMessage, Level, Type
+from cdk.protocol.traces import (
+    AirbyteErrorTraceMessage,
+    AirbyteStreamStatus,
+    AirbyteStreamStatusTraceMessage,
+    AirbyteTraceMessage,
+    FailureType,
+    TraceType,
+)
+
+Mask: TypeAlias = Callable[[str], str]
+"""Hides secrets in a text; `str` hides none."""
+
+
+def milliseconds(moment: datetime) -> int:
+    """Milliseconds since 1970, as `emitted_at` counts them."""
+    return int(moment.timestamp() * 1000)
+
+
+def failure_type(error: BaseException) -> FailureType:
+    """Who can help: as the error says; a broken connection may heal; anything else is ours."""
+    if isinstance(error, CdkError):
+        return FailureType(error.failure_type)
+    if isinstance(error, ConnectionError | TimeoutError):
+        return FailureType.TRANSIENT_ERROR
+    return FailureType.SYSTEM_ERROR
+
+
+def error_text(error: BaseException) -> str:
+    """What people read of an error: its own words if it is one of the kit's, else its kind and its words."""
+    return str(error) if isinstance(error, CdkError) else f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def status_line(stream: StreamDescriptor, status: AirbyteStreamStatus, at: datetime) -> bytes:
+    """The line that says where a stream is."""
+    trace = AirbyteTraceMessage(
+        type=TraceType.STREAM_STATUS,
+        emitted_at=at.timestamp() * 1000,
+        stream_status=AirbyteStreamStatusTraceMessage(stream_descriptor=stream, status=status),
+    )
+    return message_line(AirbyteMessage(type=Type.TRACE, trace=trace))
+
+
+def error_line(
+    error: BaseException, at: datetime, *, mask: Mask = str, stream: StreamDescriptor | None = None
+) -> bytes:
+    """The line that says what went wrong, with where it happened in the code. Secrets are masked in all of it."""
+    detail = error.detail if isinstance(error, CdkError) and error.detail else repr(error)
+    trace = AirbyteTraceMessage(
+        type=TraceType.ERROR,
+        emitted_at=milliseconds(at),
+        error=AirbyteErrorTraceMessage(
+            message=mask(error_text(error)),
+            internal_message=mask(detail),
+            stack_trace=mask("".join(traceback.format_exception(error))),
+            failure_type=failure_type(error),
+            stream_descriptor=stream,
+        ),
+    )
+    return message_line(AirbyteMessage(type=Type.TRACE, trace=trace))
+
+
+def log_line(level: Level, text: str, *, stack_trace: str | None = None, mask: Mask = str) -> bytes:
+    """A line of the log. Secrets are masked."""
+    log = AirbyteLogMessage(level=level, message=mask(text), stack_trace=mask(stack_trace) if stack_trace else None)
+    return message_line(AirbyteMessage(type=Type.LOG, log=log))

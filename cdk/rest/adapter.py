@@ -1,0 +1,166 @@
+"""The adapters of `requests`, without the cost of its Session: the only module that imports `requests`.
+
+A Session spends 250 us a request on cookies, hooks, merging and looking for proxies. The adapter below it does the
+work; mock libraries patch its `send`.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import NoReturn
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
+from requests.utils import get_environ_proxies, requote_uri
+from urllib3.connectionpool import ConnectionPool
+
+from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
+from cdk.rest.message import Headers, Request, Response
+
+_CONNECTIONS = 64
+"""Connections kept open per host; more are opened when needed, and closed after use."""
+
+_HOSTS = 64
+"""Hosts whose connections are kept."""
+
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
+_CLEAN_URL = re.compile(r"[A-Za-z0-9._~:/?&=+,@;$!*'()\-]+")
+_DEFAULTS = {"User-Agent": "spark-cdk", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
+
+
+class Connections:
+    """A pool of connections to any number of hosts. Safe to use from several threads."""
+
+    def __init__(self, connect_seconds: float, read_seconds: float) -> None:
+        self._timeout = (connect_seconds, read_seconds)
+        self._adapter = _Adapter()
+        self._verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+        self._proxies: dict[str, dict[str, str]] = {}
+
+    def send(self, request: Request) -> Response:
+        """Send `request` as it is, without following redirects, and read the whole answer."""
+        try:
+            prepared = _prepared(request)
+            raw = self._adapter.send(
+                prepared,
+                stream=True,
+                timeout=self._timeout,
+                verify=self._verify,
+                proxies=self._proxies_for(prepared.url or ""),
+            )
+            try:
+                body = b"".join(raw.iter_content(None))
+            finally:
+                # Gives the connection back when the body is read, and closes it when that failed.
+                raw.close()
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
+            _translate(request, error)
+        return Response(raw.status_code, Headers(raw.headers), body, prepared.url or request.url, request)
+
+    def _proxies_for(self, url: str) -> dict[str, str]:
+        """The proxies that the environment names for a host, looked up once: it takes 30 us."""
+        host = _host(url)
+        proxies = self._proxies.get(host)
+        if proxies is None:
+            proxies = self._proxies[host] = get_environ_proxies(url)
+        return proxies
+
+
+class _Adapter(HTTPAdapter):
+    """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies."""
+
+    def __init__(self) -> None:
+        super().__init__(pool_connections=_HOSTS, pool_maxsize=_CONNECTIONS)
+        self._pools: dict[str, ConnectionPool] = {}
+
+    def get_connection_with_tls_context(
+        self,
+        request: requests.PreparedRequest,
+        verify: bool | str | None,  # noqa: FBT001 - the signature is that of `requests`
+        proxies: Mapping[str, str] | None = None,
+        cert: tuple[str, str] | str | None = None,
+    ) -> ConnectionPool:
+        url = request.url or ""
+        host = _host(url)
+        pool = self._pools.get(host)
+        if pool is None:
+            pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
+            super().cert_verify(pool, url, verify, cert)  # type: ignore[no-untyped-call] # not typed there
+            if len(self._pools) >= _HOSTS:
+                # The pool manager now closes the pools it used least.
+                self._pools.clear()
+            self._pools[host] = pool
+        return pool
+
+    def cert_verify(self, *_: object) -> None:
+        """Do nothing: it is done when a pool is made."""
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Mapping[str, str] | None) -> str:
+        if proxies:
+            return super().request_url(request, proxies)
+        url = request.url or ""
+        path = url[len(_host(url)) :]
+        return path if path.startswith("/") else f"/{path}"
+
+    def build_response(self, req: requests.PreparedRequest, resp: urllib3.BaseHTTPResponse) -> requests.Response:
+        response = requests.Response()
+        response.status_code = resp.status
+        response.headers = CaseInsensitiveDict(resp.headers)
+        response.raw = resp
+        response.reason = resp.reason or ""
+        response.url = req.url or ""
+        response.request = req
+        return response
+
+
+def _host(url: str) -> str:
+    """The scheme and host of a URL: `https://api.example.com`."""
+    found = _HOST.match(url)
+    return found.group() if found else url
+
+
+def _prepared(request: Request) -> requests.PreparedRequest:
+    url = request.full_url
+    prepared = requests.PreparedRequest()
+    prepared.method = request.method
+    prepared.url = url if _CLEAN_URL.fullmatch(url) else requote_uri(url)
+    headers: CaseInsensitiveDict[str] = CaseInsensitiveDict(_DEFAULTS)
+    headers.update(request.headers)
+    if request.body is not None:
+        headers["Content-Length"] = str(len(request.body))
+    prepared.headers = headers
+    prepared.body = request.body
+    return prepared
+
+
+def _translate(request: Request, error: Exception) -> NoReturn:
+    """Raise the kit's error for what went wrong. The original's text is not used: it holds the URL with its secrets."""
+    why = request.hide(_cause(error))
+    match error:
+        case requests.exceptions.ContentDecodingError() | urllib3.exceptions.DecodeError():
+            raise DecodeError(f"{request}: the body is not what Content-Encoding says ({why})") from None
+        case requests.exceptions.ProxyError():
+            raise TransientError(f"{request}: the proxy failed ({why}); check HTTPS_PROXY and NO_PROXY") from None
+        case requests.exceptions.SSLError() | urllib3.exceptions.SSLError():
+            hint = "if the certificate is one of your own, name its authority in REQUESTS_CA_BUNDLE"
+            raise TransientError(f"{request}: no secure connection ({why}); {hint}") from None
+        case ValueError():
+            # Its text may hold the URL or a header, credentials included.
+            kind = type(error).__name__
+            raise ConfigError(f"{request}: this cannot be requested ({kind}); check the URL and the headers") from None
+        case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
+            raise Timeout(f"{request}: no answer in time ({why})") from None
+        case requests.RequestException() | urllib3.exceptions.HTTPError() | ConnectionError():
+            raise Timeout(f"{request}: the connection failed ({why})") from None
+        case _:
+            # What requests says of certificates that are not where REQUESTS_CA_BUNDLE points.
+            raise ConfigError(f"{request}: {why}") from None
+
+
+def _cause(error: BaseException) -> str:
+    """What the system said first: errors of `requests` wrap those of urllib3, which wrap the socket's."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return f"{type(error).__name__}: {error}"

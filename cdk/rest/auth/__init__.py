@@ -1,0 +1,1 @@
+"""Ways to say who is asking, one per file."""

@@ -1,0 +1,24 @@
+"""A user and a password in the header Authorization (RFC 7617)."""
+
+from base64 import b64encode
+from collections.abc import Generator
+
+from cdk.rest.message import Request, Response
+
+
+class Basic:
+    """Sends user and password, in UTF-8. Many APIs take a key as the user and no password."""
+
+    def __init__(self, user: str, password: str = "") -> None:
+        self._user, self._password = user, password
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        yield request.with_headers({"Authorization": basic_credentials(self._user, self._password)}, secret=True)
+
+    def __repr__(self) -> str:
+        return "Basic(****)"
+
+
+def basic_credentials(user: str, password: str) -> str:
+    """The value of the header Authorization for a user and a password."""
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()

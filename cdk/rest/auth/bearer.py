@@ -1,0 +1,18 @@
+"""A token in the header Authorization."""
+
+from collections.abc import Generator
+
+from cdk.rest.message import Request, Response
+
+
+class Bearer:
+    """Sends `Authorization: Bearer <token>`; `scheme` is the word before the token."""
+
+    def __init__(self, token: str, *, scheme: str = "Bearer") -> None:
+        self._token, self._scheme = token, scheme
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        yield request.with_headers({"Authorization": f"{self._scheme} {self._token}"}, secret=True)
+
+    def __repr__(self) -> str:
+        return f"Bearer(****, scheme={self._scheme!r})"

@@ -1,0 +1,98 @@
+"""Budget: how often an API may be called."""
+
+import threading
+from collections import deque
+from datetime import timedelta
+from typing import Literal, TypedDict
+
+from cdk.base.errors import ConfigError
+from cdk.base.times import Clock, Sleep, sleep, system_clock
+from cdk.rest.message import Response
+
+
+class _Settings(TypedDict):
+    calls: int | None
+    period: timedelta
+    remaining_header: str | None
+    reset_header: str | None
+    reset: Literal["seconds", "epoch"]
+    clock: Clock
+    sleep: Sleep
+
+
+class Budget:
+    """At most `calls` calls in any stretch of `period`; who asks for more waits.
+
+    remaining_header, reset_header: the headers in which the API says how many calls are left and when there are more
+    (`X-RateLimit-Remaining`, `X-RateLimit-Reset`); when none are left, the next call waits until then. reset: whether
+    the latter counts seconds from now or is an epoch time. `calls` may be None where the headers are enough.
+
+    Thread-safe. Each process has its own: divide by the number of tasks that read at once.
+    """
+
+    def __init__(
+        self,
+        calls: int | None = None,
+        period: timedelta = timedelta(seconds=1),
+        *,
+        remaining_header: str | None = None,
+        reset_header: str | None = None,
+        reset: Literal["seconds", "epoch"] = "epoch",
+        clock: Clock = system_clock,
+        sleep: Sleep = sleep,
+    ) -> None:
+        if calls is not None and calls < 1:
+            raise ConfigError(f"a budget of {calls} calls: expected at least 1")
+        if (remaining_header is None) != (reset_header is None):
+            raise ConfigError("a budget needs remaining_header and reset_header together")
+        self._settings: _Settings = {
+            "calls": calls,
+            "period": period,
+            "remaining_header": remaining_header,
+            "reset_header": reset_header,
+            "reset": reset,
+            "clock": clock,
+            "sleep": sleep,
+        }
+        self._lock = threading.Lock()
+        self._taken: deque[float] = deque(maxlen=calls)
+        self._closed_until = 0.0
+
+    def __getstate__(self) -> _Settings:
+        return self._settings
+
+    def __setstate__(self, settings: _Settings) -> None:
+        self.__init__(**settings)  # type: ignore[misc] # a budget starts fresh in another process
+
+    def take(self) -> None:
+        """Wait until a call is allowed, and count it."""
+        with self._lock:
+            now = self._settings["clock"]().timestamp()
+            at = max(now, self._closed_until)
+            # Whoever waits has its place in the window already, so those behind it wait for the next.
+            if self._settings["calls"] is not None:
+                if len(self._taken) == self._taken.maxlen:
+                    at = max(at, self._taken[0] + self._settings["period"].total_seconds())
+                self._taken.append(at)
+        if at > now:
+            self._settings["sleep"](at - now)
+
+    def observe(self, response: Response) -> None:
+        """Learn from an answer's headers whether there are calls left."""
+        remaining_header, reset_header = self._settings["remaining_header"], self._settings["reset_header"]
+        if remaining_header is None or reset_header is None:
+            return
+        remaining = _number(response.headers.get(remaining_header))
+        reset = _number(response.headers.get(reset_header))
+        if remaining is None or reset is None or remaining >= 1:
+            return
+        until = reset if self._settings["reset"] == "epoch" else self._settings["clock"]().timestamp() + reset
+        with self._lock:
+            self._closed_until = max(self._closed_until, until)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,136 @@
+"""Answers kept: for parents that several children read, and for developing without asking the API again."""
+
+import threading
+from collections.abc import MutableMapping
+from hashlib import blake2b
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from cdk.base.values import canonical
+from cdk.rest.message import Headers, Request, Response
+from cdk.rest.redact import looks_secret, without_params
+from cdk.rest.transport import Transport
+
+MAX_BYTES = 256 * 2**20
+
+_STRIPES = 64
+
+
+class Answers:
+    """Answers by the digest of their request, in memory or in a folder. Safe to use from several threads."""
+
+    def __init__(self, folder: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+        self._folder, self._max_bytes = folder, max_bytes
+        self._open()
+
+    def _open(self) -> None:
+        self._locks = [threading.Lock() for _ in range(_STRIPES)]
+        self._opening = threading.Lock()
+        self._kept: MutableMapping[str, bytes] | None = None
+        self._bytes = 0
+
+    def __getstate__(self) -> tuple[str | Path | None, int]:
+        return self._folder, self._max_bytes
+
+    def __setstate__(self, state: tuple[str | Path | None, int]) -> None:
+        self._folder, self._max_bytes = state
+        self._open()
+
+    def to(self, request: Request, transport: Transport) -> Response:
+        """The kept answer to `request`, or the one `transport` gives, kept from then on if it is a success."""
+        kept, key = self._storage(), _key(request)
+        # Who asks for what another is fetching waits for it.
+        with self._locks[int(key[:8], 16) % _STRIPES]:
+            packed = kept.get(key)
+            if packed is not None:
+                return _unpack(packed, request)
+            response = transport.send(request)
+            if response.ok:
+                self._keep(kept, key, _pack(response))
+            return response
+
+    def _keep(self, kept: MutableMapping[str, bytes], key: str, packed: bytes) -> None:
+        with self._opening:
+            if self._bytes + len(packed) > self._max_bytes:
+                return
+            self._bytes += len(packed)
+            kept[key] = packed
+
+    def _storage(self) -> MutableMapping[str, bytes]:
+        with self._opening:
+            if self._kept is None:
+                self._kept = {} if self._folder is None else _file(Path(self._folder))
+            return self._kept
+
+
+class CachedTransport:
+    """Sends a GET once and gives the same answer from then on; everything else goes through.
+
+    transport: what really sends. folder: where the answers are kept, in a SQLite file of requests-cache, from run to
+    run; None keeps them in memory, for this process. max_bytes: what this process keeps at most; later answers are
+    not kept. answers: where they are kept, to share them.
+
+    Only successes are kept. Requests are told apart by a digest of everything in them, credentials included; neither
+    these nor other secrets of the request are written in clear. In another process it starts with what the folder
+    holds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        folder: str | Path | None = None,
+        max_bytes: int = MAX_BYTES,
+        answers: Answers | None = None,
+    ) -> None:
+        self._transport = transport
+        self._answers = answers or Answers(folder, max_bytes)
+
+    def send(self, request: Request) -> Response:
+        """The kept answer to `request`, or a new one."""
+        if request.method != "GET":
+            return self._transport.send(request)
+        return self._answers.to(request, self._transport)
+
+
+_shared: WeakKeyDictionary[Transport, Answers] = WeakKeyDictionary()
+_sharing = threading.Lock()
+
+
+def cached(transport: Transport) -> CachedTransport:
+    """A cache in memory in front of `transport`; this process keeps its answers once, as long as `transport` lives."""
+    with _sharing:
+        answers = _shared.setdefault(transport, Answers())
+    return CachedTransport(transport, answers=answers)
+
+
+def _file(folder: Path) -> MutableMapping[str, bytes]:
+    from requests_cache.backends.sqlite import SQLiteDict  # noqa: PLC0415 - takes 100 ms, for those who use a folder
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # serializer=None: bytes as they are, instead of pickles.
+    answers: MutableMapping[str, bytes] = SQLiteDict(
+        folder / "responses.sqlite", table_name="responses", fast_save=True, wal=True, serializer=None
+    )
+    return answers
+
+
+def _key(request: Request) -> str:
+    headers = sorted((name.lower(), value) for name, value in request.headers.items())
+    body = None if request.body is None else request.body.hex()
+    return blake2b(canonical([request.full_url, headers, body]).encode(), digest_size=20).hexdigest()
+
+
+def _pack(response: Response) -> bytes:
+    request = response.request
+    secret = {name.lower() for name in request.params if request.hides(name)} | request.secret
+    headers = {name: value for name, value in response.headers.items() if not looks_secret(name)}
+    return orjson.dumps([response.status, without_params(response.url, secret), headers]) + b"\n" + response.body
+
+
+def _unpack(kept: bytes, request: Request) -> Response:
+    head, _, body = kept.partition(b"\n")
+    status, url, headers = orjson.loads(head)
+    return Response(status, Headers(headers), body, url, request)

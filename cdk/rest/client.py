@@ -1,0 +1,90 @@
+"""HttpClient: a request until it succeeds, is given up, or is ignored."""
+
+from contextlib import closing
+
+from cdk.base.errors import BugError, CdkError
+from cdk.base.logs import logger
+from cdk.base.times import Sleep, sleep
+from cdk.rest.auth.authenticator import Authenticator
+from cdk.rest.budget import Budget
+from cdk.rest.error_handler import Action, ErrorHandler, Verdict
+from cdk.rest.message import Request, Response
+from cdk.rest.status_handler import StatusErrorHandler
+from cdk.rest.transport import Transport
+
+
+class HttpClient:
+    """Sends requests with credentials, within a budget, again where that helps. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        authenticator: Authenticator | None = None,
+        error_handler: ErrorHandler | None = None,
+        budget: Budget | None = None,
+        sleep: Sleep = sleep,
+    ) -> None:
+        self._transport, self._authenticator, self._budget, self._sleep = transport, authenticator, budget, sleep
+        self._error_handler = error_handler or StatusErrorHandler()
+
+    def send(self, request: Request) -> Response:
+        """The answer to `request` that the error handler calls a success or ignores.
+
+        Raises the CdkError with which it gives up.
+        """
+        attempt = 1
+        while True:
+            outcome = self._outcome(request)
+            verdict = self._error_handler.judge(outcome, attempt)
+            match verdict.action:
+                case Action.SUCCESS | Action.IGNORE if isinstance(outcome, Response):
+                    if verdict.action is Action.IGNORE:
+                        logger.info("%s answered %s, which is ignored", request, outcome.status)
+                    return outcome
+                case Action.RETRY | Action.RATE_LIMITED:
+                    self._wait(request, outcome, verdict, attempt)
+                case _:
+                    raise _error(outcome, verdict)
+            attempt += 1
+
+    def _outcome(self, request: Request) -> Response | CdkError:
+        try:
+            return (
+                self._send(request) if self._authenticator is None else self._authorized(self._authenticator, request)
+            )
+        except CdkError as error:
+            return error
+
+    def _authorized(self, authenticator: Authenticator, request: Request) -> Response:
+        # Closing the flow lets go of what it holds when sending failed.
+        with closing(authenticator.flow(request)) as flow:
+            response = self._send(next(flow))
+            while True:
+                try:
+                    following = flow.send(response)
+                except StopIteration:
+                    return response
+                response = self._send(following)
+
+    def _send(self, request: Request) -> Response:
+        if self._budget is None:
+            return self._transport.send(request)
+        self._budget.take()
+        response = self._transport.send(request)
+        self._budget.observe(response)
+        return response
+
+    def _wait(self, request: Request, outcome: Response | CdkError, verdict: Verdict, attempt: int) -> None:
+        why = f"answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
+        limited = ", rate limited" if verdict.action is Action.RATE_LIMITED else ""
+        logger.info("%s: attempt %d %s%s; waiting %.1f s", request, attempt, why, limited, verdict.wait)
+        self._sleep(verdict.wait)
+
+
+def _error(outcome: Response | CdkError, verdict: Verdict) -> CdkError:
+    if verdict.error is not None:
+        return verdict.error
+    if isinstance(outcome, CdkError):
+        return outcome
+    return BugError(f"{outcome.request} answered {outcome.status}: the error handler says FAIL without an error")

@@ -1,0 +1,93 @@
+"""Paths into JSON, compiled once: `path("data", "items")` is a function from a body to what lies there."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from cdk.base.errors import DecodeError
+from cdk.base.values import Json, Record
+
+Extract: TypeAlias = Callable[[Json], Json]
+"""From a decoded body to the value at a path; None where there is none."""
+
+ANY = "*"
+
+
+@lru_cache(maxsize=1024)
+def path(*names: str) -> Extract:
+    """The function that follows `names` through objects, and through lists by index (`"0"`).
+
+    `"*"` stands for every element of a list or value of an object; the results of the rest of the path are then a
+    list, lists among them joined. A path that leads nowhere gives None (an empty list behind a `*`).
+    """
+    if ANY in names:
+        i = names.index(ANY)
+        return _each(path(*names[:i]), path(*names[i + 1 :]))
+    if not names:
+        return _whole
+    if len(names) == 1:
+        return _one(names[0])
+    return _many(names)
+
+
+def records_at(found: Json, where: Sequence[str], asked: object) -> Sequence[Record]:
+    """What lies at a records path, as records: a list as it is, one object as a list of it, nothing as an empty list.
+
+    asked: the request, for the error. Raises DecodeError: something else lies there.
+    """
+    if found is None:
+        return ()
+    if type(found) is dict:
+        return (found,)
+    if type(found) is list:
+        # Elements are alike; to look at each would cost more than reading them.
+        if not found or type(found[0]) is dict:
+            return found
+        kind = f"a list of {type(found[0]).__name__}"
+    else:
+        kind = type(found).__name__
+    place = " > ".join(where) or "the top of the body"
+    raise DecodeError(f"{asked}: found {kind} at {place}, expected a list of objects; check `records_path`")
+
+
+def _whole(body: Json) -> Json:
+    return body
+
+
+def _one(name: str) -> Extract:
+    def extract(body: Json) -> Json:
+        return body.get(name) if type(body) is dict else _element(body, name)
+
+    return extract
+
+
+def _many(names: tuple[str, ...]) -> Extract:
+    def extract(body: Json) -> Json:
+        for name in names:
+            body = body.get(name) if type(body) is dict else _element(body, name)
+            if body is None:
+                return None
+        return body
+
+    return extract
+
+
+def _each(head: Extract, rest: Extract) -> Extract:
+    def extract(body: Json) -> Json:
+        held = head(body)
+        found: list[Json] = []
+        for item in held.values() if type(held) is dict else held if type(held) is list else ():
+            value = rest(item)
+            if type(value) is list:
+                found.extend(value)
+            elif value is not None:
+                found.append(value)
+        return found
+
+    return extract
+
+
+def _element(body: Json, name: str) -> Json:
+    if type(body) is list and name.isdecimal() and int(name) < len(body):
+        return body[int(name)]
+    return None

@@ -1,0 +1,82 @@
+"""Paginators that follow what the response says: a cursor, or the URL of the next page."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json, Record
+from cdk.rest.extract import path
+from cdk.rest.message import Request, Response
+from cdk.rest.page_url import ask_url, next_url
+from cdk.rest.paginator import Token
+
+
+class CursorToken:
+    """The response names the next page. The token is `{"cursor": "abc"}`, or `{"url": "https://..."}`.
+
+    path: where the name lies in the body; header: the header it lies in instead. param: the query parameter that
+    brings it back; None when it is the URL of the next page. more: path to a flag in the body that is true while
+    there is more, for sources that name a next page even on the last one.
+
+    The last page is the one that names no other: null, an empty text, or nothing at all.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        header: str | None = None,
+        param: str | None = None,
+        more: Sequence[str] | None = None,
+    ) -> None:
+        if bool(names) == (header is not None):
+            raise ValueError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')
+        self._extract = names
+        self._header, self._param, self._more = header, param, more
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:  # noqa: ARG002
+        if self._more is not None and not path(*self._more)(response.json()):
+            return None
+        value = self._value(response)
+        if value is None or value == "":
+            return None
+        return {"url": next_url(response, str(value))} if self._param is None else {"cursor": value}
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        if token is None:
+            return request
+        if self._param is None:
+            return ask_url(request, token)
+        if "cursor" not in token:
+            raise BadState("page token", dict(token), 'a token like {"cursor": "abc"}')
+        return request.with_params({self._param: token["cursor"]})
+
+    def _value(self, response: Response) -> Json:
+        if self._header is not None:
+            return response.headers.get(self._header)
+        return path(*self._extract)(response.json())
+
+
+class LinkHeader:
+    """The header `Link` holds the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:  # noqa: ARG002
+        for target, relations in _links(response.headers.get("link", "")):
+            if "next" in relations:
+                return {"url": next_url(response, target)}
+        return None
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        return request if token is None else ask_url(request, token)
+
+
+# `<target>` and its parameters up to the next comma outside of quotes.
+_LINK = re.compile(r'<([^>]*)>((?:[^",<]|"(?:[^"\\]|\\.)*")*)')
+_PARAMETER = re.compile(r';\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]+))')
+
+
+def _links(header: str) -> Iterator[tuple[str, list[str]]]:
+    """Targets of a Link header, each with its relations in lower case."""
+    for target, parameters in _LINK.findall(header):
+        for name, quoted, plain in _PARAMETER.findall(parameters):
+            if name.lower() == "rel":
+                yield target, (quoted or plain).lower().split()

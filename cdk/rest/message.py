@@ -1,0 +1,163 @@
+"""Request and Response: what goes to an API and what comes back. Plain values, independent of any HTTP library."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+from urllib.parse import urldefrag, urlencode
+
+import orjson
+
+from cdk.base.errors import DecodeError
+from cdk.base.values import Json
+from cdk.rest.redact import hide, looks_secret, safe_url
+
+_UNREAD = object()
+
+
+class Headers(Mapping[str, str]):
+    """Header fields, found whatever their case. Iterating gives lower-case names."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, str] | None = None) -> None:
+        self._fields = {name.lower(): value for name, value in fields.items()} if fields else {}
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        shown = {name: "****" if looks_secret(name) else value for name, value in self._fields.items()}
+        return f"Headers({shown})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Request:
+    """One HTTP request.
+
+    url: absolute; it may have a query of its own, `params` come behind it.
+    params: query parameters. None is left out, a list repeats its name, a boolean is `true` or `false`.
+    secret: names, in lower case, of parameters and headers whose values are never shown, logged or saved. Names that
+        look secret (`api_key`, `Authorization`) are treated so without being told.
+    """
+
+    method: str
+    url: str
+    params: Mapping[str, Json] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    secret: frozenset[str] = frozenset()
+
+    @property
+    def full_url(self) -> str:
+        """The URL with its query, without a fragment. Holds secrets: never for people."""
+        url = urldefrag(self.url).url if "#" in self.url else self.url
+        query = urlencode(list(_pairs(self.params))) if self.params else ""
+        if not query:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{query}"
+
+    def with_params(self, params: Mapping[str, Json], *, secret: bool = False) -> "Request":
+        """A copy with these query parameters added or replaced. secret: their values are."""
+        return replace(self, params={**self.params, **params}, secret=self._secret(params, told=secret))
+
+    def with_headers(self, headers: Mapping[str, str], *, secret: bool = False) -> "Request":
+        """A copy with these headers added or replaced, whatever their case. secret: their values are."""
+        new = {name.lower() for name in headers}
+        kept = {name: value for name, value in self.headers.items() if name.lower() not in new}
+        return replace(self, headers={**kept, **headers}, secret=self._secret(headers, told=secret))
+
+    def hides(self, name: str) -> bool:
+        """Whether a parameter or header of this name holds a secret."""
+        return name.lower() in self.secret or looks_secret(name)
+
+    def hide(self, text: str) -> str:
+        """`text` without the values of this request's secrets, as an API may echo them."""
+        values = [str(value) for name, value in (*self.params.items(), *self.headers.items()) if self.hides(name)]
+        # `Bearer abc`: the API echoes `abc`.
+        return hide(text, [*values, *(value.rpartition(" ")[2] for value in values)])
+
+    def _secret(self, names: Iterable[str], *, told: bool) -> frozenset[str]:
+        return self.secret | {name.lower() for name in names} if told else self.secret
+
+    def __str__(self) -> str:
+        """The method and the URL as people may see them."""
+        return f"{self.method} {safe_url(self.full_url, self.secret)}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Response:
+    """The answer to a request.
+
+    body: after content encoding (gzip, deflate) is undone. url: where the answer came from, after redirects; holds
+    secrets. request: what was asked.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+    url: str
+    request: Request
+    _decoded: Json = field(default=_UNREAD, init=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status says success (below 400)."""
+        return self.status < 400  # noqa: PLR2004 - where HTTP's errors begin
+
+    def json(self) -> Json:
+        """The body as JSON, decoded once; the same objects each time.
+
+        Raises DecodeError: the body is not JSON.
+        """
+        if self._decoded is _UNREAD:
+            try:
+                object.__setattr__(self, "_decoded", orjson.loads(self.body))
+            except orjson.JSONDecodeError as error:
+                self._not_json(error)
+        return self._decoded
+
+    @property
+    def text(self) -> str:
+        """The body as text in the charset that the headers name, else UTF-8; what does not fit is replaced."""
+        charset = self.headers.get("content-type", "").lower().partition("charset=")[2].split(";")[0].strip(" \"'")
+        try:
+            return self.body.decode(charset or "utf-8", errors="replace")
+        except LookupError:
+            return self.body.decode("utf-8", errors="replace")
+
+    def _not_json(self, error: orjson.JSONDecodeError) -> NoReturn:
+        kind = self.headers.get("content-type", "no content type")
+        start = self.request.hide(self.text[:80])
+        raise DecodeError(
+            f"{self.request} answered {self.status} with a body that is not JSON ({kind}, {len(self.body)} bytes, "
+            f"it begins {start!r}): {error.msg}; check the path, or set the decoder that reads this format"
+        ) from None
+
+    def __repr__(self) -> str:
+        return f"<{self.status} to {self.request}, {len(self.body)} bytes>"
+
+
+def _pairs(params: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    for name, value in params.items():
+        match value:
+            case None:
+                continue
+            case list() | tuple():
+                for item in value:
+                    yield name, _text(item)
+            case _:
+                yield name, _text(value)
+
+
+def _text(value: Json) -> str:
+    if value is True or value is False:
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,81 @@
+"""Retriever: the pages of a slice. HttpStream reads with the one below; a low-code stream or a job plugs in another."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cdk.base.errors import BadState, NotFound, PaginationLoop, StaleToken
+from cdk.base.values import Record
+from cdk.rest.client import HttpClient
+from cdk.rest.errors import BadRequest, error_text
+from cdk.rest.message import Request, Response
+from cdk.rest.page_url import ForeignPage
+from cdk.rest.paginator import Paginator, Token
+from cdk.state.position import Checkpoint
+from cdk.state.slice import Slice
+from cdk.streams.stream import Page
+
+_REFUSED = {400, 404, 410, 422}
+
+
+class Retriever(Protocol):
+    """Reads one slice.
+
+    Contract: begins at `slice.start`; each page says where a cut read goes on; shares nothing with reads of other
+    slices but what is safe to share. Raises StaleToken: the source refused the token in `slice.start`.
+    """
+
+    def read(self, slice: Slice) -> Iterator[Page]:
+        """The pages of `slice`, in order; the last has no `next`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRetriever:
+    """Page after page, one request each.
+
+    request: the request for the first page of a slice. parse: the records of a response.
+    """
+
+    client: HttpClient
+    paginator: Paginator
+    request: Callable[[Slice], Request]
+    parse: Callable[[Response, Slice], Sequence[Record]]
+
+    def read(self, slice: Slice) -> Iterator[Page]:
+        """See Retriever."""
+        token = slice.start.cursor if isinstance(slice.start, Checkpoint) else None
+        while True:
+            page = self.page(slice, token)
+            yield page
+            if page.next is None:
+                return
+            token = page.next
+
+    def page(self, slice: Slice, token: Token | None) -> Page:
+        """The page of `token`, the first when it is None.
+
+        An answer that the error handler ignored, and that is no success, is an empty last page.
+
+        Raises StaleToken: `token` was saved by an earlier attempt and the source does not take it any more. Raises
+        PaginationLoop: the page names itself as the next one. Raises what the client and the parts raise.
+        """
+        saved = token is not None and isinstance(slice.start, Checkpoint) and token == slice.start.cursor
+        try:
+            response = self.client.send(self.paginator.apply(self.request(slice), token))
+        except (BadRequest, NotFound, ForeignPage, BadState) as refused:
+            if saved:
+                raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
+            raise
+        if not response.ok:
+            if saved and response.status in _REFUSED:
+                said = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
+                raise StaleToken(f"the page token saved by an earlier read is refused: {said}")
+            return Page((), None)
+        records = self.parse(response, slice)
+        following = self.paginator.next(response, records, token)
+        if following is not None and following == token:
+            raise PaginationLoop(
+                f"{response.request}: the page of token {dict(following)} names the same token as the next; "
+                f"check where the paginator finds it and how it is sent"
+            )
+        return Page(records, following)

@@ -1,0 +1,123 @@
+"""HttpStream: a stream that is read from an HTTP API page by page."""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from cdk.base.times import Sleep, sleep
+from cdk.base.values import Json, Record
+from cdk.rest.auth.authenticator import Authenticator
+from cdk.rest.budget import Budget
+from cdk.rest.cache import cached
+from cdk.rest.client import HttpClient
+from cdk.rest.decoder import Decoder, JsonDecoder
+from cdk.rest.error_handler import ErrorHandler
+from cdk.rest.extract import path, records_at
+from cdk.rest.message import Request, Response
+from cdk.rest.paginator import Paginator, SinglePage
+from cdk.rest.retriever import PageRetriever
+from cdk.rest.status_handler import StatusErrorHandler
+from cdk.rest.transport import RequestsTransport, Transport
+from cdk.state.slice import Slice
+from cdk.streams.paged import PagedStream
+from cdk.streams.stream import Page
+
+_building = threading.Lock()
+
+
+class HttpStream(PagedStream):
+    """A set of records behind a URL. Write `path`, and say where pages and records are found.
+
+    url_base: what `path` is appended to; make it a property to take it from `self.config`.
+    http_method: GET, or POST for APIs that search with a body.
+    paginator: how the next page is found and asked for.
+    records_path: where the list of records lies in a body: `("data", "items")`; `"*"` stands for every element.
+    decoder: reads the bodies; JSON by default.
+    error_handler: what answers mean and how often they are tried again.
+    budget: how often the API may be called; the streams that name the same one share it.
+    use_cache: keep answers for other streams of this process that ask the same: for parents of several children.
+    transport: sends the requests; shared by all streams by default. Set another before the first read.
+    sleep: waits between attempts.
+    """
+
+    url_base: str
+    http_method: str = "GET"
+    paginator: Paginator = SinglePage()
+    records_path: Sequence[str] = ()
+    decoder: Decoder = JsonDecoder()
+    error_handler: ErrorHandler = StatusErrorHandler()
+    budget: Budget | None = None
+    use_cache: bool = False
+    transport: Transport = RequestsTransport()
+    sleep: Sleep = staticmethod(sleep)
+
+    _retriever: PageRetriever | None = None
+
+    @abstractmethod
+    def path(self, slice: Slice) -> str:
+        """The path of a slice's records behind `url_base`, or a whole URL. Quote what may hold a `/`, `?` or `#`."""
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:  # noqa: ARG002 - for overriding
+        """Query parameters of every page. None is left out, a list repeats its name, a boolean is true or false."""
+        return {}
+
+    def headers(self, slice: Slice) -> Mapping[str, str]:  # noqa: ARG002 - for overriding
+        """Headers of every page, besides those of the authenticator."""
+        return {}
+
+    def body_json(self, slice: Slice) -> Json:  # noqa: ARG002 - for overriding
+        """The JSON body of every page; None for none."""
+        return None
+
+    def authenticator(self) -> Authenticator | None:
+        """What adds the credentials to requests; asked for once."""
+        return None
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:  # noqa: ARG002 - for overriding
+        """The records of a page: by default the list at `records_path` as it came.
+
+        A paginator that counts sees what this returns.
+        """
+        where = tuple(self.records_path)
+        return records_at(path(*where)(self.decoder.decode(response)), where, response.request)
+
+    def request(self, slice: Slice) -> Request:
+        """The request for a slice, without its page and credentials."""
+        headers, content, body = self.headers(slice), self.body_json(slice), None
+        if content is not None:
+            body = orjson.dumps(content)
+            headers = {"Content-Type": "application/json", **headers}
+        return Request(self.http_method, _join(self.url_base, self.path(slice)), self.params(slice), headers, body)
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        """One request: the page of `token`. Raises what PageRetriever.page raises."""
+        retriever = self._retriever or self._build()
+        return retriever.page(slice, token)
+
+    def _build(self) -> PageRetriever:
+        # One for all threads: its authenticator renews tokens for all of them.
+        with _building:
+            if self._retriever is None:
+                client = HttpClient(
+                    cached(self.transport) if self.use_cache else self.transport,
+                    authenticator=self.authenticator(),
+                    error_handler=self.error_handler,
+                    budget=self.budget,
+                    sleep=self.sleep,
+                )
+                self._retriever = PageRetriever(client, self.paginator, self.request, self.parse)
+            return self._retriever
+
+    def __getstate__(self) -> dict[str, Json]:
+        """What travels to another process: everything but the connections."""
+        return {name: value for name, value in self.__dict__.items() if name != "_retriever"}
+
+
+def _join(base: str, path: str) -> str:
+    if path.startswith(("https://", "http://")):
+        return path
+    if not path:
+        return base
+    return f"{base.rstrip('/')}/{path.lstrip('/')}"

@@ -1,0 +1,110 @@
+"""Transport: the one place where requests leave the process. Tests and caches put another in its stead."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Protocol
+from urllib.parse import urljoin
+
+from cdk.base.errors import FatalError
+from cdk.rest.message import Request, Response
+from cdk.rest.origin import may_follow, origin
+
+_REDIRECTS = {301, 302, 303, 307, 308}
+_KEEP_BODY = {307, 308}
+_SEE_OTHER = 303
+_FOLLOWED = 10
+# What may travel to another host: nothing in here says who is asking.
+_NEUTRAL = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
+
+
+class Transport(Protocol):
+    """Sends one request and gives its answer, whatever the status.
+
+    Contract: safe to call from several threads; picklable; follows redirects, without credentials to another host;
+    `response.request` is the request given. Raises CdkErrors only: Timeout and other TransientErrors when no answer
+    came, ConfigError when the URL cannot be one.
+    """
+
+    def send(self, request: Request) -> Response:
+        """Send `request` and wait for its answer."""
+
+
+class RequestsTransport:
+    """HTTP through the adapters of `requests`, which mock libraries and proxies know; one pool of connections.
+
+    Connections are made when they are first needed, so the transport travels to other processes. Proxies come from
+    the environment (`HTTPS_PROXY`, `NO_PROXY`), certificates from `REQUESTS_CA_BUNDLE` or the usual ones.
+
+    connect_timeout: how long to wait for a connection. read_timeout: how long the source may be silent.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: timedelta = timedelta(seconds=15),
+        read_timeout: timedelta = timedelta(minutes=2),
+    ) -> None:
+        self._timeouts = (connect_timeout.total_seconds(), read_timeout.total_seconds())
+        self._open()
+
+    def _open(self) -> None:
+        self._opening = threading.Lock()
+        self._one_hop: Callable[[Request], Response] | None = None
+
+    def __getstate__(self) -> tuple[float, float]:
+        return self._timeouts
+
+    def __setstate__(self, timeouts: tuple[float, float]) -> None:
+        self._timeouts = timeouts
+        self._open()
+
+    def send(self, request: Request) -> Response:
+        """Send `request`, following up to ten redirects.
+
+        Raises FatalError: the redirects do not end, or would carry a body to another host.
+        """
+        send = self._one_hop or self._connect()
+        asked = request
+        for _ in range(_FOLLOWED + 1):
+            response = send(asked)
+            location = response.headers.get("location") if response.status in _REDIRECTS else None
+            if location is None:
+                return response if asked is request else replace(response, request=request)
+            asked = _redirected(asked, response.status, _target(response, location))
+        raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {asked}; check the URL")
+
+    def _connect(self) -> Callable[[Request], Response]:
+        with self._opening:
+            if self._one_hop is None:
+                from cdk.rest.adapter import Connections  # noqa: PLC0415 - `requests` takes 60 ms that `spec` can save
+
+                self._one_hop = Connections(*self._timeouts).send
+            return self._one_hop
+
+
+def _target(response: Response, location: str) -> str:
+    try:
+        return urljoin(response.url, location)
+    except ValueError:
+        raise FatalError(f"{response.request} was redirected to what is no URL; check the URL") from None
+
+
+def _redirected(request: Request, status: int, url: str) -> Request:
+    """The request that follows a redirect to `url`."""
+    keeps = status in _KEEP_BODY or (request.method in {"GET", "HEAD"} and status != _SEE_OTHER)
+    method = request.method if keeps or request.method == "HEAD" else "GET"
+    body = request.body if keeps else None
+    headers: Mapping[str, str] = request.headers
+    if body is None:
+        headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+    if not may_follow(origin(request.url), origin(url)):
+        headers = {name: value for name, value in headers.items() if name.lower() in _NEUTRAL}
+        if body is not None:
+            target = Request(method, url, secret=request.secret)
+            raise FatalError(
+                f"{request} was redirected to another host, {target}: a body is not sent there, as it may hold "
+                f"secrets; if that host is right, make it the URL of this stream"
+            )
+    return replace(request, method=method, url=url, params={}, headers=headers, body=body)

@@ -1,0 +1,119 @@
+"""read: one stream through the real engine, and what came out of it."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from cdk.base.errors import CdkError
+from cdk.base.logs import logger
+from cdk.base.values import Json
+from cdk.engine.executors import Executor, serial
+from cdk.engine.messages import run_read
+from cdk.protocol import (
+    AirbyteStateMessage,
+    AirbyteStream,
+    ConfiguredAirbyteCatalog,
+    ConfiguredAirbyteStream,
+    DestinationSyncMode,
+    SyncMode,
+)
+from cdk.state.manager import ConnectorStateManager
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+
+
+@dataclass
+class Run:
+    """What a read said, in order.
+
+    messages: every protocol message, as JSON. logs: lines of the kit's log. error: why the read failed, if it did.
+    """
+
+    messages: list[Json] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    error: CdkError | None = None
+
+    @property
+    def records(self) -> list[Json]:
+        """The data of every record."""
+        return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD"]
+
+    @property
+    def states(self) -> list[Json]:
+        """The stream state of every state message."""
+        return [m["state"]["stream"]["stream_state"] for m in self.messages if m["type"] == "STATE"]
+
+    @property
+    def statuses(self) -> list[str]:
+        """STARTED, RUNNING, COMPLETE or INCOMPLETE."""
+        traces = [m["trace"] for m in self.messages if m["type"] == "TRACE"]
+        return [trace["stream_status"]["status"] for trace in traces if trace["type"] == "STREAM_STATUS"]
+
+    @property
+    def state_messages(self) -> list[AirbyteStateMessage]:
+        """The last state, as the next read takes it."""
+        said = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
+        return said[-1:]
+
+
+def read(
+    source: Source | Stream,
+    stream: str | None = None,
+    *,
+    config: Mapping[str, Json] | None = None,
+    state: Iterable[AirbyteStateMessage] = (),
+    mode: SyncMode | None = None,
+    execute: Executor = serial,
+) -> Run:
+    """Read one stream as `spark-cdk read` would; a failed read is in the result's `error` and raises nothing.
+
+    source: a source and the name of one of its streams, or a stream. state: see `cdk.testing.state`, or an earlier
+    run's `state_messages`. mode: default incremental where the stream has a cursor.
+    """
+    streams = [source] if isinstance(source, Stream) else source.streams(config or {})
+    chosen = [s for s in streams if stream is None or s.name == stream]
+    run = Run()
+    handler = _Lines(run.logs)
+    logger.addHandler(handler)
+    try:
+        run_read(
+            streams,
+            _catalog(chosen, mode),
+            ConnectorStateManager(state),
+            lambda lines: run.messages.extend(orjson.loads(line) for line in lines.splitlines()),
+            execute=execute,
+        )
+    except CdkError as error:
+        run.error = error
+    finally:
+        logger.removeHandler(handler)
+    return run
+
+
+def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirbyteCatalog:
+    return ConfiguredAirbyteCatalog(
+        streams=[
+            ConfiguredAirbyteStream(
+                stream=AirbyteStream(
+                    name=stream.name,
+                    namespace=stream.namespace,
+                    json_schema=dict(stream.json_schema()),
+                    supported_sync_modes=[SyncMode.full_refresh, SyncMode.incremental],
+                ),
+                sync_mode=mode or (SyncMode.incremental if stream.incremental else SyncMode.full_refresh),
+                destination_sync_mode=DestinationSyncMode.append,
+            )
+            for stream in streams
+        ]
+    )
+
+
+class _Lines(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(record.getMessage())

@@ -1,0 +1,79 @@
+"""The shop's streams: one of each kind that APIs have."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+
+from cdk import DatetimeCursor, Json, Partition, Slice, parent_partitions
+from cdk.rest import CursorToken, HttpStream, PageNumber
+
+
+class ShopStream(HttpStream):
+    """What all streams share: where the shop is, and that its records have an `id`."""
+
+    primary_key = "id"
+
+    @property
+    def url_base(self) -> str:
+        return str(self.config["base_url"])
+
+
+class Products(ShopStream):
+    """Read whole, page after page; a read that is cut resumes at its page."""
+
+    paginator = PageNumber(more=["has_more"])
+    records_path = ("products",)
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "/products"
+
+
+class Orders(ShopStream):
+    """Read day by day, and only what changed since the last time.
+
+    The shop closed at the end of January 2024; the cursor of a shop that is still open has no `end`.
+    """
+
+    paginator = PageNumber(more=["has_more"])
+    records_path = ("orders",)
+    cursor = DatetimeCursor(
+        "updated_at",
+        start="2024-01-01T00:00:00Z",
+        end="2024-01-31T00:00:00Z",
+        step=timedelta(days=1),
+        granularity=timedelta(seconds=1),
+    )
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "/orders"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        assert slice.window is not None
+        return {"since": slice.window.start, "until": slice.window.end}
+
+
+class Customers(ShopStream):
+    """Read whole; also the parents of visits."""
+
+    paginator = PageNumber(more=["has_more"])
+    records_path = ("customers",)
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "/customers"
+
+
+class Visits(ShopStream):
+    """Read customer by customer, each from where it stands: a new customer brings its whole history."""
+
+    paginator = CursorToken("next_cursor", param="cursor")
+    records_path = ("visits",)
+    cursor = DatetimeCursor("visited_at", start="2024-01-01T00:00:00Z")
+
+    def partitions(self) -> Iterator[Partition]:
+        return parent_partitions(Customers(self.config), customer="id")
+
+    def path(self, slice: Slice) -> str:
+        return f"/customers/{slice.partition['customer']}/visits"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        assert slice.window is not None
+        return {"since": slice.window.start}

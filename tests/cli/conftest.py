@@ -1,0 +1,103 @@
+"""Running the command line in this process: what it wrote to file descriptor 1, and its exit code."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import TypeAlias
+
+import pytest
+
+from cdk.base.values import Json
+from cdk.cli.app import run
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run of the command line did."""
+
+    code: int
+    lines: list[str]
+    stderr: str
+
+    @property
+    def messages(self) -> list[Json]:
+        return [json.loads(line) for line in self.lines]
+
+    def of_type(self, name: str) -> list[Json]:
+        return [message for message in self.messages if message["type"] == name]
+
+
+CommandLine: TypeAlias = Callable[..., Ran]
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """Runs the command line in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run_it(*argv: str) -> Ran:
+        capfd.readouterr()
+        code = run(argv)
+        told = capfd.readouterr()
+        return Ran(code, told.out.splitlines(), told.err)
+
+    return run_it
+
+
+USERS = dedent("""
+    from cdk import Page, PagedStream
+
+    class Users(PagedStream):
+        primary_key = "id"
+
+        def read_page(self, slice, token):
+            n = token["page"] if token else 0
+            return Page([{"id": n * 2}, {"id": n * 2 + 1}], {"page": n + 1} if n < 2 else None)
+""")
+
+GUARDED = dedent("""
+    import logging
+    from cdk import CountCursor, CredentialsError, Source, Stream
+
+    class Events(Stream):
+        cursor = CountCursor("seq")
+        namespace = "log"
+
+        def read_records(self, slice):
+            logging.getLogger("guarded").warning("using %s", self.config["api_key"])
+            print("this must not get between the lines")
+            yield {"seq": 1}
+
+    class Guarded(Source):
+        stream_classes = [Events]
+        documentation_url = "https://example.com/docs"
+        config_schema = {
+            "type": "object",
+            "required": ["api_key"],
+            "properties": {
+                "api_key": {"type": "string", "minLength": 3, "airbyte_secret": True},
+                "pages": {"type": "integer", "maximum": 9},
+            },
+        }
+
+        def check(self, config):
+            if config["api_key"] != "right":
+                raise CredentialsError(f"the source refused the key {config['api_key']}")
+""")
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> str:
+    """A file with one stream and nothing else."""
+    (tmp_path / "users.py").write_text(USERS)
+    return "users.py"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> str:
+    """A file with a source that has a secret, a check and an incremental stream."""
+    (tmp_path / "guarded.py").write_text(GUARDED)
+    return "guarded.py"

@@ -1,0 +1,287 @@
+"""A sync as protocol lines."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from cdk import (
+    BadState,
+    CatalogError,
+    ConfigError,
+    CredentialsError,
+    Item,
+    Json,
+    Page,
+    Partition,
+    RateLimited,
+    Slice,
+    Stream,
+    TransientError,
+)
+from cdk.base.masking import Secrets
+from cdk.engine.executors import Executor, serial, threads
+from cdk.engine.messages import run_read
+from cdk.protocol import (
+    AirbyteStateMessage,
+    AirbyteStream,
+    AirbyteStreamState,
+    ConfiguredAirbyteCatalog,
+    ConfiguredAirbyteStream,
+    StreamDescriptor,
+    SyncMode,
+)
+from cdk.state.manager import ConnectorStateManager
+from tests.samples import STREAMS, Orders, Plain, Users
+
+NOW = datetime(2024, 1, 5, tzinfo=UTC)
+
+
+class Lines:
+    """What was written, message by message."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def __call__(self, lines: bytes) -> None:
+        assert lines.endswith(b"\n")
+        self.writes.append(lines)
+
+    @property
+    def messages(self) -> list[Json]:
+        return [json.loads(line) for lines in self.writes for line in lines.splitlines()]
+
+    @property
+    def story(self) -> list[Json]:
+        """Statuses as texts, records as counts of those in a row, states as pairs, errors as their kind."""
+        told: list[Json] = []
+        for message in self.messages:
+            match message:
+                case {"trace": {"stream_status": {"status": status}}}:
+                    told.append(status)
+                case {"trace": {"error": error}}:
+                    told.append(error["failure_type"])
+                case {"state": {"stream": {"stream_state": blob}, "sourceStats": {"recordCount": count}}}:
+                    told.append((blob, count))
+                case _ if told and type(told[-1]) is int:
+                    told[-1] += 1
+                case _:
+                    told.append(1)
+        return told
+
+
+def catalog(*names: str, mode: SyncMode = SyncMode.FULL_REFRESH) -> ConfiguredAirbyteCatalog:
+    return ConfiguredAirbyteCatalog(
+        streams=[
+            ConfiguredAirbyteStream(stream=AirbyteStream(name=name, json_schema={}), sync_mode=mode) for name in names
+        ]
+    )
+
+
+def state(name: str, blob: Json) -> AirbyteStateMessage:
+    return AirbyteStateMessage(
+        stream=AirbyteStreamState(stream_descriptor=StreamDescriptor(name=name), stream_state=blob)
+    )
+
+
+def lines_of(
+    streams: Sequence[Stream], *, states: Sequence[AirbyteStateMessage] = (), execute: Executor = serial
+) -> Lines:
+    lines = Lines()
+    wanted = catalog(*(stream.name for stream in streams))
+    run_read(streams, wanted, ConnectorStateManager(states), lines, execute=execute, clock=lambda: NOW)
+    return lines
+
+
+class Broken(Users):
+    """Fails on its third page, with the error it was given."""
+
+    name = "broken"
+    error: Exception = RateLimited("come back later")
+
+    def read_page(self, slice: Slice, token: Json) -> Page:
+        if token == {"page": 2}:
+            raise self.error
+        return super().read_page(slice, token)
+
+
+def test_a_full_refresh_tells_its_story() -> None:
+    assert lines_of([Plain()]).story == [
+        "STARTED",
+        "RUNNING",
+        7,
+        ({"__ab_no_cursor_state_message": True}, 7.0),
+        "COMPLETE",
+    ]
+
+
+def test_a_resumable_one_says_a_state_after_every_page_and_the_last_one_once() -> None:
+    assert lines_of([Users()]).story == [
+        "STARTED",
+        "RUNNING",
+        3,
+        ({"page": 1}, 3.0),
+        3,
+        ({"page": 2}, 3.0),
+        3,
+        ({"page": 3}, 3.0),
+        3,
+        ({"page": 4}, 3.0),
+        3,
+        ({"__ab_full_refresh_sync_complete": True}, 3.0),
+        "COMPLETE",
+    ]
+
+
+def test_a_read_that_finds_nothing_to_do_still_says_one_state() -> None:
+    done = {"__ab_full_refresh_sync_complete": True}
+
+    assert lines_of([Users()], states=[state("users", done)]).story == ["STARTED", (done, 0.0), "COMPLETE"]
+
+
+class Nobody(Orders):
+    """Has no partition at all."""
+
+    name = "nobody"
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(())
+
+
+def test_a_stream_without_partitions_says_the_state_it_came_with() -> None:
+    assert lines_of([Nobody()]).story == ["STARTED", ({}, 0.0), "COMPLETE"]
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+@pytest.mark.parametrize("execute", [serial, threads(3)], ids=["serial", "threads"])
+def test_every_stream_counts_each_of_its_records_in_one_state_and_ends_with_a_state(
+    stream: Stream, execute: Executor
+) -> None:
+    story = lines_of([stream], execute=execute).story
+
+    assert story[0] == "STARTED"
+    assert story[-1] == "COMPLETE"
+    assert isinstance(story[-2], tuple)
+    records = sum(item for item in story if isinstance(item, int))
+    assert sum(item[1] for item in story if isinstance(item, tuple)) == records
+    states = [json.dumps(item[0], sort_keys=True) for item in story if isinstance(item, tuple)]
+    assert max(Counter(states).values()) == 1
+
+
+def test_a_failing_stream_keeps_its_state_and_does_not_stop_the_next() -> None:
+    lines = Lines()
+
+    with pytest.raises(TransientError, match=r"^1 of the streams .*: broken: come back later$"):
+        run_read([Broken(), Plain()], catalog("broken", "plain"), ConnectorStateManager(), lines)
+
+    assert lines.story == [
+        "STARTED",
+        "RUNNING",
+        3,
+        ({"page": 1}, 3.0),
+        3,
+        ({"page": 2}, 3.0),
+        "INCOMPLETE",
+        "transient_error",
+        "STARTED",
+        "RUNNING",
+        7,
+        ({"__ab_no_cursor_state_message": True}, 7.0),
+        "COMPLETE",
+    ]
+    (error,) = (m["trace"]["error"] for m in lines.messages if m.get("trace", {}).get("type") == "ERROR")
+    assert error["stream_descriptor"] == {"name": "broken"}
+
+
+def test_the_combined_error_is_the_worst_of_them() -> None:
+    class Refused(Broken):
+        name = "refused"
+        error = CredentialsError("who are you?")
+
+    with pytest.raises(ConfigError, match=r"broken: come back later; refused: who are you\?"):
+        run_read([Broken(), Refused()], catalog("broken", "refused"), ConnectorStateManager(), Lines())
+
+
+def test_a_mistake_in_a_connector_is_an_error_of_its_stream_too() -> None:
+    class Careless(Stream):
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield {"id": self.config["id"]}
+
+    lines = Lines()
+    with pytest.raises(Exception, match="careless: KeyError: 'id'"):
+        run_read([Careless()], catalog("careless"), ConnectorStateManager(), lines)
+
+    assert lines.story == ["STARTED", "INCOMPLETE", "system_error"]
+
+
+def test_secrets_are_hidden_in_errors() -> None:
+    class Chatty(Broken):
+        name = "chatty"
+        error = CredentialsError("key hunter2 refused", detail="hunter2")
+
+    lines = Lines()
+    with pytest.raises(ConfigError):
+        run_read([Chatty()], catalog("chatty"), ConnectorStateManager(), lines, mask=Secrets(["hunter2"]).mask)
+
+    assert not any(b"hunter2" in line for line in lines.writes)
+
+
+def test_a_stream_the_source_lacks_fails_and_the_others_are_read() -> None:
+    lines = Lines()
+
+    with pytest.raises(ConfigError, match="did you mean 'users'"):
+        run_read([Users(), Plain()], catalog("usres", "plain"), ConnectorStateManager(), lines)
+
+    assert lines.story[:3] == ["INCOMPLETE", "config_error", "STARTED"]
+    assert lines.story[-1] == "COMPLETE"
+
+
+def test_another_cursor_than_the_streams_is_refused_with_its_name() -> None:
+    wanted = catalog("orders", mode=SyncMode.INCREMENTAL)
+    streams = [wanted.streams[0].model_copy(update={"cursor_field": ["updatd_at"]})]
+
+    with pytest.raises(ConfigError, match="did you mean 'updated_at'"):
+        run_read([Orders()], wanted.model_copy(update={"streams": streams}), ConnectorStateManager(), Lines())
+
+
+def test_a_bad_state_of_any_stream_is_found_before_the_first_is_read() -> None:
+    lines = Lines()
+    manager = ConnectorStateManager([state("users", "page 3")])
+
+    with pytest.raises(BadState, match="users"):
+        run_read([Plain(), Users()], catalog("plain", "users"), manager, lines)
+
+    assert lines.writes == []
+
+
+def test_a_stream_asked_for_twice_is_refused() -> None:
+    with pytest.raises(CatalogError, match="twice"):
+        run_read([Plain()], catalog("plain", "plain"), ConnectorStateManager(), Lines())
+
+
+def test_a_page_is_written_at_once() -> None:
+    class Big(Stream):
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield Page([{"id": i} for i in range(500)], None)
+
+    assert [lines.count(b"\n") for lines in lines_of([Big()]).writes if b'"RECORD"' in lines] == [500]
+
+
+class Shops(Orders):
+    """A thousand partitions of two records."""
+
+    hours = (1, 2)
+
+    def partitions(self) -> Iterator[Partition]:
+        return (Partition.of(shop=i) for i in range(1000))
+
+
+def test_the_states_of_many_partitions_weigh_no_more_than_their_records_and_the_last() -> None:
+    writes = lines_of([Shops()]).writes
+    records = sum(len(lines) for lines in writes if lines.startswith(b'{"type":"RECORD"'))
+    states = [len(lines) for lines in writes if lines.startswith(b'{"type":"STATE"')]
+
+    assert len(states) > 3
+    assert sum(states[:-1]) <= records + states[-2]

@@ -1,0 +1,147 @@
+"""Plants bugs, one at a time, in a copy of the tree and shows which test catches each: `python tests/planted.py`.
+
+Each breaks a promise that users rely on. A bug that no test catches is a missing test, and the exit code is 1.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+CONTRACTS = {
+    "streams/checkpoint": "tests/contract/test_checkpoint_readers.py",
+    "engine/executors": "tests/contract/test_executors.py",
+}
+"""The tests of a module that are not in the file that mirrors it."""
+
+AT_ONCE = "self._parents[item.name] = item.state"
+EARLY = """            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+                if (checkpoint := reader.get_checkpoint()) is not None:
+                    yield checkpoint
+"""
+
+
+class Bug(NamedTuple):
+    """A promise, and the one text of a file whose replacement breaks it."""
+
+    promise: str
+    file: str
+    old: str
+    new: str
+
+
+BUGS = [
+    Bug("progress never passes what is still open", "state/ack", "self._tickets[0].closed", "len(self._tickets) > 1"),
+    Bug(
+        "a new partition starts at its beginning", "state/stream_state", "get(WHOLE) or", "get(min(self.positions)) or"
+    ),
+    Bug("a state is said once", "state/manager", "self._said[descriptor] = text", "pass"),
+    Bug("a cut window resumes at its page", "state/wire", 'blob["cursor"] = dict(cursor)', "pass"),
+    Bug("what closed early stays closed", "state/wire", 'blob["done"] = True', "pass"),
+    Bug("tables remember the edge's records", "state/wire", '"keys": dict(edge.keys)', '"keys": {}'),
+    Bug(
+        "a shared cursor survives a cut",
+        "state/wire",
+        "positions.items()\n    ]",
+        "positions.items() if partition\n    ]",
+    ),
+    Bug("a state is given once", "streams/checkpoint", "self._changed = False\n        return", "return"),
+    Bug("a state is given once per window", "streams/checkpoint", "self._taken = self.position\n", "\n"),
+    Bug(
+        "a window that closed early is kept",
+        "streams/checkpoint",
+        "opened[-1].position, Start",
+        "opened[-1].position, Done",
+    ),
+    Bug(
+        "a new child starts at its beginning",
+        "streams/checkpoint",
+        "get(WHOLE) or",
+        "get(next(iter(self._positions), WHOLE)) or",
+    ),
+    Bug(
+        "edges of windows are merged",
+        "streams/checkpoint",
+        "for edge in (first, second) for",
+        "for edge in (second,) for",
+    ),
+    Bug("a cut ordered window keeps its memory", "streams/checkpoint", "{**ahead, **edge.keys}", "edge.keys"),
+    Bug("parents wait", "streams/checkpoint", "self._queue.close(self._queue.open(_Member(None, item)))", AT_ONCE),
+    Bug("gaps between windows are read", "streams/checkpoint", "self._enqueue(_Opened(gap, Start()))", "pass"),
+    Bug("a moment belongs to one window", "streams/moment_cursor", "moment < until)", "moment <= until)"),
+    Bug("a number belongs to one window", "streams/count_cursor", "number < window.until", "number <= window.until"),
+    Bug("a moment of another zone is the same one", "streams/moment_cursor", "moment.astimezone(UTC)", "moment"),
+    Bug("no two windows are written alike", "streams/moment_cursor", "self._as_written(upper)", "upper"),
+    Bug("states of reads at once do not mix", "streams/state_mixin", "context.run(_here.set, here)", "_here.set(here)"),
+    Bug("a refused token restarts its slice", "streams/reading", "replace(slice, start=Start())", "slice"),
+    Bug("a page has only what its window owns", "streams/reading", "cursor.owns(window, r[field])", "True"),
+    Bug(
+        "records come before their state",
+        "engine/read",
+        "            if page.records:\n",
+        EARLY + "            if page.records:\n",
+    ),
+    Bug(
+        "a failing read gives its state first", "engine/read", "yield checkpoint\n        raise", "pass\n        raise"
+    ),
+    Bug(
+        "threads lose no slice", "engine/executors", "self._work.put((piece,))", "busy == 1 or self._work.put((piece,))"
+    ),
+    Bug("threads swallow no error", "engine/executors", "raise item.error", "pass"),
+    Bug("a slow consumer holds readers back", "engine/executors", "queue.Queue(maxsize=count)", "queue.Queue()"),
+    Bug("work is taken only when it can be read", "engine/executors", "busy < self._count and", "busy < 99 and"),
+    Bug("closing leaves no threads", "engine/executors", "any(thread.is_alive() for thread in self._threads)", "False"),
+]
+
+
+def run(tree: Path, module: str) -> str | None:
+    """Run the tests of a module in `tree`; the name of the first that fails."""
+    package, name = module.split("/")
+    files = [f for f in (f"tests/{package}/test_{name}.py", CONTRACTS.get(module)) if f and (tree / f).exists()]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=60", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)  # noqa: S603 - our tests
+    if done.returncode == 0:
+        return None
+    named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    # A test that hangs is stopped with its stack and without a summary.
+    return named[1].rpartition("::")[2] if named else f"exit code {done.returncode}"
+
+
+def plant(tree: Path, bug: Bug) -> str | None:
+    """Run the tests with the bug in `tree`; the name of the one that caught it."""
+    file = tree / "cdk" / f"{bug.file}.py"
+    sound = file.read_text()
+    if sound.count(bug.old) != 1:
+        sys.exit(f"cdk/{bug.file}.py has changed: {bug.old!r} occurs {sound.count(bug.old)} times, expected once")
+    file.write_text(sound.replace(bug.old, bug.new))
+    try:
+        return run(tree, bug.file)
+    finally:
+        file.write_text(sound)
+
+
+def main() -> int:
+    """Plant every bug and print who caught it."""
+    survivors = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        for name in ("cdk", "tests"):
+            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
+        shutil.copy(ROOT / "pyproject.toml", tree)
+        for file in dict.fromkeys(bug.file for bug in BUGS):
+            if failed := run(tree, file):
+                sys.exit(f"{failed} fails without a planted bug")
+        for bug in BUGS:
+            caught = plant(tree, bug)
+            survivors += caught is None
+            print(f"{bug.promise:42} {bug.file:22} {caught or 'SURVIVED'}", flush=True)  # noqa: T201 - a script
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Pages of records as lines."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdk.base.errors import FatalError
+from cdk.base.values import Json, Record
+from cdk.protocol import AirbyteLogMessage, AirbyteMessage, Level, Type, message_line, record_lines
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+RECORDS = st.dictionaries(st.text(), VALUES, max_size=4)
+
+
+def data(lines: bytes) -> list[Json]:
+    return [json.loads(line)["record"]["data"] for line in lines.splitlines()]
+
+
+@given(st.text(), st.none() | st.text(), st.lists(RECORDS, max_size=6), st.integers(0, 2**53))
+def test_each_record_becomes_one_line_that_reads_back(
+    stream: str, namespace: str | None, records: list[Record], at: int
+) -> None:
+    lines = record_lines(stream, namespace, records, at).split(b"\n")
+
+    assert lines.pop() == b""
+    envelope = {"stream": stream, "emitted_at": at} | ({} if namespace is None else {"namespace": namespace})
+    assert [json.loads(line) for line in lines] == [
+        {"type": "RECORD", "record": {**envelope, "data": record}} for record in records
+    ]
+
+
+def test_text_that_looks_like_the_cut_between_records_is_left_alone() -> None:
+    record = {"a": ",\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n,", "b": [",", "\n" * 16, ","]}
+
+    assert data(record_lines("s", None, [record, record], 0)) == [record, record]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (float("nan"), None),
+        (float("-inf"), None),
+        (2**80, 2**80),
+        (datetime(2024, 1, 2, tzinfo=UTC), "2024-01-02T00:00:00+00:00"),
+        (date(2024, 1, 2), "2024-01-02"),
+        (None, None),
+        ((1, 2), [1, 2]),
+        (MappingProxyType({"x": 1}), {"x": 1}),
+        ("\ud800", "\ud800"),
+    ],
+)
+@pytest.mark.parametrize("beside", [1, 2**70], ids=["fast", "slow"])
+def test_values_json_has_no_word_for_are_written_alike_on_both_paths(value: Json, written: Json, beside: int) -> None:
+    record = {"value": [value], "beside": beside}
+
+    assert data(record_lines("s", None, [{"id": 1}, record, {"id": 2}], 0)) == [
+        {"id": 1},
+        {"value": [written], "beside": beside},
+        {"id": 2},
+    ]
+
+
+def test_a_record_need_not_be_a_dict() -> None:
+    record: Mapping[str, Json] = MappingProxyType({"id": 1})
+
+    assert data(record_lines("s", None, [record], 0)) == [{"id": 1}]
+
+
+@pytest.mark.parametrize("value", [{1, 2}, Decimal(1), b"bytes", object()])
+def test_a_value_json_cannot_hold_is_named_with_its_stream_and_field(value: Json) -> None:
+    with pytest.raises(FatalError, match=r"field rows\[1\]\.x holds a \w+, which JSON cannot hold") as raised:
+        record_lines("users", None, [{"id": 1}, {"rows": [{}, {"x": value}]}], 0)
+
+    assert raised.value.stream == "users"
+
+
+def test_a_message_with_half_a_surrogate_pair_is_still_a_line() -> None:
+    message = AirbyteMessage(type=Type.LOG, log=AirbyteLogMessage(level=Level.INFO, message="\ud800"))
+
+    assert json.loads(message_line(message)) == {"type": "LOG", "log": {"level": "INFO", "message": "\ud800"}}

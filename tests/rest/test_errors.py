@@ -1,0 +1,133 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cdk import CredentialsError, DecodeError, FatalError, Forbidden, NotFound, RateLimited, ServerError, Timeout
+from cdk.base.errors import CdkError, TransientError
+from cdk.rest import Action, Backoff, BadRequest, Request, StatusErrorHandler, error_for, error_text, retry_after
+from tests.rest.api import Time, response
+
+STEADY = Backoff(jitter=0)
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [
+        *((status, Action.SUCCESS) for status in (200, 204, 304)),
+        *((status, Action.FAIL) for status in (400, 401, 403, 404, 405, 410, 422)),
+        *((status, Action.RETRY) for status in (408, 409, 418, 500, 502, 503, 504)),
+        (429, Action.RATE_LIMITED),
+    ],
+)
+def test_a_status_decides_what_to_do(status: int, action: Action) -> None:
+    assert StatusErrorHandler().judge(response(status=status), 1).action is action
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, BadRequest),
+        (401, CredentialsError),
+        (403, Forbidden),
+        (404, NotFound),
+        (405, FatalError),
+        (408, Timeout),
+        (410, NotFound),
+        (418, TransientError),
+        (422, BadRequest),
+        (429, RateLimited),
+        (500, ServerError),
+        (599, ServerError),
+    ],
+)
+def test_a_status_means_an_error(status: int, kind: type[CdkError]) -> None:
+    assert type(error_for(response(status=status))) is kind
+
+
+def test_an_error_says_what_was_asked_what_came_and_what_to_do() -> None:
+    asked = Request("GET", "https://me:pw@api.test/users", {"page": 2, "api_key": "kkkk"})
+
+    error = error_for(response({"error": {"message": "no such page for kkkk"}}, status=404, request=asked))
+
+    assert str(error) == (
+        "GET https://api.test/users?page=2&api_key=**** answered 404 Not Found: no such page for ****; "
+        "check the address and the ids in it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"message": "a"}, "a"),
+        ({"errors": [{"detail": "a"}, {"detail": "b"}]}, "a, b"),
+        ({"error": {"code": 1}, "msg": "c"}, "c"),
+        (["a", "b"], "a, b"),
+        ({"other": "a"}, ""),
+        (7, ""),
+        ("line\n  line", "line line"),
+        ({"message": "x" * 999}, "x" * 299 + "…"),
+    ],
+)
+def test_the_words_of_the_api_are_found(body: Any, text: str) -> None:
+    assert error_text(response(body)) == text
+
+
+def test_plain_text_is_shown_and_html_is_not() -> None:
+    assert error_text(response(body=b"slow down", headers={"Content-Type": "text/plain"})) == "slow down"
+    assert error_text(response(body=b"<html>", headers={"Content-Type": "text/html"})) == ""
+
+
+def test_waits_double_up_to_a_cap() -> None:
+    backoff = Backoff(cap=timedelta(seconds=5), jitter=0)
+
+    assert [backoff.seconds(attempt) for attempt in range(1, 6)] == [1, 2, 4, 5, 5]
+    assert Backoff(jitter=0.5, random=lambda: 0.5).seconds(1) == 1.25
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7),
+        ("0.5", 0.5),
+        ("-3", 0),
+        ("Mon, 01 Jan 2024 12:00:30 GMT", 30),
+        ("Mon, 01 Jan 2024 11:00:00 GMT", 0),
+        ("soon", None),
+        ("inf", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str, seconds: float | None) -> None:
+    assert retry_after(response(headers={"Retry-After": header}), Time().clock) == seconds
+
+
+def test_an_attempt_after_the_last_retry_fails_with_the_error() -> None:
+    handler = StatusErrorHandler(retries=5, backoff=STEADY)
+
+    verdicts = [handler.judge(response(status=500), attempt) for attempt in range(1, 7)]
+
+    assert [v.wait for v in verdicts[:5]] == [1, 2, 4, 8, 16]
+    assert isinstance(verdicts[5].error, ServerError)
+
+
+def test_a_wait_longer_than_worth_it_ends_with_the_time_to_come_back() -> None:
+    verdict = StatusErrorHandler().judge(response(status=429, headers={"Retry-After": "3600"}), 1)
+
+    assert isinstance(verdict.error, RateLimited)
+    assert verdict.error.wait == 3600
+
+
+def test_errors_of_the_connection_are_tried_again_and_others_are_not() -> None:
+    handler = StatusErrorHandler(retries=1, backoff=STEADY)
+
+    assert handler.judge(Timeout("gone"), 1).action is Action.RETRY
+    assert isinstance(handler.judge(Timeout("gone"), 2).error, Timeout)
+    assert handler.judge(DecodeError("odd"), 1).action is Action.FAIL
+
+
+def test_a_connector_says_what_a_status_means() -> None:
+    handler = StatusErrorHandler({404: Action.IGNORE, 403: Action.RATE_LIMITED}, backoff=STEADY)
+
+    assert handler.judge(response(status=404), 1).action is Action.IGNORE
+    assert handler.judge(response(status=403), 2).wait == 2

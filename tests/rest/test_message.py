@@ -1,0 +1,75 @@
+import pytest
+
+from cdk import DecodeError
+from cdk.rest import Headers, Request
+from cdk.rest.redact import looks_secret, safe_url
+from tests.rest.api import response
+
+
+def test_headers_are_found_whatever_their_case() -> None:
+    headers = Headers({"Content-Type": "text/csv"})
+
+    assert headers["content-TYPE"] == "text/csv"
+    assert headers.get("X-None") is None
+
+
+def test_parameters_come_behind_those_of_the_url() -> None:
+    request = Request("GET", "https://api.test/a?x=1#part", {"q": "a b&c", "n": None, "id": [1, 2], "deep": True})
+
+    assert request.full_url == "https://api.test/a?x=1&q=a+b%26c&id=1&id=2&deep=true"
+
+
+def test_a_header_replaces_one_of_the_same_name_in_another_case() -> None:
+    request = Request("GET", "https://api.test", headers={"accept": "a"}).with_headers({"Accept": "b"})
+
+    assert request.headers == {"Accept": "b"}
+
+
+def test_a_request_shows_neither_password_nor_secret_parameters() -> None:
+    request = Request("GET", "https://me:pw1@api.test/a?sig=abcd&page=2", {"api_key": "kkkk"})
+
+    shown = str(request.with_params({"k": "told"}, secret=True))
+
+    assert shown == "GET https://api.test/a?sig=****&page=2&api_key=****&k=****"
+    assert "kkkk" not in repr(request)
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "X-API-Key", "Authorization", "access_token", "accessToken", "token", "pwd"]
+)
+def test_names_of_secrets_are_known(name: str) -> None:
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize("name", ["page_token", "nextPageToken", "start_key", "page", "monkey", "author"])
+def test_names_of_page_tokens_are_not_secret(name: str) -> None:
+    assert not looks_secret(name)
+
+
+def test_a_url_without_secrets_is_shown_as_it_is() -> None:
+    assert safe_url("https://api.test/a?x=%C3%A9&y") == "https://api.test/a?x=%C3%A9&y"
+    assert safe_url("https://[no") == "<no URL>"
+
+
+def test_a_body_is_decoded_once() -> None:
+    answer = response({"a": [1]})
+
+    assert answer.json() is answer.json()
+
+
+def test_a_body_that_is_not_json_is_an_error_that_shows_where_and_what() -> None:
+    asked = Request("GET", "https://api.test/users", headers={"Authorization": "Bearer abcd1234"})
+    answer = response(body=b"<html>abcd1234", headers={"Content-Type": "text/html"}, request=asked)
+
+    with pytest.raises(DecodeError) as caught:
+        answer.json()
+
+    assert "GET https://api.test/users" in str(caught.value)
+    assert "text/html" in str(caught.value)
+    assert "<html>****" in str(caught.value)
+
+
+def test_text_follows_the_charset_of_the_headers() -> None:
+    assert response(body=b"\xe9", headers={"Content-Type": "text/plain; charset=latin-1"}).text == "é"
+    assert response(body="é".encode()).text == "é"
+    assert response(body=b"a", headers={"Content-Type": "text/plain; charset=none-such"}).text == "a"

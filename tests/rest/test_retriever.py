@@ -1,0 +1,25 @@
+from collections.abc import Sequence
+
+from cdk import Checkpoint, Record, Slice
+from cdk.rest import HttpClient, PageNumber, PageRetriever, Request, Response, Retriever
+from cdk.testing.mock_api import MockApi
+
+
+def parse(response: Response, slice: Slice) -> Sequence[Record]:  # noqa: ARG001
+    records: Sequence[Record] = response.json()
+    return records
+
+
+def test_a_slice_is_read_from_its_start_to_its_last_page() -> None:
+    api = MockApi()
+    for page in (1, 2, 3):
+        api.get("/a", params={"page": page}).returns(json=[{"id": page}] if page < 3 else [])
+    retriever: Retriever = PageRetriever(
+        HttpClient(api), PageNumber(), lambda _: Request("GET", "https://api.test/a"), parse
+    )
+
+    whole = list(retriever.read(Slice()))
+    rest = list(retriever.read(Slice(start=Checkpoint({"page": 2}))))
+
+    assert [page.next for page in whole] == [{"page": 2}, {"page": 3}, None]
+    assert [list(page.records) for page in rest] == [[{"id": 2}], []]

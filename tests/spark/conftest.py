@@ -1,0 +1,18 @@
+"""One Spark session for all tests of a process; syncs find it as the active one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdk.spark.pipeline import SparkOptions
+from cdk.spark.session import open_session
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    log: Path = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = open_session("tests", SparkOptions(master="local[2,4]"), log)
+    yield session
+    session.stop()

@@ -1,0 +1,265 @@
+"""The wire form of state: what is read, what is written, and what is refused with a place and a reason."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState, Window
+from cdk.state.position import Edge, OpenSlice, Resume
+from cdk.state.slice import WHOLE
+from cdk.state.wire import decode, encode
+
+PAGE = Checkpoint({"next_page_token": 7})
+VALUE = Checkpoint({"updated_at": "2024-01-05"})
+ONE, TWO = Partition.of(pid=1), Partition.of(pid="1")
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [None, {}, [], {"__ab_no_cursor_state_message": True}, {"__ab_full_refresh_state_message": True}],
+    ids=str,
+)
+def test_a_stream_that_was_never_read_has_no_positions(blob: Json) -> None:
+    assert decode(blob) == StreamState()
+
+
+@pytest.mark.parametrize(
+    ("state", "how", "blob"),
+    [
+        (StreamState(), {"incremental": False}, {}),
+        (StreamState(), {"incremental": True}, {}),
+        (
+            StreamState({WHOLE: Done()}),
+            {"incremental": False, "resumable": False},
+            {"__ab_no_cursor_state_message": True},
+        ),
+        (StreamState({WHOLE: PAGE}), {"incremental": False}, {"next_page_token": 7}),
+        (StreamState({WHOLE: Done()}), {"incremental": False}, {"__ab_full_refresh_sync_complete": True}),
+        (StreamState({WHOLE: VALUE}), {"incremental": True}, {"updated_at": "2024-01-05"}),
+        (
+            StreamState({ONE: VALUE, TWO: Start()}),
+            {"incremental": True},
+            {
+                "use_global_cursor": False,
+                "states": [
+                    {"partition": {"pid": 1}, "cursor": {"updated_at": "2024-01-05"}},
+                    {"partition": {"pid": "1"}, "cursor": {}},
+                ],
+            },
+        ),
+        (
+            StreamState({ONE: Start(), TWO: Done()}),
+            {"incremental": False},
+            {
+                "states": [
+                    {"partition": {"pid": 1}, "cursor": {}},
+                    {"partition": {"pid": "1"}, "cursor": {"__ab_full_refresh_sync_complete": True}},
+                ]
+            },
+        ),
+        (
+            StreamState({ONE: VALUE}, parents={"users": StreamState({WHOLE: VALUE})}),
+            {"incremental": True},
+            {
+                "use_global_cursor": False,
+                "states": [{"partition": {"pid": 1}, "cursor": {"updated_at": "2024-01-05"}}],
+                "parent_state": {"users": {"updated_at": "2024-01-05"}},
+            },
+        ),
+    ],
+)
+def test_every_state_has_the_protocols_shape(state: StreamState, how: dict[str, Any], blob: Json) -> None:
+    assert encode(state, **how) == blob
+    if blob != {"__ab_no_cursor_state_message": True}:
+        assert decode(blob) == state
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        {"updated_at": "2024-01-05", "other": {"kept": [1]}},
+        {"history": {"a.csv": "2024-01-01"}, "_ab_source_file_last_modified": "2024-01-01_a.csv"},
+        {
+            "use_global_cursor": False,
+            "states": [{"partition": {"pid": 1, "parent_slice": {}}, "cursor": {"u": "2024-01-11"}}],
+            "state": {"u": "2024-01-13"},
+            "lookback_window": 1,
+            "parent_state": {"parents": {"u": "2024-01-09"}},
+        },
+        {
+            "slices": [{"start": "2024-01-01", "end": "2024-01-05", "most_recent_cursor_value": "2024-01-05"}],
+            "state_type": "date-range",
+        },
+    ],
+)
+def test_what_the_peer_wrote_is_written_back_as_it_came(blob: Json) -> None:
+    assert encode(decode(blob, cursor_field="updated_at"), incremental=True, cursor_field="updated_at") == blob
+
+
+def test_a_list_is_the_old_form_of_partitions() -> None:
+    blob = [{"partition": {"pid": 1}, "cursor": {"u": 3}}]
+
+    assert decode(blob) == StreamState({ONE: Checkpoint({"u": 3})})
+
+
+def test_a_map_from_partition_value_to_cursor_is_read_where_the_field_is_known() -> None:
+    assert decode({"1": {"u": 3}}, partition_field="pid") == StreamState({TWO: Checkpoint({"u": 3})})
+    assert decode({"1": {"u": 3}}) == StreamState({WHOLE: Checkpoint({"1": {"u": 3}})})
+
+
+def test_a_cursor_shared_by_all_partitions_stands_for_each() -> None:
+    state = decode({"use_global_cursor": True, "state": {"u": 9}, "lookback_window": 5})
+
+    assert state.of(ONE) == state.of(TWO) == Checkpoint({"u": 9})
+    assert state.extra == {"lookback_window": 5}
+
+
+def test_a_shared_cursor_survives_beside_the_partitions_that_have_left_it() -> None:
+    state = StreamState({WHOLE: VALUE, ONE: PAGE})
+
+    assert decode(encode(state, incremental=True)) == state
+
+
+def test_a_shared_cursor_survives_beside_parents() -> None:
+    state = StreamState({WHOLE: VALUE}, parents={"users": StreamState({WHOLE: VALUE})})
+
+    assert decode(encode(state, incremental=True)) == state
+
+
+def test_date_ranges_with_gaps_are_a_closed_front_and_windows_closed_early() -> None:
+    blob = {
+        "state_type": "date-range",
+        "slices": [
+            {"start": "2024-01-01", "end": "2024-01-05", "most_recent_cursor_value": "2024-01-04"},
+            {"start": "2024-01-07", "end": "2024-01-09", "most_recent_cursor_value": None},
+        ],
+    }
+
+    state = decode(blob, cursor_field="u")
+
+    early = OpenSlice(Window("2024-01-07", "2024-01-09", "2024-01-09", last=False), Done())
+    assert state.of(WHOLE) == Checkpoint({"u": "2024-01-04"}, None, Resume("2024-01-05", (early,)))
+    assert encode(state, incremental=True, cursor_field="u")["slices"] == blob["slices"]
+
+
+def test_a_date_range_without_a_record_goes_on_from_its_start() -> None:
+    slices = [{"start": "2024-01-01", "end": "2024-01-05", "most_recent_cursor_value": None}]
+
+    assert decode({"state_type": "date-range", "slices": slices}, cursor_field="u").of(WHOLE) == Checkpoint(
+        {"u": "2024-01-01"}
+    )
+
+
+def test_a_window_cut_in_the_middle_keeps_its_page_on_the_protocol() -> None:
+    window = Window("a", "b", "b", last=False)
+    cut = Checkpoint({"u": "a"}, None, Resume("a", (OpenSlice(window, Checkpoint({"page": 3}), Edge("aa")),)))
+
+    blob = encode(StreamState({WHOLE: cut}), incremental=True)
+
+    assert blob["u"] == "a"
+    assert decode(blob) == StreamState({WHOLE: cut})
+
+
+def test_what_only_tables_need_stays_off_the_protocol() -> None:
+    closed = Checkpoint({"u": 4}, Edge(4, {"digest": 4}), Resume(9))
+
+    assert encode(StreamState({WHOLE: closed}), incremental=True) == {"u": 4}
+    assert decode(encode(StreamState({WHOLE: closed}), incremental=True, exact=True)).of(WHOLE) == closed
+
+
+MALFORMED = [
+    (3, "state", 3),
+    ("x", "state", "x"),
+    ([3], "state[0]", 3),
+    ({"states": 5}, "state.states", 5),
+    ({"states": "text"}, "state.states", "text"),
+    ({"states": [{"partition": {}}]}, "state.states[0]", {"partition": {}}),
+    ({"states": [{"partition": {"a": 1}, "cursor": 7}]}, "state.states[0].cursor", 7),
+    ({"states": [{"partition": {"a": 2**70}, "cursor": {}}]}, "state.states[0].partition", {"a": 2**70}),
+    ({"parent_state": [1]}, "state.parent_state", [1]),
+    ({"parent_state": {"users": 5}}, "state.parent_state.users", 5),
+    ({"use_global_cursor": True, "state": 5}, "state.state", 5),
+    ({"slices": 5, "state_type": "date-range"}, "state.slices", 5),
+    ({"slices": [{"start": 1}], "state_type": "date-range"}, "state.slices", [{"start": 1}]),
+    ({"slices": [{"start": 1, "end": 2}], "state_type": "date-range", "_cdk": ["through"]}, "state._cdk", ["through"]),
+    ({"u": 1, "_cdk": 5}, "state._cdk", 5),
+    ({"u": 1, "_cdk": {"through": 1, "slices": 5}}, "state._cdk.slices", 5),
+    ({"u": 1, "_cdk": {"through": 1, "slices": [{}]}}, "state._cdk.slices[0]", {}),
+    ({"u": 1, "_cdk": {"edge": 5}}, "state._cdk.edge", 5),
+]
+
+
+@pytest.mark.parametrize(("blob", "path", "found"), MALFORMED, ids=[path for _, path, _ in MALFORMED])
+def test_a_malformed_state_is_refused_with_place_found_and_expected(blob: Json, path: str, found: Json) -> None:
+    with pytest.raises(BadState) as refused:
+        decode(blob, cursor_field="u")
+
+    assert (refused.value.path, refused.value.found) == (path, found)
+    assert str(refused.value).startswith(f"{path}: found {found!r}, expected ")
+
+
+def test_date_ranges_of_a_stream_without_a_cursor_are_refused() -> None:
+    with pytest.raises(BadState, match="this stream has no cursor"):
+        decode({"slices": [], "state_type": "date-range"})
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5)
+WORDS = st.sampled_from(["states", "partition", "cursor", "slices", "state_type", "start", "end", "parent_state"])
+WORDS |= st.sampled_from(["_cdk", "through", "window", "edge", "keys", "value", "done", "u", "use_global_cursor"])
+WORDS |= st.sampled_from(["state", "most_recent_cursor_value", "__ab_full_refresh_sync_complete"])
+KEYS = WORDS | st.text(max_size=5)
+JSON = st.recursive(
+    SCALARS | WORDS | st.just("date-range"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON, st.sampled_from([None, "u"]), st.sampled_from([None, "pid"]))
+def test_any_json_is_a_state_or_a_bad_state(blob: Json, cursor_field: str | None, partition_field: str | None) -> None:
+    try:
+        state = decode(blob, cursor_field=cursor_field, partition_field=partition_field)
+    except BadState as refused:
+        assert refused.path.startswith("state")  # noqa: PT017 - both ends are right
+    else:
+        again = encode(state, incremental=True, cursor_field=cursor_field, exact=True)
+        assert decode(again, cursor_field=cursor_field).positions.keys() >= state.positions.keys() - {WHOLE}
+
+
+TOKENS = st.dictionaries(st.sampled_from(["u", "page", "offset"]), SCALARS, min_size=1)
+EDGES = st.none() | st.builds(Edge, SCALARS, st.dictionaries(st.text("0123456789abcdef", min_size=1), SCALARS))
+OPEN: st.SearchStrategy[Position] = st.builds(Start) | st.builds(Done) | st.builds(Checkpoint, TOKENS)
+WINDOWS = st.builds(Window, SCALARS, SCALARS, SCALARS, st.booleans())
+RESUMES = st.none() | st.builds(
+    Resume, SCALARS, st.lists(st.builds(OpenSlice, WINDOWS, OPEN, EDGES), max_size=3).map(tuple)
+)
+POSITIONS: st.SearchStrategy[Position] = (
+    st.builds(Start) | st.builds(Done) | st.builds(Checkpoint, TOKENS, EDGES.filter(lambda e: not e or e.keys), RESUMES)
+)
+PARTITIONS = st.builds(Partition, st.dictionaries(st.text(max_size=3), SCALARS, min_size=1, max_size=3))
+STATES = st.builds(
+    StreamState,
+    st.dictionaries(PARTITIONS, POSITIONS, min_size=1, max_size=4),
+    st.dictionaries(st.text(max_size=3), st.builds(StreamState, st.dictionaries(PARTITIONS, POSITIONS, min_size=1))),
+)
+
+
+@given(STATES)
+@settings(max_examples=50, deadline=None)
+def test_the_exact_form_loses_nothing(state: StreamState) -> None:
+    assert decode(encode(state, incremental=True, exact=True)) == state
+
+
+@given(POSITIONS)
+def test_the_exact_form_of_a_plain_stream_loses_nothing(position: Position) -> None:
+    assert decode(encode(StreamState({WHOLE: position}), incremental=True, exact=True)).of(WHOLE) == position
+
+
+@given(STATES)
+@settings(max_examples=50, deadline=None)
+def test_the_protocols_form_is_stable(state: StreamState) -> None:
+    once = encode(state, incremental=True)
+
+    assert encode(decode(once), incremental=True) == once

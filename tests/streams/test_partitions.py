@@ -1,0 +1,61 @@
+"""Partitions from lists, products, and the records of a parent."""
+
+import pytest
+
+from cdk import (
+    Done,
+    ParentState,
+    Partition,
+    StreamState,
+    following_partitions,
+    list_partitions,
+    parent_partitions,
+    records_of,
+)
+from cdk import product as every_combination
+from cdk.state.slice import WHOLE
+from tests.samples import PAGE, Plain, ShopOrders, Sparse, Users, moment
+
+
+def test_a_list_gives_a_partition_per_value() -> None:
+    assert list(list_partitions("region", ["eu", 1])) == [Partition.of(region="eu"), Partition.of(region=1)]
+
+
+def test_a_product_gives_every_combination_the_last_varying_fastest() -> None:
+    both = every_combination(list_partitions("a", [1, 2]), [Partition({"b": b}, extra={"x": b}) for b in "yz"])
+
+    assert [(dict(p), p.extra) for p in both] == [
+        ({"a": a, "b": b}, {"x": b}) for a, b in [(1, "y"), (1, "z"), (2, "y"), (2, "z")]
+    ]
+
+
+def test_a_product_over_one_field_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="share a field"):
+        list(every_combination(list_partitions("a", [1]), list_partitions("a", [2])))
+
+
+def test_the_records_of_a_parent_are_read_here_and_now() -> None:
+    assert list(records_of(Plain())) == [{"id": i} for i in range(7)]
+
+
+def test_each_record_of_a_parent_is_a_partition_that_brings_the_record_along() -> None:
+    partitions = list(parent_partitions(Users(), user="id"))
+
+    assert len(partitions) == 5 * PAGE
+    assert (partitions[1], partitions[1].extra) == (Partition.of(user=1), {"id": 1})
+
+
+def test_the_partition_of_a_parent_is_part_of_its_childrens() -> None:
+    assert next(parent_partitions(ShopOrders(), order="id")) == Partition.of(shop="a", order=0)
+
+
+def test_following_a_parent_gives_its_children_before_the_progress_that_brought_them() -> None:
+    items = list(following_partitions(Sparse(), StreamState(), order="id"))
+    last = items[-1]
+
+    assert [p["order"] for p in items if isinstance(p, Partition)] == [1, 3, 0, 2]
+    assert isinstance(last, ParentState)
+    assert (last.name, isinstance(last.state.of(WHOLE), Done)) == ("sparse", False)
+
+    again = list(following_partitions(Sparse(), last.state, order="id"))
+    assert {p.extra["updated_at"] for p in again if isinstance(p, Partition)} == {moment(90)}

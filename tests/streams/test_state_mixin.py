@@ -1,0 +1,142 @@
+"""State that a person sees and sets."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cdk import BadState, Checkpoint, Done, IncrementalMixin, Item, Json, Partition, Slice, StateMixin, StreamState
+from cdk.engine.executors import serial, threads
+from cdk.engine.read import read
+from cdk.streams.reading import read_slice
+from tests.samples import Notes, ShopOrders, Users, Versions
+
+
+def positions(stream: StateMixin, slice: Slice | None = None) -> list[Json]:
+    pages = read_slice(stream, slice or Slice())
+    return [p.position.cursor for p in pages if isinstance(p.position, Checkpoint)]
+
+
+def test_setting_state_covers_what_was_yielded_before_it() -> None:
+    pages = [(len(p.records), p.position) for p in read_slice(Notes(), Slice())]
+
+    assert pages == [
+        (2, Checkpoint({"page": 1})),
+        (2, Checkpoint({"page": 2})),
+        (2, Checkpoint({"page": 3})),
+        (2, Done()),
+    ]
+
+
+@pytest.mark.parametrize("nothing", [{}, None, {"__ab_full_refresh_sync_complete": True}], ids=str)
+def test_the_habit_of_emptying_the_state_at_the_end_does_no_harm(nothing: Json) -> None:
+    class Habit(StateMixin):
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield {"id": 1}
+            self.state = {"page": 1}
+            yield {"id": 2}
+            self.state = nothing
+
+    assert [p.position for p in read_slice(Habit(), Slice())] == [Checkpoint({"page": 1}), Done()]
+
+
+def test_state_set_before_a_read_restores_once_and_shows_after_it() -> None:
+    notes = Notes()
+    assert notes.state == {}
+    notes.state = {"page": 3}
+    assert notes.state == {"page": 3}
+
+    first = [r for item in read(notes, StreamState()) if not isinstance(item, StreamState) for r in item]
+
+    assert first == [{"id": 30}, {"id": 31}]
+    assert notes.state == {"__ab_full_refresh_sync_complete": True}
+    assert sum(len(i) for i in read(notes, StreamState()) if not isinstance(i, StreamState)) == 8
+
+
+def test_state_shows_what_an_unfinished_read_has_reached() -> None:
+    versions = Versions()
+    reading = read(versions, StreamState())
+    while not isinstance(next(reading), StreamState):
+        pass
+
+    assert versions.state == {"version": 1}
+
+
+def test_setting_an_empty_state_starts_over() -> None:
+    users = Users()
+    users.state = {}
+
+    items = list(read(users, StreamState().with_(Partition(), Done())))
+
+    assert items[0] == [{"id": 0}, {"id": 1}, {"id": 2}]
+
+
+def test_a_malformed_state_is_refused_when_it_is_set() -> None:
+    with pytest.raises(BadState, match=r"notes\.state: found 5"):
+        Notes().state = 5
+
+
+class Child(StateMixin):
+    """Reads another such stream, and itself, while it is read."""
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        depth = slice.partition.get("depth", 0)
+        self.state = {"depth": depth}
+        yield {"seen": dict(self.state)}
+        if depth < 3:
+            inner = Slice(Partition.of(depth=depth + 1), start=Checkpoint({"from": "outside"}))
+            yield from (r for page in read_slice(self, inner) for r in page.records)
+        yield from (r for page in read_slice(Notes(), Slice()) for r in page.records)
+        yield {"seen": dict(self.state)}
+
+
+def test_nested_reads_do_not_mix_their_states() -> None:
+    seen = [r["seen"]["depth"] for page in read_slice(Child(), Slice()) for r in page.records if "seen" in r]
+
+    assert seen == [0, 1, 2, 3, 3, 2, 1, 0]
+
+
+class Regions(StateMixin):
+    def partitions(self) -> Iterable[Partition]:
+        return (Partition({"n": n}) for n in range(8))
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        for page in range(self.state.get("page", 0), 20):
+            yield {"n": slice.partition["n"], "page": page, "seen": self.state.get("n")}
+            self.state = {"n": slice.partition["n"], "page": page + 1}
+
+
+def test_slices_read_at_once_do_not_mix_their_states() -> None:
+    regions = Regions()
+    at_once = [r for i in read(regions, StreamState(), threads(4)) if not isinstance(i, StreamState) for r in i]
+
+    assert len(at_once) == 160
+    assert all(r["seen"] in (None, r["n"]) for r in at_once)
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda n: positions(regions, Slice(Partition({"n": n}))), range(4)))
+    assert done == [[{"n": n, "page": p + 1} for p in range(20)] for n in range(4)]
+
+
+def test_a_slice_resumes_with_its_own_state() -> None:
+    assert positions(Notes(), Slice(start=Checkpoint({"page": 2}))) == [{"page": 3}]
+
+
+def test_the_state_of_partitions_shows_in_the_protocols_shape() -> None:
+    class Shops(StateMixin, ShopOrders):
+        pass
+
+    shops = Shops()
+    list(read(shops, StreamState(), serial))
+
+    assert [s["partition"] for s in shops.state["states"]] == [{"shop": s} for s in shops.shops]
+
+
+def test_the_old_name_still_works_and_says_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match="Old: IncrementalMixin is now called StateMixin"):
+
+        class Old(IncrementalMixin):
+            def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+                self.state = {"page": 1}
+                yield {"id": 1}
+
+    assert positions(Old()) == [{"page": 1}]

@@ -1,0 +1,91 @@
+"""What a stream is called, what it says of itself, and the readers it chooses."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cdk import (
+    Checkpoint,
+    CountCursor,
+    Item,
+    JsonSchema,
+    Page,
+    PageCheckpointReader,
+    PartitionReader,
+    Slice,
+    SliceCheckpointReader,
+    Start,
+    Stream,
+)
+from cdk.state.slice import WHOLE
+from cdk.streams.stream import ANY_OBJECT
+from tests.samples import DAY0, Users
+
+
+class Described(Stream):
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        yield {"id": 1}
+
+
+class HTTPLogEntries2(Described):
+    schema: JsonSchema = {"type": "object"}  # noqa: RUF012 - as an author writes it
+
+
+class Renamed(Described):
+    name = "other"
+
+
+class Counted(Described):
+    cursor = CountCursor("seq")
+
+
+class ByHand(Described):
+    cursor_field = "version"
+
+
+def test_a_stream_is_named_after_its_class_unless_it_says_otherwise() -> None:
+    names = {cls: cls.name for cls in (Described, HTTPLogEntries2, Renamed, Counted)}
+
+    assert list(names.values()) == ["described", "http_log_entries2", "other", "counted"]
+
+
+def test_the_schema_is_given_or_lies_beside_the_class_or_is_any_object() -> None:
+    assert HTTPLogEntries2().json_schema() == {"type": "object"}
+    assert Described().json_schema() == {"type": "object", "properties": {"id": {"type": "integer"}}}
+    assert Renamed().json_schema() == ANY_OBJECT
+
+
+@pytest.mark.parametrize(
+    ("key", "paths"),
+    [((), []), ("id", [["id"]]), (["id", "at"], [["id"], ["at"]]), ([("a", "b"), "c"], [["a", "b"], ["c"]])],
+)
+def test_a_primary_key_is_a_list_of_paths(key: str | list[str], paths: list[list[str]]) -> None:
+    stream = Described()
+    stream.primary_key = key
+
+    assert stream.key_paths == paths
+
+
+@pytest.mark.parametrize(
+    ("stream", "field", "reader"),
+    [
+        (Described(), None, PageCheckpointReader),
+        (ByHand(), "version", PageCheckpointReader),
+        (Counted(), "seq", SliceCheckpointReader),
+    ],
+)
+def test_a_cursor_makes_a_stream_incremental(stream: Stream, field: str | None, reader: type[PartitionReader]) -> None:
+    assert (stream.cursor_field, stream.incremental) == (field, field is not None)
+    assert type(stream.slices(WHOLE, Start(), DAY0)) is reader
+
+
+def test_a_paged_stream_is_asked_for_one_page_after_the_other_from_where_it_stopped() -> None:
+    stream = Users()
+
+    assert [page.next for page in stream.read_records(Slice()) if isinstance(page, Page)] == [
+        *({"page": n} for n in range(1, 5)),
+        None,
+    ]
+    (first, *_) = stream.read_records(Slice(start=Checkpoint({"page": 3})))
+    assert isinstance(first, Page)
+    assert first.records[0] == {"id": 30}
