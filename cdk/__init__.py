@@ -1,5 +1,7 @@
 """The front door of spark-cdk: what a connector author needs."""
 
+from collections.abc import Sequence
+
 from cdk.base.errors import (
     BadState,
     CatalogError,
@@ -95,8 +97,19 @@ __all__ = [
     "TransientError",
     "Window",
     "following_partitions",
+    "launch",
     "list_partitions",
     "parent_partitions",
     "product",
     "records_of",
 ]
+
+
+def launch(source: Source | type[Source], argv: Sequence[str] | None = None) -> None:
+    """Be the program of one connector: `python -m connectors.NAME read --config ...`. Ends the process.
+
+    argv: what follows the program's name; default: the process's own.
+    """
+    from cdk.cli.app import launch as start  # noqa: PLC0415 - an import of cdk does not pay for a command line
+
+    start(source, argv)

@@ -1,4 +1,7 @@
-"""YAML files with line numbers, so that an error can say where."""
+"""YAML files with line numbers, so that an error can say where.
+
+What a file gives is JSON: keys are texts, dates stay as they are written, and a key that comes twice is an error.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +13,13 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import Json
 
 try:
-    from yaml import CSafeLoader as Loader  # five times faster, where libyaml is there
+    from yaml import CSafeLoader as _SafeLoader  # five times faster, where libyaml is there
 except ImportError:  # pragma: no cover - depends on how PyYAML was built
-    from yaml import SafeLoader as Loader  # type: ignore[assignment]
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
+_MERGE = "tag:yaml.org,2002:merge"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_NO_JSON = ("binary", "omap", "pairs", "set", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,16 @@ class YamlFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
         try:
-            root = yaml.compose(text, Loader)
-            return cls(path, yaml.load(text, Loader), root)
+            loader = _Loader(text)
+            root = loader.get_single_node()
+            return cls(path, None if root is None else loader.construct_document(root), root)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
             raise ConfigError(f"is not YAML: {error.problem}", path=where) from error
+        except yaml.reader.ReaderError as error:
+            line = text.encode().count(b"\n", 0, error.position) + 1
+            raise ConfigError(f"is not YAML: {error.reason}", path=f"{path}:{line}") from error
 
     def where(self, keys: Sequence[str | int]) -> str:
         """`file:line a.b[2]` of the value at `keys`, or of the nearest one around it that exists."""
@@ -55,10 +66,62 @@ def dotted(keys: Sequence[str | int]) -> str:
 
 def _step(node: yaml.Node, key: str | int, line: int) -> tuple[int, yaml.Node | None]:
     if isinstance(node, yaml.MappingNode):
-        for name, value in node.value:
+        for name, value in reversed(node.value):  # what `<<` merges comes first, and what is written here wins
             if name.value == str(key):
                 return name.start_mark.line + 1, value
     elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
         item = node.value[key]
         return item.start_mark.line + 1, item
     return line, None
+
+
+class _Loader(_SafeLoader):
+    """Builds JSON values only. Its errors name no value: a password may begin with one of YAML's signs."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._open: set[int] = set()
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Json:  # noqa: FBT001, FBT002, ARG002 - PyYAML's
+        if id(node) in self._open:
+            raise _wrong(node, "found a value that contains itself")
+        self._open.add(id(node))
+        try:
+            return super().construct_object(node, deep=True)
+        except (KeyError, ValueError):
+            raise _wrong(node, f"found something else than its tag {node.tag} says") from None
+        finally:
+            self._open.discard(id(node))
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> Json:
+    names: set[str] = set()
+    for key, _ in node.value:
+        problem = None
+        if not isinstance(key, yaml.ScalarNode):
+            problem = "found a key that is a list or a map, expected a text"
+        elif key.tag != _MERGE and key.value in names:
+            problem = f"found the key {key.value!r} twice; keep one"
+        if problem is not None:
+            raise _wrong(key, problem)
+        names.add(key.value)
+    loader.flatten_mapping(node)
+    return {key.value: loader.construct_object(value) for key, value in node.value}
+
+
+def _no_json(_: _Loader, node: yaml.Node) -> Json:
+    raise _wrong(node, "found a tag (!) for which there is no JSON; quote a text that begins with !")
+
+
+def _wrong(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor(None, _no_json)
+for _name in _NO_JSON:
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_name}", _no_json)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
+}

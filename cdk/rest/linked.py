@@ -33,7 +33,7 @@ class CursorToken:
         self._extract = names
         self._header, self._param, self._more = header, param, more
 
-    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:  # noqa: ARG002
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if self._more is not None and not path(*self._more)(response.json()):
             return None
         value = self._value(response)
@@ -59,7 +59,7 @@ class CursorToken:
 class LinkHeader:
     """The header `Link` holds the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
 
-    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:  # noqa: ARG002
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         for target, relations in _links(response.headers.get("link", "")):
             if "next" in relations:
                 return {"url": next_url(response, target)}

@@ -30,8 +30,8 @@ class Paginator(Protocol):
 class SinglePage:
     """Everything comes in one response."""
 
-    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:  # noqa: ARG002
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         return None
 
-    def apply(self, request: Request, token: Token | None) -> Request:  # noqa: ARG002
+    def apply(self, request: Request, token: Token | None) -> Request:
         return request

@@ -30,7 +30,6 @@ _building = threading.Lock()
 class HttpStream(PagedStream):
     """A set of records behind a URL. Write `path`, and say where pages and records are found.
 
-    url_base: what `path` is appended to; make it a property to take it from `self.config`.
     http_method: GET, or POST for APIs that search with a body.
     paginator: how the next page is found and asked for.
     records_path: where the list of records lies in a body: `("data", "items")`; `"*"` stands for every element.
@@ -42,7 +41,6 @@ class HttpStream(PagedStream):
     sleep: waits between attempts.
     """
 
-    url_base: str
     http_method: str = "GET"
     paginator: Paginator = SinglePage()
     records_path: Sequence[str] = ()
@@ -55,19 +53,24 @@ class HttpStream(PagedStream):
 
     _retriever: PageRetriever | None = None
 
+    @property
+    def url_base(self) -> str:
+        """What `path` is appended to: set it on the class, or override it to take it from `self.config`."""
+        return ""
+
     @abstractmethod
     def path(self, slice: Slice) -> str:
         """The path of a slice's records behind `url_base`, or a whole URL. Quote what may hold a `/`, `?` or `#`."""
 
-    def params(self, slice: Slice) -> Mapping[str, Json]:  # noqa: ARG002 - for overriding
+    def params(self, slice: Slice) -> Mapping[str, Json]:
         """Query parameters of every page. None is left out, a list repeats its name, a boolean is true or false."""
         return {}
 
-    def headers(self, slice: Slice) -> Mapping[str, str]:  # noqa: ARG002 - for overriding
+    def headers(self, slice: Slice) -> Mapping[str, str]:
         """Headers of every page, besides those of the authenticator."""
         return {}
 
-    def body_json(self, slice: Slice) -> Json:  # noqa: ARG002 - for overriding
+    def body_json(self, slice: Slice) -> Json:
         """The JSON body of every page; None for none."""
         return None
 
@@ -75,7 +78,7 @@ class HttpStream(PagedStream):
         """What adds the credentials to requests; asked for once."""
         return None
 
-    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:  # noqa: ARG002 - for overriding
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
         """The records of a page: by default the list at `records_path` as it came.
 
         A paginator that counts sees what this returns.

@@ -14,9 +14,11 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cdk.base.errors import CdkError, FailureType
+from cdk.base.errors import CdkError, FailureType, TransientError
 from cdk.engine.executors import threads
 from cdk.engine.remember import remembering
 from cdk.spark.files import DataFile, TableWriter
@@ -101,7 +103,10 @@ class Job:
 
 
 def run_epoch(session: SparkSession, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
-    """Read the bundles on the session's executors, one task each."""
+    """Read the bundles on the session's executors, one task each.
+
+    Raises TransientError: Spark could not finish the job, for its JVM is gone or a task failed again and again.
+    """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -110,7 +115,13 @@ def run_epoch(session: SparkSession, job: Job, bundles: Sequence[Sequence[Piece]
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 
     count = len(bundles)
-    results = session.range(0, count, 1, count).mapInArrow(task, "result binary").collect()
+    try:
+        results = session.range(0, count, 1, count).mapInArrow(task, "result binary").collect()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise TransientError(
+            f"Spark did not finish a job ({type(error).__name__}); what was committed is safe: run the sync again",
+            detail=str(error),
+        ) from error
     return [pickle.loads(row.result) for row in results]  # noqa: S301 - our own tasks wrote it
 
 

@@ -1,7 +1,9 @@
-"""One sync of a pipeline at a time, on one machine.
+"""One sync of a pipeline at a time on one machine, and whether the last one was cut.
 
 The lock makes a second run fail early and says who holds it. It is not what keeps the tables right: the pinned handle
-does that (`cdk.spark.tables`), across machines too.
+does that (`cdk.spark.tables`), across machines too. The lock's file names the sync that holds it and is emptied when
+that sync ends, with failed streams or without. A file that names one nobody holds means: it was cut, and the next run
+is the rest of it.
 """
 
 import fcntl
@@ -10,15 +12,17 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from cdk.base.errors import StateConflict
 
 
 @contextmanager
-def only_run(target: Path, pipeline: str) -> Iterator[None]:
-    """Hold the pipeline's lock; the system frees it when the process ends, however it ends.
+def only_run(target: Path, pipeline: str) -> Iterator[str]:
+    """Hold the pipeline's lock; the system frees it when the process ends, however it ends. Gives the sync's id.
 
-    Raises StateConflict: another process holds it.
+    The id is that of the sync before when that one was cut: killed, or ended by an error of its own.
+    Raises StateConflict: another process holds the lock.
     """
     path = target / "_cdk" / f"{pipeline}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,12 +31,19 @@ def only_run(target: Path, pipeline: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.seek(0)
-            holder = file.read().strip() or "another process"
+            holder = file.read().partition(" ")[2] or "by another process"
             raise StateConflict(
-                f"another sync of the pipeline {pipeline!r} is running ({holder}); wait for it to end, or stop it",
+                f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it",
                 path=str(path),
             ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
+        file.seek(0)
+        sync = file.read().partition(" ")[0] or uuid4().hex
+        _write(file.fileno(), f"{sync} by process {os.getpid()} on {socket.gethostname()}")
+        yield sync
+        _write(file.fileno(), "")
+
+
+def _write(file: int, text: str) -> None:
+    os.ftruncate(file, 0)
+    os.write(file, text.encode())
+    os.fsync(file)

@@ -2,28 +2,50 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from cdk.base.errors import ConfigError
+from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
-from cdk.base.yaml_file import YamlFile
+from cdk.base.yaml_file import YamlFile, dotted
+
+Keys: TypeAlias = tuple[str | int, ...]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def _duration(value: Json) -> Json:
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", value.strip())):
-        return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
     if isinstance(value, timedelta):
         return value
+    try:
+        if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", value.strip())):
+            return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    except OverflowError:
+        pass
     raise ValueError("expected a duration such as 30s, 500ms or 5m")
+
+
+def _folder(path: str) -> str:
+    if "://" in path or not path:
+        raise ValueError("expected a folder that the driver and all executors see; addresses of stores are not read")
+    return path
+
+
+def _by_name(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: {} if options is None else options for name, options in value.items()}
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return {name: {} for name in value}
+    if isinstance(value, Mapping):
+        return value
+    raise ValueError("expected a list of names alone, or a map from names to options")
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
@@ -43,7 +65,7 @@ class SourceOptions(_Part):
     @model_validator(mode="after")
     def _exactly_one(self) -> "SourceOptions":
         if (self.connector is None) == (self.manifest is None):
-            raise ValueError("expected one of `connector` and `manifest`")
+            raise ValueError("expected one of `connector` and `manifest`, and not both")
         return self
 
 
@@ -63,7 +85,7 @@ class StreamOptions(_Part):
 class TargetOptions(_Part):
     """Where the tables lie: `<path>/<stream>`, or `<path>/<namespace>/<stream>`."""
 
-    path: str
+    path: Annotated[str, AfterValidator(_folder)]
     format: Literal["delta"] = "delta"
 
 
@@ -77,28 +99,19 @@ class SparkOptions(_Part):
 class Pipeline(_Part):
     """A pipeline file.
 
-    name: the state hangs on it.
+    name: the state hangs on it. Letters, digits, `.`, `_` and `-`.
     streams: those to sync, all when absent: a list of names, or a map from name to options.
     checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
     concurrency: slices read at once, over all machines.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
     source: SourceOptions
     target: TargetOptions
-    streams: Mapping[str, StreamOptions] | None = None
+    streams: Annotated[Mapping[str, StreamOptions], BeforeValidator(_by_name), Field(min_length=1)] | None = None
     checkpoint_interval: Duration = timedelta(seconds=30)
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 4
     spark: SparkOptions = SparkOptions()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _streams_by_name(cls, value: Json) -> Json:
-        if isinstance(value, dict) and isinstance(value.get("streams"), dict):
-            return {**value, "streams": {name: options or {} for name, options in value["streams"].items()}}
-        if isinstance(value, dict) and isinstance(value.get("streams"), list):
-            return {**value, "streams": {str(name): {} for name in value["streams"]}}
-        return value
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> "Pipeline":
@@ -108,16 +121,16 @@ class Pipeline(_Part):
         """
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
-            raise ConfigError(f"found {type(file.value).__name__}, expected the settings of a pipeline", path=str(path))
-        value = _with_variables(file, file.value, (), environ)
+            raise ConfigError(f"found {_kind(file.value)}, expected the settings of a pipeline", path=str(path))
+        value = _with_variables(file.value, environ, file.where)
         try:
             pipeline = cls.model_validate(value)
         except ValidationError as error:
-            lines = [f"{file.where(problem['loc'])}: {_said(problem)}" for problem in error.errors()]
-            raise ConfigError("\n".join(lines)) from None
+            raise ConfigError("\n".join(_lines(file, error))) from None
+        target = path.parent / Path(pipeline.target.path).expanduser()
         return pipeline.model_copy(
             update={
-                "target": pipeline.target.model_copy(update={"path": str(path.parent / pipeline.target.path)}),
+                "target": pipeline.target.model_copy(update={"path": str(target)}),
                 "source": pipeline.source.model_copy(update={"config": _config(pipeline, path.parent, environ)}),
             }
         )
@@ -129,43 +142,130 @@ class Pipeline(_Part):
         return self.source.config
 
 
-def _said(problem: Mapping[str, Json]) -> str:
-    """One problem in a line; the value is shown unless it may be a secret of the config."""
-    found = "" if "config" in problem["loc"] or problem["type"] == "missing" else f" (found {problem['input']!r})"
-    return f"{problem['msg'].removeprefix('Value error, ')}{found}"
-
-
 def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, Json]:
     config = pipeline.source.config
     if not isinstance(config, str):
         return config
-    path = folder / config
+    path = folder / Path(config).expanduser()
     if path.suffix == ".json":
         try:
             value = orjson.loads(path.read_bytes())
         except (OSError, orjson.JSONDecodeError) as error:
             raise ConfigError(f"cannot be read as JSON: {error}", path=str(path)) from error
+        value = _with_variables(value, environ, lambda keys: f"{path} {dotted(keys)}")
     else:
         file = YamlFile.load(path)
-        value = _with_variables(file, file.value, (), environ)
+        value = _with_variables(file.value, environ, file.where)
     if not isinstance(value, dict):
-        raise ConfigError(f"found {type(value).__name__}, expected the connector's config, an object", path=str(path))
+        raise ConfigError(f"found {_kind(value)}, expected the connector's config, an object", path=str(path))
     return value
 
 
-def _with_variables(file: YamlFile, value: Json, keys: tuple[str | int, ...], environ: Mapping[str, str]) -> Json:
-    match value:
-        case dict():
-            return {k: _with_variables(file, v, (*keys, str(k)), environ) for k, v in value.items()}
-        case list():
-            return [_with_variables(file, v, (*keys, i), environ) for i, v in enumerate(value)]
-        case str():
-            missing = [name for name in _VARIABLE.findall(value) if name not in environ]
-            if missing:
-                raise ConfigError(
-                    f"the environment variable {missing[0]} is not set; set it, or put the value there",
-                    path=file.where(keys),
+def _with_variables(value: Json, environ: Mapping[str, str], where: Callable[[Keys], str]) -> Json:
+    """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are unset."""
+    unset: list[str] = []
+
+    def put_in(value: Json, keys: Keys) -> Json:
+        match value:
+            case dict():
+                return {name: put_in(item, (*keys, name)) for name, item in value.items()}
+            case list():
+                return [put_in(item, (*keys, i)) for i, item in enumerate(value)]
+            case str():
+                unset.extend(
+                    f"{where(keys)}: the environment variable {name} is not set; set it, or put the value there"
+                    for name in _VARIABLE.findall(value)
+                    if name not in environ
                 )
-            return _VARIABLE.sub(lambda found: environ[found[1]], value)
+                return _VARIABLE.sub(lambda found: environ.get(found[1], ""), value)
+            case _:
+                return value
+
+    value = put_in(value, ())
+    if unset:
+        raise ConfigError("\n".join(unset))
+    return value
+
+
+def _lines(file: YamlFile, error: ValidationError) -> list[str]:
+    """A line for each place that is wrong. It shows what the file says, never what a variable holds."""
+    unknown: dict[Keys, str] = {}
+    expected: dict[Keys, list[str]] = {}
+    for problem in error.errors():
+        loc = problem["loc"]
+        keys, found = _found(file.value, loc)
+        if problem["type"] == "extra_forbidden":
+            unknown[loc] = f"unknown key{did_you_mean(str(loc[-1]), _MODELS[loc[:1] if loc[1:] else ()].model_fields)}"
+        elif problem["type"] == "missing":
+            unknown[loc] = "is missing"
+        else:
+            expected.setdefault((*keys, found), []).append(_expected(problem))
+    return [f"{file.where(keys)}: {text}" for keys, text in unknown.items()] + [
+        f"{file.where(keys)}: found {found}, expected {' or '.join(dict.fromkeys(texts))}"
+        for (*keys, found), texts in expected.items()
+    ]
+
+
+def _found(value: Json, loc: Keys) -> tuple[Keys, str]:
+    """The part of a place that a file has, without the types that pydantic tried there, and what stands there."""
+    keys: Keys = ()
+    for key in loc:
+        match value, key:
+            case dict(), str() if key in value:
+                value = value[key]
+            case list(), int():
+                value = value[key]
+            case _:
+                break
+        keys = (*keys, key)
+    return keys, _kind(value) if keys[:2] in _SECRET else _shown(value)
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, dict):
+        return f"a map of {', '.join(value)}" if value else "an empty map"
+    return _kind(value) if value is None or isinstance(value, list) else repr(value)
+
+
+def _kind(value: Json) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "a map"
+        case list():
+            return "a list"
+        case str():
+            return "a text"
+        case bool():
+            return "true or false"
         case _:
-            return value
+            return "a number"
+
+
+def _expected(problem: Mapping[str, Json]) -> str:
+    kind, context = problem["type"], problem.get("ctx", {})
+    text: str = context["expected"] if kind == "literal_error" else str(context.get("error", problem["msg"]))
+    return _EXPECTED.get(kind) or text.removeprefix("expected ").removeprefix("Input should be ")
+
+
+_EXPECTED = {
+    "string_type": "a text",
+    "dict_type": "a map",
+    "mapping_type": "a map",
+    "model_type": "a map",
+    "tuple_type": "a list",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "string_pattern_mismatch": "letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200",
+    "too_short": "at least one",
+}
+_SECRET = {("source", "config"), ("spark", "conf")}
+_MODELS: Mapping[Keys, type[BaseModel]] = {
+    (): Pipeline,
+    ("source",): SourceOptions,
+    ("target",): TargetOptions,
+    ("streams",): StreamOptions,
+    ("spark",): SparkOptions,
+}

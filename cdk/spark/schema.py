@@ -1,6 +1,6 @@
 """JSON Schema -> the columns of a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -42,9 +42,16 @@ def columns(schema: JsonSchema) -> dict[str, ColumnType]:
     """The type of each declared property of a record, in the schema's order.
 
     An object with declared properties becomes a struct and an array with declared items a list; what is declared
-    less precisely is kept as JSON text. Types are never narrower than the schema.
+    less precisely is kept as JSON text. Types are never narrower than the schema. Tables do not tell `id` from `ID`:
+    a property that differs from an earlier one, or from one of the kit's own columns, in case alone gets no column.
     """
-    return {name: _type(declared) for name, declared in schema.get("properties", {}).items()}
+    taken = set(OWN_COLUMNS)
+    declared = {}
+    for name, kind in _properties(schema).items():
+        if name.lower() not in taken:
+            taken.add(name.lower())
+            declared[name] = _type(kind)
+    return declared
 
 
 def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
@@ -56,14 +63,13 @@ def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
 def _type(declared: Json) -> ColumnType:
     if not isinstance(declared, Mapping):
         return JsonText()
-    kinds = {kind for kind in _names(declared.get("type")) if kind != "null"}
-    match sorted(kinds):
+    match _names(declared.get("type")):
         case ["integer", "number"]:
             kind: ColumnType = pa.float64()
         case ["string"]:
             kind = MOMENT if declared.get("format") == "date-time" else pa.string()
         case ["object"]:
-            kind = _struct(declared)
+            kind = _struct(_properties(declared))
         case ["array"]:
             inner = _type(declared.get("items"))
             kind = inner if isinstance(inner, JsonText) else pa.list_(inner)
@@ -74,12 +80,23 @@ def _type(declared: Json) -> ColumnType:
     return kind
 
 
-def _struct(declared: Mapping[str, Json]) -> ColumnType:
-    fields = {name: _type(inner) for name, inner in (declared.get("properties") or {}).items()}
+def _struct(properties: Mapping[str, Json]) -> ColumnType:
+    fields = {name: _type(declared) for name, declared in properties.items()}
     precise = [(name, kind) for name, kind in fields.items() if not isinstance(kind, JsonText)]
     # A struct that could not hold all that is declared would drop the rest.
-    return pa.struct(precise) if fields and len(precise) == len(fields) else JsonText()
+    whole = fields and len(precise) == len(fields) == len({name.lower() for name in fields})
+    return pa.struct(precise) if whole else JsonText()
 
 
-def _names(kind: Json) -> Sequence[str]:
-    return [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
+def _properties(schema: Json) -> Mapping[str, Json]:
+    """The declared properties; a schema of another shape, such as `true`, declares none."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _names(kind: Json) -> list[str]:
+    """The types a value may have beside null, sorted; none when the schema names something else than types."""
+    kinds = kind if isinstance(kind, list) else [kind]
+    if not all(isinstance(name, str) for name in kinds):
+        return []
+    return sorted({name for name in kinds if name != "null"})

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
@@ -70,15 +71,23 @@ def _stderr_into(log: Path) -> Iterator[None]:
 
 
 def ship(session: SparkSession, modules: Iterable[str]) -> None:
-    """Send the packages of `modules`, and the kit itself, to the executors of a cluster.
+    """Bring the code of `modules`, and the kit itself, to where slices are read.
 
-    A local session shares the driver's installation and needs nothing.
+    A module that is a single file, as a connector that was named by its path, travels inside each job. Packages are
+    sent once to the executors of a cluster; a local session shares the driver's installation.
     """
+    packages = {"cdk"}
+    for name in modules:
+        module, top = sys.modules[name], name.partition(".")[0]
+        if name == top and top != "__main__" and module.__spec__ and not module.__spec__.submodule_search_locations:
+            register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        else:
+            packages.add(top)
     if str(session.conf.get("spark.master", "")).startswith("local["):
         return
     folder = Path(mkdtemp(prefix="spark-cdk-"))
-    for package in sorted({"cdk", *(module.partition(".")[0] for module in modules)}):
-        if package != "__main__" and (archive := _zip(package, folder)) is not None:
+    for package in sorted(packages - {"__main__"}):
+        if (archive := _zip(package, folder)) is not None:
             session.addArtifacts(str(archive), pyfile=True)
 
 

@@ -55,19 +55,23 @@ class StreamReport:
 class StreamRun:
     """A stream in a running sync. Belongs to the driver's thread."""
 
-    def __init__(self, stream: Stream, root: Path, pipeline: str, sync_mode: str, write_mode: str) -> None:
+    def __init__(
+        self, stream: Stream, root: Path, pipeline: str, sync_mode: str, write_mode: str, *, sync: str
+    ) -> None:
         """Open the table and find out where to go on.
 
-        A full refresh that follows a completed one is a new generation and reads from the beginning; any sync that
-        follows an interrupted one resumes. Raises ConfigError and StateError of the table.
+        sync: the id of the whole sync. A full refresh that an earlier sync completed is a new generation and reads
+        from the beginning; one that was cut resumes; one that this sync completed before it was cut is done.
+        Raises ConfigError and StateError of the table.
         """
         declared = columns(stream.json_schema())
         self.stream = stream
         self.table = StreamTable(root, pipeline, stream.name, table_schema(declared))
-        self.saved, resumed = _go_on(self.table.saved, sync_mode, write_mode)
+        self.saved, resumed = _go_on(self.table.saved, sync_mode, write_mode, sync)
         self.target = Target(stream, root, declared, self.saved.generation)
+        status = Status.DONE if self.saved.complete else Status.READING
         self.report = StreamReport(
-            stream.name, Status.READING, sync_mode, write_mode, resumed=resumed, total=self.saved.records
+            stream.name, status, sync_mode, write_mode, resumed=resumed, total=self.saved.records
         )
         state = decode(
             self.saved.state,
@@ -181,16 +185,16 @@ class StreamRun:
         return encode(self._state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
 
 
-def _go_on(saved: Saved | None, sync_mode: str, write_mode: str) -> tuple[Saved, bool]:
-    """What this sync starts from, and whether that is an interrupted one."""
+def _go_on(saved: Saved | None, sync_mode: str, write_mode: str, sync: str) -> tuple[Saved, bool]:
+    """What this sync starts from, and whether that is the rest of an interrupted one."""
     if saved is None:
-        return Saved(sync_mode, write_mode), False
+        return Saved(sync_mode, write_mode, sync), False
+    if sync_mode == "incremental" == saved.sync_mode:
+        return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
     same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)
-    if sync_mode == "incremental" and saved.sync_mode == sync_mode:
-        return replace(saved, write_mode=write_mode, complete=False), not saved.complete
-    if same and not saved.complete:
-        return saved, True
-    return Saved(sync_mode, write_mode, generation=saved.generation + 1), False
+    if same and (not saved.complete or saved.sync == sync):
+        return replace(saved, sync=sync), True
+    return Saved(sync_mode, write_mode, sync, generation=saved.generation + 1), False
 
 
 def _changed(saved: Saved, before: Saved | None) -> bool:

@@ -50,8 +50,8 @@ class SyncRunner:
         """
         target = Path(self._pipeline.target.path).absolute()
         streams = [(stream, options) for stream, options in self._chosen()]
-        with only_run(target, self._pipeline.name):
-            runs = [self._open(stream, options, target) for stream, options in streams]
+        with only_run(target, self._pipeline.name) as sync:
+            runs = [self._open(stream, options, target, sync) for stream, options in streams]
             self._watch([run.report for run in runs])
             log = target / "_cdk" / f"{self._pipeline.name}.spark.log"
             session = open_session(self._pipeline.name, self._pipeline.spark, log)
@@ -73,7 +73,7 @@ class SyncRunner:
             if chosen is None or name in chosen:
                 yield stream, (chosen or {}).get(name, StreamOptions())
 
-    def _open(self, stream: Stream, options: StreamOptions, target: Path) -> StreamRun:
+    def _open(self, stream: Stream, options: StreamOptions, target: Path, sync: str) -> StreamRun:
         stream = _with_options(stream, options)
         sync_mode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
         write_mode = options.write_mode or ("append" if sync_mode == "incremental" else "overwrite")
@@ -83,7 +83,7 @@ class SyncRunner:
         if sync_mode == "incremental" and write_mode == "overwrite":
             raise ConfigError(f"{where}.write_mode: an incremental sync adds to its table; use append")
         root = target / stream.namespace / stream.name if stream.namespace else target / stream.name
-        return StreamRun(stream, root, self._pipeline.name, sync_mode, write_mode)
+        return StreamRun(stream, root, self._pipeline.name, sync_mode, write_mode, sync=sync)
 
 
 class _Epochs:

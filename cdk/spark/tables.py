@@ -34,13 +34,14 @@ _SHOWN = 4096
 class Saved:
     """What a table remembers of its stream between runs.
 
-    generation: counts full refreshes; rows carry it. complete: the last sync of this generation reached the end.
+    sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this generation reached the end.
     state: the stream's state in its exact wire form. pending: files of a generation that is not yet visible.
     records: rows committed in this generation. history: versions of earlier states, newest first.
     """
 
     sync_mode: str
     write_mode: str
+    sync: str = ""
     generation: int = 1
     complete: bool = False
     state: Json = None

@@ -4,4 +4,4 @@ from cdk import launch
 from connectors.kinto.source import Kinto
 
 if __name__ == "__main__":
-    launch(Kinto())
+    launch(Kinto)

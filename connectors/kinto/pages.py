@@ -15,7 +15,7 @@ class NextPage:
     The state then keeps no address, and a server behind a proxy may take itself for any host.
     """
 
-    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:  # noqa: ARG002
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         """The token of the next page, None on the last. Raises DecodeError: the URL has none."""
         url = response.headers.get("Next-Page")
         if url is None:

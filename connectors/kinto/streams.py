@@ -97,7 +97,7 @@ class KintoStream(HttpStream):
 class ServerInfo(KintoStream):
     """One record: what a server says of itself, and of the user who asks."""
 
-    def path(self, slice: Slice) -> str:  # noqa: ARG002
+    def path(self, slice: Slice) -> str:
         return "/"
 
 
@@ -146,7 +146,7 @@ class Buckets(Objects):
     primary_key = "id"
     schema = _schema()
 
-    def path(self, slice: Slice) -> str:  # noqa: ARG002
+    def path(self, slice: Slice) -> str:
         return "/buckets"
 
     def params(self, slice: Slice) -> Mapping[str, Json]:

@@ -23,7 +23,7 @@ class Products(ShopStream):
     paginator = PageNumber(more=["has_more"])
     records_path = ("products",)
 
-    def path(self, slice: Slice) -> str:  # noqa: ARG002
+    def path(self, slice: Slice) -> str:
         return "/products"
 
 
@@ -43,7 +43,7 @@ class Orders(ShopStream):
         granularity=timedelta(seconds=1),
     )
 
-    def path(self, slice: Slice) -> str:  # noqa: ARG002
+    def path(self, slice: Slice) -> str:
         return "/orders"
 
     def params(self, slice: Slice) -> Mapping[str, Json]:
@@ -57,7 +57,7 @@ class Customers(ShopStream):
     paginator = PageNumber(more=["has_more"])
     records_path = ("customers",)
 
-    def path(self, slice: Slice) -> str:  # noqa: ARG002
+    def path(self, slice: Slice) -> str:
         return "/customers"
 
 

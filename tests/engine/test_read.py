@@ -104,7 +104,7 @@ class Chance:
     """An executor that opens slices and advances them in random order, as many machines would."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - no secret
+        self._random = random.Random(seed)
 
     def __call__(self, stream: Stream, slices: Iterator[Slice]) -> Iterator[tuple[Slice, ReadPage]]:
         reading: list[tuple[Slice, Iterator[ReadPage]]] = []

@@ -44,7 +44,7 @@ class Users(HttpStream):
     paginator: Paginator = PageNumber(size=2, size_param="per_page")
 
     @property
-    def url_base(self) -> str:  # type: ignore[override] # read-only: it comes from the config
+    def url_base(self) -> str:
         return str(self.config["url"])
 
     def path(self, slice: Slice) -> str:  # noqa: ARG002

@@ -3,12 +3,13 @@ from contextlib import closing
 
 import pytest
 
-from cdk import Record, Stream, StreamState
+from cdk import Record, Stream, StreamState, TransientError
 from cdk.engine.executors import threads
 from cdk.engine.read import read
 from cdk.state.wire import decode, encode
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
+from connectors.shop.source import Shop
 from connectors.shop.streams import Customers, Orders, Products, Visits
 
 SIZES = Sizes(products=220, orders=900, customers=3, visits=50)
@@ -113,3 +114,23 @@ def test_a_shop_that_asks_to_slow_down_is_read_whole(shop: Backend) -> None:
 
     assert len(records) == 220
     assert waits == [1.0]
+
+
+def test_the_source_lists_its_streams_and_finds_the_shop(address: str) -> None:
+    source, config = Shop(), {"base_url": address}
+
+    source.check(config)
+
+    assert [stream.name for stream in source.streams(config)] == ["products", "orders", "customers", "visits"]
+    assert all(stream.json_schema()["properties"]["id"] for stream in source.streams(config))
+
+
+def test_the_source_says_so_when_the_shop_is_not_there() -> None:
+    with serving(Backend(SIZES)) as address:
+        pass
+
+    class Impatient(Products):
+        sleep = staticmethod(lambda _: None)
+
+    with pytest.raises(TransientError, match=address.removeprefix("http://")):
+        read_until(build(Impatient, address), StreamState())

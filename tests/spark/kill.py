@@ -1,0 +1,236 @@
+"""Kills a sync at random moments and looks at its tables: `make crash`, or `python -m tests.spark.kill --help`.
+
+A round reads the demo shop into fresh tables, all streams in append mode. Its runs are killed with SIGKILL one after
+the other: the Python driver, the JVM or a Python worker, at a random page. The last run is left alone. Then
+  - rows = distinct rows = the rows of an undisturbed sync,
+  - pages fetched again are no more than one checkpoint interval can fetch, for each kill,
+  - a further sync appends nothing,
+  - a customer added afterwards brings the whole history.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from deltalake import DeltaTable
+
+from connectors.shop.api import serving
+from connectors.shop.backend import Backend, Sizes
+
+VICTIMS = ("driver", "jvm", "worker")
+STREAMS = ("products", "orders", "visits")
+SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
+LATENCY, CONCURRENCY, INTERVAL = 0.05, 4, 0.5
+# What all slices together can fetch in one interval, and the page that each may be in the middle of.
+MOST_AGAIN = round(INTERVAL / LATENCY + 1) * CONCURRENCY
+PIPELINE = """
+name: kill
+source: {{connector: shop, config: {{base_url: "{address}"}}}}
+streams:
+  products: {{write_mode: append}}
+  orders:
+  visits:
+target: {{path: tables}}
+checkpoint_interval: {interval}s
+concurrency: {concurrency}
+spark: {{master: "local[2,4]"}}
+"""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill: whom, after how many pages of this run, and the rows committed then.
+
+    again: pages of this run that an earlier one had fetched. survived: the sync got to its end all the same.
+    """
+
+    victim: str
+    pages: int
+    committed: int
+    again: int
+    survived: bool
+
+
+class Failed(Exception):
+    """A promise was broken."""
+
+
+class Trial:
+    """The tables of one round, and the shop they are read from."""
+
+    def __init__(self, folder: Path, backend: Backend, address: str) -> None:
+        self.folder, self.backend = folder, backend
+        self.pipeline = folder / "pipeline.yaml"
+        self.pipeline.write_text(PIPELINE.format(address=address, interval=INTERVAL, concurrency=CONCURRENCY))
+
+    def sync(self, *options: str) -> None:
+        """Run a sync to its end. Raises Failed: it did not get there."""
+        with self._process(options) as process:
+            code = process.wait()
+        if code:
+            raise Failed(f"a sync left alone ended with exit code {code}:\n{self._log()}")
+
+    def sync_killed(self, victim: str, pages: int) -> Kill:
+        """Run a sync and kill one of its processes once it has fetched some pages."""
+        before, again = self._pages(), self.again()
+        with self._process() as process:
+            while self._pages() < before + pages and process.poll() is None:
+                threading.Event().wait(0.002)
+            committed = self.rows_now()
+            if process.poll() is None and (pid := _find(process.pid, victim)) is not None:
+                os.kill(pid, signal.SIGKILL)
+            # The driver is gone, or fails without its JVM, or gets over the loss of a worker.
+            survived = process.wait() == 0
+        return Kill(victim, self._pages() - before, committed, self.again() - again, survived)
+
+    def rows(self, stream: str) -> list[str]:
+        """The rows of a table, without the columns that each run fills differently, in order."""
+        path = str(self.folder / "tables" / stream)
+        if not DeltaTable.is_deltatable(path):
+            return []
+        table = DeltaTable(path).to_pyarrow_table()
+        kept = table.select([name for name in table.schema.names if not name.startswith("_airbyte")])
+        return sorted(orjson.dumps(row).decode() for row in kept.to_pylist())
+
+    def rows_now(self) -> int:
+        return sum(len(self.rows(stream)) for stream in STREAMS)
+
+    def _pages(self) -> int:
+        return sum(self.backend.stats()[stream]["pages"] for stream in STREAMS)
+
+    def again(self) -> int:
+        return sum(self.backend.stats()[stream]["pages_again"] for stream in STREAMS)
+
+    @contextmanager
+    def _process(self, options: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-m", "cdk", "sync", str(self.pipeline), *options]
+        with (self.folder / "sync.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
+            try:
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def _log(self) -> str:
+        return (self.folder / "sync.log").read_text(errors="replace")[-3000:]
+
+
+def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random) -> list[Kill]:
+    """One round, see the module; it ends early when a sync survives. Raises Failed: found this, promised that."""
+    backend = Backend(SIZES)
+    with serving(backend, latency=LATENCY) as address:
+        trial = Trial(folder, backend, address)
+        kills: list[Kill] = []
+        for victim in victims:
+            kills.append(trial.sync_killed(victim, chance.randint(1, 120)))
+            if kills[-1].survived:
+                break
+        else:
+            trial.sync()
+        again = trial.again()
+        _expect(again <= MOST_AGAIN * len(kills), f"{again} pages fetched again, at most {MOST_AGAIN} a kill promised")
+        undisturbed = Trial(_made(folder / "undisturbed"), backend, address)
+        undisturbed.sync()
+        for stream in STREAMS:
+            _compare(stream, trial.rows(stream), undisturbed.rows(stream))
+        before = trial.rows_now()
+        trial.sync("--stream", "orders", "--stream", "visits")
+        _expect(trial.rows_now() == before, f"a further sync appended {trial.rows_now() - before} rows")
+        backend.add(NEWCOMER)
+        trial.sync("--stream", "visits")
+        found = sum('"newcomer-' in row for row in trial.rows("visits"))
+        _expect(found == len(NEWCOMER["visits"]), f"{found} of {len(NEWCOMER['visits'])} visits of a new customer")
+        return kills
+
+
+NEWCOMER = {
+    "customers": [{"id": 9999, "name": "New", "email": "new@shop.example", "joined_at": "2024-01-01T00:00:00Z"}],
+    "visits": [
+        {"id": f"newcomer-{day}", "customer_id": 9999, "visited_at": f"2024-01-{day:02d}T00:00:00Z"}
+        for day in range(1, 31)
+    ],
+}
+
+
+def _compare(stream: str, found: Sequence[str], expected: Sequence[str]) -> None:
+    _expect(len(found) == len(set(found)), f"{stream}: {len(found) - len(set(found))} rows doubled")
+    lost = set(expected) - set(found)
+    _expect(not lost, f"{stream}: {len(lost)} rows lost, such as {next(iter(lost), None)}")
+    _expect(list(found) == list(expected), f"{stream}: {len(found)} rows, {len(expected)} in an undisturbed sync")
+
+
+def _expect(holds: bool, said: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if not holds:
+        raise Failed(said)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _find(driver: int, victim: str) -> int | None:
+    """The process to kill: the driver itself, or a descendant that is the JVM or a forked Python worker."""
+    if victim == "driver":
+        return driver
+    listed = subprocess.run(
+        ["ps", "-Ao", "pid=,ppid=,command="],  # noqa: S607
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    rows = [
+        (int(pid), int(ppid), command) for pid, ppid, command in (line.split(None, 2) for line in listed.splitlines())
+    ]
+    family, size = {driver}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {pid for pid, ppid, _ in rows if ppid in family}
+    if victim == "jvm":
+        return next((pid for pid, _, command in rows if pid in family and "java" in command.split()[0]), None)
+    daemons = {pid for pid, _, command in rows if pid in family and "pyspark.daemon" in command}
+    workers = [pid for pid, ppid, _ in rows if ppid in daemons]
+    return workers[0] if workers else None
+
+
+def main() -> int:
+    """Run rounds until the kills are used up; print each. Returns 1 at the first broken promise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    print(f"seed {options.seed}")
+    print("victim  pages fetched  rows committed  pages fetched again in that run")
+    done = 0
+    while done < options.kills:
+        # A worker's death is survived, so it comes last.
+        victims = [chance.choice(("driver", "jvm")) for _ in range(2)] + ["worker"]
+        with tempfile.TemporaryDirectory(prefix="spark-cdk-kill-") as folder:
+            try:
+                kills = round_of_kills(Path(folder), victims[: options.kills - done], chance)
+            except Failed as failed:
+                print(f"FAILED: {failed}")
+                return 1
+        for kill in kills:
+            note = "  survived" if kill.survived else ""
+            print(f"{kill.victim:7} {kill.pages:13} {kill.committed:15} {kill.again:13}{note}", flush=True)
+        done += len(kills)
+    print(f"{done} kills: nothing lost, nothing doubled")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,326 @@
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import Json
+from cdk.spark.pipeline import Pipeline, StreamOptions
+
+LEAST = """\
+name: shop
+source: {connector: shop}
+target: {path: lake}
+"""
+
+
+def load(folder: Path, text: str, **environ: str) -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(text)
+    return Pipeline.load(path, environ)
+
+
+def error(folder: Path, text: str, **environ: str) -> list[str]:
+    """The lines of the error, without the folder."""
+    with pytest.raises(ConfigError) as caught:
+        load(folder, text, **environ)
+    return str(caught.value).replace(f"{folder}/", "").splitlines()
+
+
+def test_three_lines_are_enough(tmp_path: Path) -> None:
+    pipeline = load(tmp_path, LEAST)
+
+    assert pipeline.name == "shop"
+    assert pipeline.source.connector == "shop"
+    assert pipeline.config == {}
+    assert pipeline.streams is None
+    assert (pipeline.checkpoint_interval, pipeline.concurrency) == (timedelta(seconds=30), 4)
+    assert (pipeline.spark.master, pipeline.spark.conf) == (None, {})
+    assert pipeline.target.format == "delta"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0s", 0), ("500ms", 0.5), ("30s", 30), ("30 s", 30), ("1.5m", 90), ("2h", 7200), (" 5m ", 300)],
+)
+def test_a_duration_has_a_unit(tmp_path: Path, text: str, seconds: float) -> None:
+    pipeline = load(tmp_path, f"{LEAST}checkpoint_interval: '{text}'\n")
+
+    assert pipeline.checkpoint_interval == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["30", "thirty", "-5s", "5 days", "[5s]", "true", "9999999999999999h", "''"])
+def test_what_is_no_duration_is_refused_with_an_example(tmp_path: Path, text: str) -> None:
+    (line,) = error(tmp_path, f"{LEAST}checkpoint_interval: {text}\n")
+
+    assert line.startswith("pipeline.yaml:4 checkpoint_interval: found ")
+    assert line.endswith("expected a duration such as 30s, 500ms or 5m")
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"),
+    [
+        ("[users, orders]", {"users": StreamOptions(), "orders": StreamOptions()}),
+        ("{users: , orders: {}}", {"users": StreamOptions(), "orders": StreamOptions()}),
+        ("{users: {primary_key: [a, b]}}", {"users": StreamOptions(primary_key=("a", "b"))}),
+        (
+            "{o: {sync_mode: incremental, cursor_field: at}}",
+            {"o": StreamOptions(sync_mode="incremental", cursor_field="at")},
+        ),
+        ("{o: {write_mode: overwrite}}", {"o": StreamOptions(write_mode="overwrite")}),
+        ("", None),
+    ],
+)
+def test_streams_are_a_list_or_a_map(tmp_path: Path, text: str, streams: Mapping[str, StreamOptions] | None) -> None:
+    assert load(tmp_path, f"{LEAST}streams: {text}\n").streams == streams
+
+
+@pytest.mark.parametrize("text", ["[]", "{}"])
+def test_no_stream_at_all_is_refused_rather_than_synced_as_nothing(tmp_path: Path, text: str) -> None:
+    (line,) = error(tmp_path, f"{LEAST}streams: {text}\n")
+
+    assert line.startswith("pipeline.yaml:4 streams: found ")
+    assert line.endswith("expected at least one")
+
+
+@pytest.mark.parametrize("text", ["users", "[{name: users}]", "[1]", "3"])
+def test_streams_that_are_no_names_are_refused(tmp_path: Path, text: str) -> None:
+    (line,) = error(tmp_path, f"{LEAST}streams: {text}\n")
+
+    assert line.endswith("expected a list of names alone, or a map from names to options")
+
+
+def test_a_stream_turned_off_with_false_is_not_taken_for_its_defaults(tmp_path: Path) -> None:
+    assert error(tmp_path, f"{LEAST}streams: {{users: false}}\n") == [
+        "pipeline.yaml:4 streams.users: found False, expected a map"
+    ]
+
+
+def test_variables_are_put_in_everywhere(tmp_path: Path) -> None:
+    text = """\
+name: ${WHO}-orders
+source: {connector: shop, config: {token: "Bearer ${TOKEN}", pages: [a, "${A}${B}"]}}
+target: {path: "${LAKE}/raw"}
+concurrency: ${N}
+"""
+    pipeline = load(tmp_path, text, WHO="acme", TOKEN="t", A="x", B="${A}", LAKE="/lake", N="8")
+
+    assert pipeline.name == "acme-orders"
+    assert pipeline.config == {"token": "Bearer t", "pages": ["a", "x${A}"]}
+    assert pipeline.target.path == "/lake/raw"
+    assert pipeline.concurrency == 8
+
+
+def test_every_variable_that_is_not_set_is_named_with_its_place(tmp_path: Path) -> None:
+    text = "name: ${A}\nsource:\n  connector: shop\n  config: {keys: [x, '${B}${SET}${C}']}\ntarget: {path: '${C}'}\n"
+
+    lines = error(tmp_path, text, SET="hunter2")
+
+    assert [line.partition(";")[0] for line in lines] == [
+        "pipeline.yaml:1 name: the environment variable A is not set",
+        "pipeline.yaml:4 source.config.keys[1]: the environment variable B is not set",
+        "pipeline.yaml:4 source.config.keys[1]: the environment variable C is not set",
+        "pipeline.yaml:5 target.path: the environment variable C is not set",
+    ]
+
+
+@pytest.mark.parametrize("text", ["$HOME", "$${", "${}", "${1A}", "${a-b}", "100$"])
+def test_what_only_looks_like_a_variable_stays(tmp_path: Path, text: str) -> None:
+    source = f"{{connector: shop, config: {{k: '{text}'}}}}"
+
+    assert load(tmp_path, LEAST.replace("{connector: shop}", source)).config == {"k": text}
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    assert load(tmp_path, LEAST).target.path == str(tmp_path / "lake")
+    assert load(tmp_path, LEAST.replace("lake", "/srv/lake")).target.path == "/srv/lake"
+    assert load(tmp_path, LEAST.replace("lake", "~/lake")).target.path == str(Path.home() / "lake")
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/lake", "file:///srv/lake", "''"])
+def test_an_address_is_not_taken_for_a_folder(tmp_path: Path, path: str) -> None:
+    (line,) = error(tmp_path, LEAST.replace("lake", path))
+
+    assert line.startswith(f"pipeline.yaml:3 target.path: found '{path.strip(chr(39))}', expected a folder")
+
+
+FILES = [
+    ("config.json", '{"token": "${TOKEN}", "pages": [1]}'),
+    ("config.yaml", "token: ${TOKEN}\npages: [1]\n"),
+    ("config.yml", "{token: '${TOKEN}', pages: [1]}"),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), FILES)
+def test_the_config_may_be_a_file_beside_the_pipeline(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+
+    pipeline = load(tmp_path, LEAST.replace("shop}", f"shop, config: {name}}}"), TOKEN="t")
+
+    assert pipeline.config == {"token": "t", "pages": [1]}
+
+
+@pytest.mark.parametrize(("name", "content"), FILES)
+def test_a_variable_that_a_config_file_misses_is_named_with_that_file(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+
+    (line,) = error(tmp_path, LEAST.replace("shop}", f"shop, config: {name}}}"))
+
+    assert line.startswith((f"{name} token: the environment", f"{name}:1 token: the environment"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("config.json", None, "cannot be read as JSON: "),
+        ("config.json", "{hunter2", "cannot be read as JSON: "),
+        ("config.json", '["hunter2"]', "found a list, expected the connector's config, an object"),
+        ("config.json", '"hunter2"', "found a text, expected the connector's config, an object"),
+        ("config.yaml", None, "cannot be read: "),
+        ("config.yaml", "", "found nothing, expected the connector's config, an object"),
+        ("config.yaml", "token: [hunter2", "is not YAML: "),
+    ],
+)
+def test_a_config_file_that_is_none_is_named_and_not_shown(
+    tmp_path: Path, name: str, content: str | None, problem: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+
+    (line,) = error(tmp_path, LEAST.replace("shop}", f"shop, config: {name}}}"))
+
+    assert line.startswith(name)
+    assert problem in line
+    assert "hunter2" not in line
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    text = """\
+name: my shop
+source: {}
+streams:
+  users:
+    sync_mode: incremental_append
+    primary_keys: id
+    primary_key: 5
+  orders: [x]
+concurrency: 0
+checkpoint_interval: 30
+checkpoint_intervall: 30s
+"""
+    assert sorted(error(tmp_path, text)) == sorted(
+        [
+            "pipeline.yaml:1 target: is missing",
+            "pipeline.yaml:6 streams.users.primary_keys: unknown key; did you mean 'primary_key'?",
+            "pipeline.yaml:11 checkpoint_intervall: unknown key; did you mean 'checkpoint_interval'?",
+            "pipeline.yaml:1 name: found 'my shop', "
+            "expected letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200",
+            "pipeline.yaml:2 source: found an empty map, expected one of `connector` and `manifest`, and not both",
+            "pipeline.yaml:5 streams.users.sync_mode: found 'incremental_append', "
+            "expected 'full_refresh' or 'incremental'",
+            "pipeline.yaml:7 streams.users.primary_key: found 5, expected a text or a list",
+            "pipeline.yaml:8 streams.orders: found a list, expected a map",
+            "pipeline.yaml:9 concurrency: found 0, expected greater than or equal to 1",
+            "pipeline.yaml:10 checkpoint_interval: found 30, expected a duration such as 30s, 500ms or 5m",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("sorce: {}", "sorce: unknown key; did you mean 'source'?"),
+        ("spark: {confs: {}}", "spark.confs: unknown key; did you mean 'conf'?"),
+        ("spark: {executor: 1}", "spark.executor: unknown key; there is 'conf', 'master'"),
+        ("streams: {a: {cursor: x}}", "streams.a.cursor: unknown key; did you mean 'cursor_field'?"),
+    ],
+)
+def test_an_unknown_key_comes_with_the_nearest_known_one(tmp_path: Path, section: str, line: str) -> None:
+    assert error(tmp_path, f"{LEAST}{section}\n") == [f"pipeline.yaml:4 {line}"]
+
+
+@pytest.mark.parametrize("source", ["{connector: a, manifest: b}", "{}", "{config: {}}"])
+def test_a_source_is_a_connector_or_a_manifest(tmp_path: Path, source: str) -> None:
+    (line,) = error(tmp_path, LEAST.replace("{connector: shop}", source))
+
+    assert line.startswith("pipeline.yaml:2 source: found ")
+    assert line.endswith("expected one of `connector` and `manifest`, and not both")
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "-a", "_cdk", "a b", "é", "''", "x" * 201, "5", "[a]"])
+def test_a_name_that_could_be_a_path_is_refused(tmp_path: Path, name: str) -> None:
+    (line,) = error(tmp_path, LEAST.replace("name: shop", f"name: {name}"))
+
+    assert line.startswith("pipeline.yaml:1 name: found ")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "- a", "just text", "5"])
+def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path, text: str) -> None:
+    (line,) = error(tmp_path, text)
+
+    assert line.startswith("pipeline.yaml: found ")
+    assert line.endswith("expected the settings of a pipeline")
+
+
+def test_what_is_no_yaml_is_named_with_line_and_column(tmp_path: Path) -> None:
+    (line,) = error(tmp_path, f"{LEAST}streams: [a\n")
+
+    assert line.startswith("pipeline.yaml:5:1: is not YAML: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "confg: {password: hunter2}",
+        "confg: hunter2",
+        "source: {config: {password: hunter2}}",
+        "source: {connector: x, config: [hunter2]}",
+        "source: {connector: x, manifest: y, config: {password: hunter2}}",
+        "source: {connector: x, config: {password: hunter2}, extra: hunter2}",
+        "source: {connector: x, config: {password: hunter2, '${UNSET}': 1, other: '${UNSET}'}}",
+        "source: {connector: [x], config: {password: hunter2}}",
+        "source: [{config: {password: hunter2}}]",
+        "spark: {conf: {fs.s3a.secret.key: [hunter2]}}",
+        "spark: {conf: [hunter2]}",
+        "spark: {conf: hunter2}",
+        "spark: [hunter2]",
+        "name: '${SECRET}'",
+        "checkpoint_interval: '${SECRET}'",
+        "concurrency: '${SECRET}'",
+        "streams: {users: '${SECRET}'}",
+        "streams: ['${SECRET}', [hunter2]]",
+    ],
+)
+def test_no_secret_is_in_an_error(tmp_path: Path, text: str) -> None:
+    lines = error(tmp_path, text, SECRET="hunter2!")
+
+    assert not [line for line in lines if "hunter2" in line]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["name", "source", "target", "streams", "spark", "conf", "config", "path", "connector", "x"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+)
+
+
+@given(VALUES)
+def test_no_file_raises_anything_but_a_config_error(tmp_path_factory: pytest.TempPathFactory, value: Json) -> None:
+    path = tmp_path_factory.getbasetemp() / "pipeline.yaml"
+    path.write_text(yaml.safe_dump(value))
+    try:
+        Pipeline.load(path, {})
+    except ConfigError as caught:
+        assert str(path) in str(caught)
