@@ -27,6 +27,9 @@ OWN_COLUMNS: Mapping[str, pa.DataType] = {
     GENERATION: pa.int64(),
 }
 
+# Delta's log holds a schema of 40 levels and fails at 60 (delta-rs 1.6).
+_DEEPEST = 30
+
 _SCALARS: Mapping[str, pa.DataType] = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 
 
@@ -60,8 +63,8 @@ def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
     return pa.schema([*fields, *OWN_COLUMNS.items()])
 
 
-def _type(declared: Json) -> ColumnType:
-    if not isinstance(declared, Mapping):
+def _type(declared: Json, depth: int = 1) -> ColumnType:
+    if not isinstance(declared, Mapping) or depth > _DEEPEST:
         return JsonText()
     match _names(declared.get("type")):
         case ["integer", "number"]:
@@ -69,9 +72,9 @@ def _type(declared: Json) -> ColumnType:
         case ["string"]:
             kind = MOMENT if declared.get("format") == "date-time" else pa.string()
         case ["object"]:
-            kind = _struct(_properties(declared))
+            kind = _struct(_properties(declared), depth + 1)
         case ["array"]:
-            inner = _type(declared.get("items"))
+            inner = _type(declared.get("items"), depth + 1)
             kind = inner if isinstance(inner, JsonText) else pa.list_(inner)
         case [name]:
             kind = _SCALARS.get(name, JsonText())
@@ -80,8 +83,8 @@ def _type(declared: Json) -> ColumnType:
     return kind
 
 
-def _struct(properties: Mapping[str, Json]) -> ColumnType:
-    fields = {name: _type(declared) for name, declared in properties.items()}
+def _struct(properties: Mapping[str, Json], depth: int) -> ColumnType:
+    fields = {name: _type(declared, depth) for name, declared in properties.items()}
     precise = [(name, kind) for name, kind in fields.items() if not isinstance(kind, JsonText)]
     # A struct that could not hold all that is declared would drop the rest.
     whole = fields and len(precise) == len(fields) == len({name.lower() for name in fields})

@@ -43,7 +43,7 @@ streams:
 target: {{path: tables}}
 checkpoint_interval: {interval}s
 concurrency: {concurrency}
-spark: {{master: "local[2,4]"}}
+spark: {{master: "{master}"}}
 """
 
 
@@ -68,22 +68,23 @@ class Failed(Exception):
 class Trial:
     """The tables of one round, and the shop they are read from."""
 
-    def __init__(self, folder: Path, backend: Backend, address: str) -> None:
+    def __init__(self, folder: Path, backend: Backend, address: str, *, master: str = "local[2,4]") -> None:
         self.folder, self.backend = folder, backend
         self.pipeline = folder / "pipeline.yaml"
-        self.pipeline.write_text(PIPELINE.format(address=address, interval=INTERVAL, concurrency=CONCURRENCY))
+        settings = {"address": address, "interval": INTERVAL, "concurrency": CONCURRENCY, "master": master}
+        self.pipeline.write_text(PIPELINE.format(**settings))
 
     def sync(self, *options: str) -> None:
         """Run a sync to its end. Raises Failed: it did not get there."""
-        with self._process(options) as process:
+        with self.process(options) as process:
             code = process.wait()
         if code:
-            raise Failed(f"a sync left alone ended with exit code {code}:\n{self._log()}")
+            raise Failed(f"a sync left alone ended with exit code {code}:\n{self.log()}")
 
     def sync_killed(self, victim: str, pages: int) -> Kill:
         """Run a sync and kill one of its processes once it has fetched some pages."""
         before, again = self._pages(), self.again()
-        with self._process() as process:
+        with self.process() as process:
             while self._pages() < before + pages and process.poll() is None:
                 threading.Event().wait(0.002)
             committed = self.rows_now()
@@ -102,6 +103,11 @@ class Trial:
         kept = table.select([name for name in table.schema.names if not name.startswith("_airbyte")])
         return sorted(orjson.dumps(row).decode() for row in kept.to_pylist())
 
+    def compare(self, undisturbed: "Trial") -> None:
+        """Raises Failed: rows are lost or doubled, seen against another trial."""
+        for stream in STREAMS:
+            _compare(stream, self.rows(stream), undisturbed.rows(stream))
+
     def rows_now(self) -> int:
         return sum(len(self.rows(stream)) for stream in STREAMS)
 
@@ -111,11 +117,13 @@ class Trial:
     def again(self) -> int:
         return sum(self.backend.stats()[stream]["pages_again"] for stream in STREAMS)
 
+    def command(self, *options: str) -> list[str]:
+        return [sys.executable, "-m", "cdk", "sync", str(self.pipeline), *options]
+
     @contextmanager
-    def _process(self, options: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
-        command = [sys.executable, "-m", "cdk", "sync", str(self.pipeline), *options]
-        with (self.folder / "sync.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
+    def process(self, options: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
+        with (self.folder / "sync.log").open("ab") as log:
+            process = subprocess.Popen(self.command(*options), stdout=log, stderr=log, start_new_session=True)  # noqa: S603
             try:
                 yield process
             finally:
@@ -123,7 +131,7 @@ class Trial:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def _log(self) -> str:
+    def log(self) -> str:
         return (self.folder / "sync.log").read_text(errors="replace")[-3000:]
 
 
@@ -143,8 +151,7 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random) 
         _expect(again <= MOST_AGAIN * len(kills), f"{again} pages fetched again, at most {MOST_AGAIN} a kill promised")
         undisturbed = Trial(_made(folder / "undisturbed"), backend, address)
         undisturbed.sync()
-        for stream in STREAMS:
-            _compare(stream, trial.rows(stream), undisturbed.rows(stream))
+        trial.compare(undisturbed)
         before = trial.rows_now()
         trial.sync("--stream", "orders", "--stream", "visits")
         _expect(trial.rows_now() == before, f"a further sync appended {trial.rows_now() - before} rows")
@@ -182,7 +189,7 @@ def _made(folder: Path) -> Path:
 
 
 def _find(driver: int, victim: str) -> int | None:
-    """The process to kill: the driver itself, or a descendant that is the JVM or a forked Python worker."""
+    """The process to kill: the driver itself, or a descendant: the JVM, a forked Python worker, an executor."""
     if victim == "driver":
         return driver
     listed = subprocess.run(
@@ -198,6 +205,8 @@ def _find(driver: int, victim: str) -> int | None:
     while len(family) > size:
         size = len(family)
         family |= {pid for pid, ppid, _ in rows if ppid in family}
+    if victim == "executor":
+        return next((pid for pid, _, command in rows if pid in family and "CoarseGrainedExecutor" in command), None)
     if victim == "jvm":
         return next((pid for pid, _, command in rows if pid in family and "java" in command.split()[0]), None)
     daemons = {pid for pid, _, command in rows if pid in family and "pyspark.daemon" in command}

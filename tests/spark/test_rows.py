@@ -1,0 +1,357 @@
+"""Nothing a source gives may stop a sync or vanish: it is in its column, or in the row's notes."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cdk.base.times import parse_moment
+from cdk.base.values import Json, Record
+from cdk.spark.rows import Rows
+from cdk.spark.schema import ADDITIONAL, EXTRACTED_AT, GENERATION, META, RAW_ID, columns
+
+NOW = datetime(2024, 5, 6, tzinfo=UTC)
+NAN, INFINITY = math.nan, math.inf
+MOMENT = {"type": "string", "format": "date-time"}
+SCHEMA = {
+    "properties": {
+        "int": {"type": "integer"},
+        "num": {"type": ["null", "number"]},
+        "bool": {"type": "boolean"},
+        "text": {"type": "string"},
+        "at": MOMENT,
+        "any": {},
+        "ints": {"type": "array", "items": {"type": "integer"}},
+        "moments": {"type": "array", "items": MOMENT},
+        "lists": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+        "object": {
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer"},
+                "b": {"type": "object", "properties": {"c": {"type": "string"}}},
+            },
+        },
+        "objects": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "number"}}}},
+        "_airbyte_meta": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        "INT": {"type": "string"},
+    }
+}
+OTHERS: Sequence[Json] = [{}, {"properties": {"int": {"type": "string"}, "text": {"type": "number"}, "any": MOMENT}}]
+
+
+def batch(records: Sequence[Record], schema: Json = SCHEMA) -> list[dict[str, Json]]:
+    rows = Rows(columns(schema), generation=7, clock=lambda: NOW, unique="u")
+    result = rows.batch(records)
+    result.validate(full=True)
+    assert result.schema == rows.schema
+    found: list[dict[str, Json]] = result.to_pylist()
+    return found
+
+
+def one(name: str, value: Json, schema: Json = SCHEMA) -> tuple[Json, list[dict[str, str]]]:
+    """What a column holds for a value, and the notes."""
+    (row,) = batch([{name: value}], schema)
+    return row[name], row[META]["changes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("int", 5),
+        ("int", -(2**63)),
+        ("int", 2**63 - 1),
+        ("num", 1.5),
+        ("num", 2**53),
+        ("num", 1.7976931348623157e308),
+        ("num", -INFINITY),
+        ("bool", False),
+        ("text", ""),
+        ("text", "é\x00😀"),
+        ("ints", []),
+        ("ints", [1, None, 3]),
+        ("lists", [[1.5], [], None]),
+        ("object", {"a": 1, "b": {"c": "x"}}),
+        ("objects", [{"a": 1.5}, None]),
+    ],
+)
+def test_a_value_that_fits_is_in_its_column_without_a_note(name: str, value: Json) -> None:
+    assert one(name, value) == (value, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "held"),
+    [
+        ("int", 5.0, 5),
+        ("num", 5, 5.0),
+        ("text", 5, "5"),
+        ("text", True, "true"),
+        ("text", {"a": [None]}, '{"a":[null]}'),
+        ("text", 2**70, str(2**70)),
+        ("any", "x", '"x"'),
+        ("any", {"a": None}, '{"a":null}'),
+        ("any", 2**70, str(2**70)),
+        ("any", "\ud800", '"\\ud800"'),
+        ("object", {"a": 1}, {"a": 1, "b": None}),
+        ("object", {}, {"a": None, "b": None}),
+    ],
+)
+def test_a_value_that_means_the_same_in_its_column_has_no_note(name: str, value: Json, held: Json) -> None:
+    assert one(name, value) == (held, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "path", "reason", "original"),
+    [
+        ("int", 1.5, "int", "not a whole number", "1.5"),
+        ("int", 2**63, "int", "more than 64 bits", str(2**63)),
+        ("int", 1e300, "int", "more than 64 bits", "1e300"),
+        ("int", NAN, "int", "not a whole number", "NaN"),
+        ("int", INFINITY, "int", "not a whole number", "Infinity"),
+        ("int", "5", "int", "not a number", "5"),
+        ("int", True, "int", "not a number", "true"),
+        ("num", True, "num", "not a number", "true"),
+        ("num", 2**53 + 1, "num", "more digits than a double holds", str(2**53 + 1)),
+        ("num", 10**400, "num", "more than a double holds", str(10**400)),
+        ("bool", 1, "bool", "not a boolean", "1"),
+        ("bool", "true", "bool", "not a boolean", "true"),
+        ("at", "yesterday", "at", "not a date-time", "yesterday"),
+        ("at", 1704067200, "at", "not a date-time", "1704067200"),
+        ("at", "2016-12-31T23:59:60Z", "at", "not a date-time", "2016-12-31T23:59:60Z"),
+        ("text", NAN, "text", "NaN and infinity are no JSON", "NaN"),
+        ("any", [1, NAN], "any", "NaN and infinity are no JSON", "[1, NaN]"),
+        ("any", [2**70, INFINITY], "any", "NaN and infinity are no JSON", f"[{2**70}, Infinity]"),
+        ("ints", "abc", "ints", "not an array", "abc"),
+        ("ints", 5, "ints", "not an array", "5"),
+        ("ints", {"a": 1}, "ints", "not an array", '{"a":1}'),
+        ("object", [], "object", "not an object", "[]"),
+        ("object", "a", "object", "not an object", "a"),
+    ],
+)
+def test_a_value_that_does_not_fit_becomes_null_and_is_noted(
+    name: str, value: Json, path: str, reason: str, original: str
+) -> None:
+    note = {"field": path, "change": "NULLED", "reason": reason, "original": original}
+
+    assert one(name, value) == (None, [note])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "held", "note"),
+    [
+        ("ints", [1, 1.5, 3], [1, None, 3], ("ints[1]", "NULLED", "not a whole number", "1.5")),
+        ("lists", [[1, "x"]], [[1, None]], ("lists[0][1]", "NULLED", "not a number", "x")),
+        ("object", {"a": "x"}, {"a": None, "b": None}, ("object.a", "NULLED", "not a number", "x")),
+        ("object", {"a": 1, "z": [2]}, {"a": 1, "b": None}, ("object.z", "LEFT_OUT", "not declared", "[2]")),
+        ("object", {"A": 1}, {"a": None, "b": None}, ("object.A", "LEFT_OUT", "not declared", "1")),
+        ("object", {"\ud800": 1}, {"a": None, "b": None}, ("object.\\ud800", "LEFT_OUT", "not declared", "1")),
+        ("objects", [{"a": 1}, {"a": []}], [{"a": 1}, {"a": None}], ("objects[1].a", "NULLED", "not a number", "[]")),
+        ("text", "a\ud800", "a\\ud800", ("text", "ESCAPED", "half a character, a lone surrogate", '"a\\ud800"')),
+    ],
+)
+def test_only_the_part_that_does_not_fit_is_changed(
+    name: str, value: Json, held: Json, note: tuple[str, str, str, str]
+) -> None:
+    assert one(name, value) == (held, [dict(zip(("field", "change", "reason", "original"), note, strict=True))])
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2024-01-02T03:04:05Z", datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("2024-01-02T03:04:05.123456Z", datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)),
+        ("2024-01-02T03:04:05.123456000Z", datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)),
+        ("2024-01-02T03:04:05+05:30", datetime(2024, 1, 1, 21, 34, 5, tzinfo=UTC)),
+        ("2024-01-02 03:04", datetime(2024, 1, 2, 3, 4, tzinfo=UTC)),
+        ("2024-01-02", datetime(2024, 1, 2, tzinfo=UTC)),
+        ("1066-10-14T09:00:00Z", datetime(1066, 10, 14, 9, tzinfo=UTC)),
+        ("9999-12-31T23:59:59.999999Z", datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    ],
+)
+@pytest.mark.parametrize("beside", [None, "2024-01-01T00:00:00Z", "no moment"])
+def test_a_date_time_is_the_same_moment_whatever_stands_beside_it(text: str, moment: datetime, beside: str) -> None:
+    first, _ = batch([{"at": text}, {"at": beside}])
+
+    assert (first["at"], first[META]["changes"]) == (moment, [])
+
+
+def test_a_moment_finer_than_microseconds_is_cut_and_noted() -> None:
+    text = "2024-01-02T03:04:05.123456789Z"
+
+    held, notes = one("at", text)
+
+    assert held == datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)
+    assert notes == [{"field": "at", "change": "TRUNCATED", "reason": "finer than microseconds", "original": text}]
+
+
+def test_a_value_keeps_its_type_beside_others_that_arrow_would_join_it_with() -> None:
+    values = [1.5, True, 2**60 + 1, 1, None, NAN]
+
+    rows = batch([{"num": value} for value in values])
+
+    assert [row["num"] for row in rows[:5]] == [1.5, None, None, 1.0, None]
+    assert math.isnan(rows[5]["num"])
+    assert [[note["original"] for note in row[META]["changes"]] for row in rows] == [
+        [],
+        ["true"],
+        [str(2**60 + 1)],
+        [],
+        [],
+        [],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "additional"),
+    [
+        ({}, None),
+        ({"int": 1}, None),
+        ({"x": None}, {"x": None}),
+        ({"Int": 1, "TEXT": "a"}, {"Int": 1, "TEXT": "a"}),
+        ({"int": 1, "INT": "5"}, {"INT": "5"}),
+        ({META: {"a": 1}, RAW_ID: "mine", "_Airbyte_Meta": 2}, {META: {"a": 1}, RAW_ID: "mine", "_Airbyte_Meta": 2}),
+        ({ADDITIONAL: {"x": 1}}, {ADDITIONAL: {"x": 1}}),
+        ({"\ud800": "\udfff", "": 2**70}, {"\ud800": "\udfff", "": 2**70}),
+    ],
+)
+def test_what_has_no_column_is_kept_as_json(record: Record, additional: Json) -> None:
+    (row,) = batch([record])
+
+    assert (None if row[ADDITIONAL] is None else json.loads(row[ADDITIONAL])) == additional
+    assert row[RAW_ID] == "u0000000000"
+
+
+def test_what_is_no_json_is_left_out_of_the_rest_and_noted() -> None:
+    (row,) = batch([{"x": 1, "y": [NAN], "z": None}])
+
+    assert orjson.loads(row[ADDITIONAL]) == {"x": 1, "z": None}
+    assert row[META]["changes"] == [
+        {"field": "y", "change": "LEFT_OUT", "reason": "NaN and infinity are no JSON", "original": "[NaN]"}
+    ]
+
+
+def test_many_levels_are_kept() -> None:
+    text = "[" * 500 + "]" * 500
+    deep = orjson.loads(text)
+
+    (row,) = batch([{"any": deep, "x": deep, "int": deep}])
+
+    assert row["any"] == text
+    assert row[ADDITIONAL] == f'{{"x": {text}}}'
+    assert [note["original"] for note in row[META]["changes"]] == [text]
+
+
+def test_a_value_that_json_does_not_know_is_refused_with_its_type() -> None:
+    with pytest.raises(TypeError, match="complex"):
+        batch([{"any": 1j}])
+
+
+def test_every_row_says_when_it_was_read_in_which_generation_and_has_an_id_of_its_own() -> None:
+    rows = Rows(columns(SCHEMA), generation=3, clock=lambda: NOW)
+    other = Rows(columns(SCHEMA), generation=3, clock=lambda: NOW)
+    batches = [rows.batch([{}] * 3), rows.batch([]), rows.batch([{}] * 2), other.batch([{}] * 2)]
+    found = pa.Table.from_batches(batches).to_pylist()
+
+    assert {(row[EXTRACTED_AT], row[GENERATION]) for row in found} == {(NOW, 3)}
+    assert len({row[RAW_ID] for row in found}) == 7
+
+
+# Years whose moments stay within what Python can show, whatever the zone.
+MOMENTS = st.datetimes(
+    datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
+)  # noqa: DTZ001
+TEXTS = st.one_of(
+    st.text(st.characters(), max_size=6),
+    st.sampled_from(["", "5", "1.5", "true", "null", "\ud800", "a\udfffb", "NaN", "2024-01-01T00:00:00.123456789Z"]),
+    MOMENTS.map(datetime.isoformat),
+    MOMENTS.map(lambda moment: moment.strftime("%Y-%m-%d")),
+)
+NUMBERS = st.one_of(
+    st.integers(),
+    st.sampled_from([2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**400, 1.0, 1.5, 1e308]),
+    st.floats(),
+)
+NAMES = st.sampled_from([*SCHEMA["properties"], "a", "b", "c", "Int", "TEXT", "x", "", "\ud800", "x.y", ADDITIONAL])
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+RECORDS = st.lists(st.dictionaries(NAMES, VALUES, max_size=8), max_size=4)
+
+
+@given(RECORDS, st.sampled_from([SCHEMA, *OTHERS]))
+@settings(max_examples=1000, deadline=None)
+@example([{"object": {"b": {"c": "\ud800", "\ud800": NAN}, "z": NAN}}], SCHEMA)
+@example([{"object": {"a": None, "b": None}}, {"object": {}}], SCHEMA)
+def test_nothing_vanishes_and_nothing_raises(records: list[dict[str, Json]], schema: Json) -> None:
+    rows = batch(records, schema)
+
+    assert len(rows) == len(records)
+    declared = columns(schema)
+    for record, row in zip(records, rows, strict=True):
+        notes = {note["field"]: note for note in row[META]["changes"]}
+        additional = {} if row[ADDITIONAL] is None else json.loads(row[ADDITIONAL])
+        for name, value in record.items():
+            if name not in declared:
+                assert same(additional[name], value) if name in additional else noted(notes, name, value)
+            elif declared[name] == columns({"properties": {"x": {}}})["x"]:
+                assert held_as_json(row[name], value) or noted(notes, name, value)
+            else:
+                assert list(lost(row[name], value, name, notes)) == []
+
+
+def lost(held: Json, value: Json, path: str, notes: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """The places below `path` whose value is neither held nor noted."""
+    if noted(notes, path, value) or value is None:
+        return
+    if isinstance(held, dict) and isinstance(value, dict):
+        for name, inner in value.items():
+            yield from lost(held.get(name), inner, f"{path}.{printable(name)}", notes)
+    elif isinstance(held, list) and isinstance(value, list) and len(held) == len(value):
+        for i, inner in enumerate(value):
+            yield from lost(held[i], inner, f"{path}[{i}]", notes)
+    elif isinstance(held, datetime):
+        if held != parse_moment(value, ()):
+            yield path
+    elif not same(held, value) and not held_as_json(held, value):
+        yield path
+
+
+def noted(notes: Mapping[str, Mapping[str, str]], path: str, value: Json) -> bool:
+    note = notes.get(printable(path))
+    if note is None:
+        return False
+    return note["original"] == value or same(json.loads(note["original"]), value)
+
+
+def held_as_json(held: Json, value: Json) -> bool:
+    return (
+        value is None
+        or (isinstance(held, str) and not isinstance(value, str) and same(json.loads(held), value))
+        or (isinstance(held, str) and isinstance(value, str) and held.startswith('"') and json.loads(held) == value)
+    )
+
+
+def same(held: Json, value: Json) -> bool:
+    """Whether two values are the same JSON: 1 and 1.0 are, 1 and true are not, NaN is itself."""
+    match held, value:
+        case dict(), dict():
+            return held.keys() == value.keys() and all(same(held[name], value[name]) for name in held)
+        case list(), list():
+            return len(held) == len(value) and all(map(same, held, value))
+        case (bool(), _) | (_, bool()):
+            return held is value
+        case float(), float() if math.isnan(value):
+            return math.isnan(held)
+        case _:
+            return bool(held == value)
+
+
+def printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

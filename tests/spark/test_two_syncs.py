@@ -1,0 +1,47 @@
+"""Two syncs of one pipeline at once, on one machine and as if on two."""
+
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from connectors.shop.api import serving
+from connectors.shop.backend import Backend
+from tests.spark.kill import LATENCY, SIZES, Trial
+
+pytestmark = pytest.mark.spark
+
+
+def wait_for_rows(trial: Trial, process: subprocess.Popen[bytes]) -> None:
+    while not trial.rows_now():
+        assert process.poll() is None, "the sync ended before it had committed anything"
+        threading.Event().wait(0.05)
+
+
+def test_the_second_is_refused_and_a_paused_one_that_wakes_up_commits_nothing(tmp_path: Path) -> None:
+    backend = Backend(SIZES)
+    with serving(backend, latency=LATENCY) as address:
+        trial = Trial(tmp_path, backend, address)
+        with trial.process() as first:
+            wait_for_rows(trial, first)
+            refused = subprocess.run(trial.command(), check=False, capture_output=True, text=True)
+            assert refused.returncode == 1
+            assert "another sync of the pipeline 'kill' is running" in refused.stderr
+            assert f"process {first.pid}" in refused.stderr
+
+            # A paused machine whose work another one takes over: there the lock does not reach.
+            os.killpg(first.pid, signal.SIGSTOP)
+            (tmp_path / "tables" / "_cdk" / "kill.lock").unlink()
+            trial.sync("--stream", "orders", "--stream", "visits")
+            taken_over = {stream: trial.rows(stream) for stream in ("orders", "visits")}
+            os.killpg(first.pid, signal.SIGCONT)
+            code = first.wait()
+
+    assert code == 1
+    assert "another run moved this stream's state" in trial.log()
+    for stream, rows in taken_over.items():
+        assert trial.rows(stream) == rows
+        assert len(set(rows)) == len(rows) == backend.stats()[stream]["records"]
