@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit clean
+.PHONY: help install demo test lint format unit planted crash bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,25 @@ unit: $(VENV)/.installed-dev  ## the tests; some of them: make unit ARGS='tests/
 format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+planted: $(VENV)/.installed-dev  ## plant bugs in a copy of the code and see that the tests catch each
+	$(BIN)/python tests/planted.py
+
+KILLS ?= 30
+crash: $(VENV)/.installed-dev  ## kill syncs at random moments (KILLS=30) and look at what is in the tables
+	$(BIN)/python -m tests.spark.kill --kills $(KILLS)
+
+# The bench is a folder of its own, with a local API and hand-written programs that do the least work possible.
+BENCH ?= ../shared/bench
+CASES ?= a200k,a,cfull,c,d10k,f-spec
+ROUNDS ?= 3
+bench: $(VENV)/.installed-dev  ## CPU and memory of `read` against hand-written limits (BENCH=folder CASES=... ROUNDS=3)
+	@test -f $(BENCH)/bench.py || { echo "no bench in $(BENCH): name its folder with BENCH=..." >&2; exit 1; }
+	@test -d $(VENV)/bench || { $(BIN)/python -m venv $(VENV)/bench && \
+		$(VENV)/bench/bin/python -m pip -qq install requests orjson msgspec pyarrow uvloop urllib3; }
+	$(VENV)/bench/bin/python $(BENCH)/bench.py run --venv limit=$(VENV)/bench --cases $(CASES) --rounds $(ROUNDS) \
+		--impl 'ours=$(BIN)/spark-cdk {command} --connector benchmarks/bench_source.py @args' \
+		--runners limit-orjson --base limit-orjson
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner
@@ -20,7 +21,9 @@ _MARKS = {Status.READING: ("…", "cyan"), Status.DONE: ("✓", "green"), Status
 class Display:
     """Shows a sync while it runs: a live table on a terminal, a line for each change of a stream elsewhere."""
 
-    def __init__(self, pipeline: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, pipeline: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._pipeline, self._clock = pipeline, clock
         self._console = console or Console(stderr=True)
         self._begun = clock()
@@ -59,26 +62,29 @@ class Display:
     def summary(self, result: SyncResult, target: Path) -> None:
         """Print what was done, stream by stream."""
         console = Console()
-        table = Table(title=f"{self._pipeline} → {target}", title_justify="left")
-        for name in ("stream", "mode"):
-            table.add_column(name)
-        for name in ("read", "written", "skipped", "slices", "commits", "rows in table"):
-            table.add_column(name, justify="right")
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("stream", overflow="fold")
+        table.add_column("mode", no_wrap=True)
+        for name in ("read", "written", "skipped", "total"):
+            table.add_column(name, justify="right", no_wrap=True)
         table.add_column("")
         for report in result.streams:
             mark, colour = _MARKS[report.status]
             table.add_row(
                 report.name,
                 f"{report.sync_mode}, {report.write_mode}",
-                *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.slices, report.commits)),
-                f"{report.total:,}",
+                *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.total)),
                 Text(f"{mark} {_outcome(report)}", colour),
             )
         console.print(table)
         for report in result.streams:
             if report.failure is not None:
                 console.print(Text(f"{report.name}: {report.failure.message}", "red"))
-        console.print(f"[dim]{self._clock() - self._begun:.1f} s[/dim]")
+        commits = sum(report.commits for report in result.streams)
+        seconds = self._clock() - self._begun
+        console.print(
+            f"{self._pipeline} → {target}: {commits} commits in {seconds:.1f} s", style="dim", highlight=False
+        )
 
 
 def _counts(report: StreamReport) -> str:
@@ -90,6 +96,8 @@ def _outcome(report: StreamReport) -> str:
     words = [str(report.status)]
     if report.resumed:
         words.append("resumed")
+    if report.hidden:
+        words.append("not visible before it is complete")
     if report.restarted:
         words.append(f"{report.restarted} slices read again: the source refused their page token")
     return ", ".join(words)

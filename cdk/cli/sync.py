@@ -28,7 +28,9 @@ def sync(pipeline: Path, names: tuple[str, ...]) -> None:
         settings = settings.model_copy(update={"streams": {n: streams.get(n, StreamOptions()) for n in names}})
     if settings.source.connector is None:
         raise ConfigError("source.manifest: manifests are not read yet; use source.connector", path=str(pipeline))
-    source = find_source(settings.source.connector)
+    connector = settings.source.connector
+    # As every path in the file, a connector's is relative to it.
+    source = find_source(str(pipeline.parent / connector) if connector.endswith(".py") else connector)
     with Display(settings.name) as display:
         result = SyncRunner(settings, source, watch=display.show).run()
     display.summary(result, Path(settings.target.path))

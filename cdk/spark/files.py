@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -58,7 +59,8 @@ class TableWriter:
     def discard(self) -> None:
         """Remove what was written."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError, pa.ArrowException):  # a full disk refuses the end of the file as well
+                self._writer.close()
         paths = [self._root / file.path for file in self._files]
         for path in [*paths, *([self._path] if self._path else [])]:
             path.unlink(missing_ok=True)

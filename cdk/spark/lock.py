@@ -12,9 +12,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 from uuid import uuid4
 
-from cdk.base.errors import StateConflict
+from cdk.base.errors import ConfigError, StateConflict
 
 
 @contextmanager
@@ -22,14 +23,13 @@ def only_run(target: Path, pipeline: str) -> Iterator[str]:
     """Hold the pipeline's lock; the system frees it when the process ends, however it ends. Gives the sync's id.
 
     The id is that of the sync before when that one was cut: killed, or ended by an error of its own.
-    Raises StateConflict: another process holds the lock.
+    Raises StateConflict: another process holds the lock. ConfigError: the target cannot be written.
     """
     path = target / "_cdk" / f"{pipeline}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with _open(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.seek(0)
             holder = file.read().partition(" ")[2] or "by another process"
             raise StateConflict(
@@ -41,6 +41,14 @@ def only_run(target: Path, pipeline: str) -> Iterator[str]:
         _write(file.fileno(), f"{sync} by process {os.getpid()} on {socket.gethostname()}")
         yield sync
         _write(file.fileno(), "")
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a+")
+    except OSError as error:
+        raise ConfigError(f"the target cannot be written: {error.strerror}", path=str(path)) from error
 
 
 def _write(file: int, text: str) -> None:

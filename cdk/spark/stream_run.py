@@ -34,7 +34,7 @@ class StreamReport:
     read: records the source gave and that are covered by a commit. written: rows added to the table (for an overwrite:
     to the new generation). skipped: records left out because an earlier run had them. restarted: slices whose saved
     token the source refused, read again from their start. resumed: the sync continued an interrupted one.
-    total: rows of this generation in the table.
+    total: rows of this generation, over all its syncs.
     """
 
     name: str
@@ -50,6 +50,11 @@ class StreamReport:
     total: int = 0
     resumed: bool = False
     failure: Failure | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
+        return self.write_mode == "overwrite" and self.status is not Status.DONE
 
 
 class StreamRun:

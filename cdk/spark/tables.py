@@ -6,7 +6,8 @@ The rule that makes it exactly-once: the commit goes through the very table hand
 version the state was loaded at. A run whose handle is stale is refused by the log; a fresh handle would not be.
 
 Measured with delta-rs 1.6: the marker survives log clean-up and the commit's metadata does not; the writer does not
-compare versions; neighbours such as OPTIMIZE pass.
+compare versions; neighbours such as OPTIMIZE pass. RESTORE brings the rows of an older version back and leaves the
+marker where it was: the log tells which state belongs to the rows, and the marker still fences.
 """
 
 import secrets
@@ -51,25 +52,31 @@ class Saved:
 
 
 class StreamTable:
-    """One stream's table, opened for one run. The handle is pinned: see the module."""
+    """One stream's table, opened for one run. The handle is pinned: see the module.
+
+    saved: the state that belongs to the table's rows; None when there is none.
+    """
 
     def __init__(self, root: Path, pipeline: str, stream: str, schema: pa.Schema) -> None:
         """Open the table, or create it.
 
-        Raises ConfigError: a column's type differs from the table's. StateError: the table's state file is missing.
+        Raises ConfigError: a column's type differs from the table's. StateError: the table's state cannot be found.
         """
         self.root = root
         self.schema = schema
         self._app = f"spark-cdk/{pipeline}/{stream}"
         self._stream = stream
         self._states = root / "_cdk_state" / pipeline
+        if unquote(str(root)) != str(root):
+            raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
         root.mkdir(parents=True, exist_ok=True)
         if not DeltaTable.is_deltatable(str(root)):
             DeltaTable.create(str(root), schema, mode="ignore")
         self._handle = DeltaTable(str(root))
         self._add_columns()
-        self._version: int | None = self._handle.transaction_version(self._app)
-        self.saved: Saved | None = None if self._version is None else self._load(self._version)
+        self._version = self._marker()
+        standing = None if self._version is None else self._standing(self._version)
+        self.saved: Saved | None = None if standing is None else self._load(standing)
 
     @property
     def version(self) -> int:
@@ -83,7 +90,7 @@ class StreamTable:
         """
         before = self._version
         version = (((before or 0) >> _NONCE_BITS) + 1) << _NONCE_BITS | secrets.randbits(_NONCE_BITS)
-        history = () if before is None else (before, *(self.saved.history if self.saved else ()))[:_KEPT]
+        history = () if before is None else (before, *(self._history or ()))[:_KEPT]
         saved = replace(saved, history=history)
         self._write(version, saved)
         adds: list[AddAction | RemoveAction] = [

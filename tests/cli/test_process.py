@@ -22,7 +22,7 @@ class Endless(PagedStream):
 
 
 def start(path: Path, connector: str, *argv: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - our own program
+    return subprocess.Popen(
         [sys.executable, "-m", "cdk", *argv, "--connector", connector],
         cwd=path,
         stdout=subprocess.PIPE,

@@ -17,6 +17,7 @@ from cdk.spark.rows import Rows
 from cdk.spark.schema import ADDITIONAL, EXTRACTED_AT, GENERATION, META, RAW_ID, columns
 
 NOW = datetime(2024, 5, 6, tzinfo=UTC)
+DAY = timedelta(days=1)
 NAN, INFINITY = math.nan, math.inf
 MOMENT = {"type": "string", "format": "date-time"}
 SCHEMA = {
@@ -110,7 +111,7 @@ def test_a_value_that_means_the_same_in_its_column_has_no_note(name: str, value:
     [
         ("int", 1.5, "int", "not a whole number", "1.5"),
         ("int", 2**63, "int", "more than 64 bits", str(2**63)),
-        ("int", 1e300, "int", "more than 64 bits", "1e300"),
+        ("int", 1e300, "int", "more than 64 bits", "1e+300"),
         ("int", NAN, "int", "not a whole number", "NaN"),
         ("int", INFINITY, "int", "not a whole number", "Infinity"),
         ("int", "5", "int", "not a number", "5"),
@@ -261,10 +262,10 @@ def test_every_row_says_when_it_was_read_in_which_generation_and_has_an_id_of_it
     assert len({row[RAW_ID] for row in found}) == 7
 
 
-# Years whose moments stay within what Python can show, whatever the zone.
-MOMENTS = st.datetimes(
-    datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
-)  # noqa: DTZ001
+INDIA = timezone(timedelta(hours=5, minutes=30))
+# Python shows no moment before its year 1 or after its year 9999, whatever the zone.
+FIRST, LAST = datetime.min + DAY, datetime.max - DAY  # noqa: DTZ901 - the zone is drawn below
+MOMENTS = st.datetimes(FIRST, LAST, timezones=st.sampled_from([UTC, INDIA]))
 TEXTS = st.one_of(
     st.text(st.characters(), max_size=6),
     st.sampled_from(["", "5", "1.5", "true", "null", "\ud800", "a\udfffb", "NaN", "2024-01-01T00:00:00.123456789Z"]),
@@ -286,7 +287,7 @@ RECORDS = st.lists(st.dictionaries(NAMES, VALUES, max_size=8), max_size=4)
 
 
 @given(RECORDS, st.sampled_from([SCHEMA, *OTHERS]))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example([{"object": {"b": {"c": "\ud800", "\ud800": NAN}, "z": NAN}}], SCHEMA)
 @example([{"object": {"a": None, "b": None}}, {"object": {}}], SCHEMA)
 def test_nothing_vanishes_and_nothing_raises(records: list[dict[str, Json]], schema: Json) -> None:
@@ -331,11 +332,15 @@ def noted(notes: Mapping[str, Mapping[str, str]], path: str, value: Json) -> boo
 
 
 def held_as_json(held: Json, value: Json) -> bool:
-    return (
-        value is None
-        or (isinstance(held, str) and not isinstance(value, str) and same(json.loads(held), value))
-        or (isinstance(held, str) and isinstance(value, str) and held.startswith('"') and json.loads(held) == value)
-    )
+    return value is None or (isinstance(held, str) and is_json(held) and same(json.loads(held), value))
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def same(held: Json, value: Json) -> bool:
