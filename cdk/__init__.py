@@ -1,7 +1,5 @@
 """The front door of spark-cdk: what a connector author needs."""
 
-from collections.abc import Sequence
-
 from cdk.base.errors import (
     BadState,
     CatalogError,
@@ -105,7 +103,7 @@ __all__ = [
 ]
 
 
-def launch(source: Source | type[Source], argv: Sequence[str] | None = None) -> None:
+def launch(source: Source | type[Source], argv: list[str] | None = None) -> None:
     """Be the program of one connector: `python -m connectors.NAME read --config ...`. Ends the process.
 
     argv: what follows the program's name; default: the process's own.

@@ -27,6 +27,7 @@ class Display:
         self._pipeline, self._clock = pipeline, clock
         self._console = console or Console(stderr=True)
         self._begun = clock()
+        self._committed: float | None = None
         self._reports: Sequence[StreamReport] = ()
         self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
 
@@ -41,6 +42,8 @@ class Display:
 
     def show(self, reports: Sequence[StreamReport]) -> None:
         """Take note of how the streams stand."""
+        if sum(report.commits for report in reports) > sum(report.commits for report in self._reports):
+            self._committed = self._clock()
         if not self._console.is_terminal:
             for before, now in zip(self._reports or reports, reports, strict=True):
                 if now is not before and now != before:
@@ -51,8 +54,10 @@ class Display:
         seconds = self._clock() - self._begun
         written = sum(report.written for report in self._reports)
         head = Text(f" {self._pipeline}  {written:,} rows in {seconds:.0f} s")
-        if not any(report.commits for report in self._reports):
-            head.append("  (starting Spark)", "dim")
+        if self._committed is None:
+            head.append(", no commit yet", "dim")
+        else:
+            head.append(f", last commit {self._clock() - self._committed:.0f} s ago", "dim")
         table = Table.grid(padding=(0, 2))
         for report in self._reports:
             mark, colour = _MARKS[report.status]

@@ -163,15 +163,15 @@ def _read(
 
     A slice whose token was refused is read to its end whatever the budget: cut again, it would never get there.
     """
-    uncut = False
+    item, uncut = collected[piece.number], False
     try:
         for page in remembering(targets[piece.target].stream, piece.slice):
             uncut = uncut or page.restarted
             yield page
-            if isinstance(page.position, Checkpoint) and enough() and not uncut:
+            if item.broken or (isinstance(page.position, Checkpoint) and enough() and not uncut):
                 return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
-        collected[piece.number].progress.failure = Failure.of(error)
+        item.progress.failure = Failure.of(error)
 
 
 class _Writer:
@@ -186,53 +186,82 @@ class _Writer:
         return TableWriter(self.root, self.rows.schema)
 
 
+@dataclass
+class _Waiting:
+    """Rows that no position covers yet, and what they count for. bytes: of those in memory."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    bytes: int = 0
+    rows: int = 0
+    read: int = 0
+    skipped: int = 0
+
+
 class _Collected:
-    """One slice's share: rows wait here until the source has said where a restart would go on after them."""
+    """One slice's share: rows wait here until the source has said where a restart would go on after them.
+
+    broken: a record could not be written; what comes after it does not count.
+    """
 
     def __init__(self, piece: Piece, writer: _Writer) -> None:
         self.piece, self.progress = piece, Progress(piece.number)
+        self.broken = False
         self._writer = writer
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = self._held_read = self._held_rows = self._held_skipped = 0
+        self._waiting = _Waiting()
         self._own: TableWriter | None = None
         self._kept: list[TableWriter] = []
 
     def take(self, page: ReadPage) -> None:
-        self.progress.restarted |= page.restarted
-        self._held_read += len(page.records) + page.skipped
-        self._held_skipped += page.skipped
+        if self.broken:
+            return
+        if page.restarted:
+            self._drop()
+            self.progress.restarted = True
+        waiting = self._waiting
         if page.records:
-            batch = self._writer.rows.batch(page.records)
-            self._held.append(batch)
-            self._held_bytes += batch.nbytes
-            self._held_rows += batch.num_rows
+            try:
+                batch = self._writer.rows.batch(page.records)
+            except Exception as error:  # noqa: BLE001 - a record that is no JSON ends this slice and no other
+                self.broken, self.progress.failure = True, Failure.of(error)
+                return
+            waiting.batches.append(batch)
+            waiting.bytes += batch.nbytes
+            waiting.rows += batch.num_rows
+        waiting.read += len(page.records) + page.skipped
+        waiting.skipped += page.skipped
         if page.position is not None:
             self._seal(page.position, page.edge)
-        elif self._held_bytes >= _HELD_BYTES:
+        elif waiting.bytes >= _HELD_BYTES:
             # Too much to hold: a file of this slice's own, which counts only if the slice gets to its end.
             self._own = self._own or self._writer.new()
-            self._own.write(self._held)
-            self._held, self._held_bytes = [], 0
+            self._own.write(waiting.batches)
+            waiting.batches, waiting.bytes = [], 0
+
+    def own_files(self) -> list[DataFile]:
+        self._drop()
+        return [file for writer in self._kept for file in writer.close()]
+
+    def discard(self) -> None:
+        self._drop()
+        for writer in self._kept:
+            writer.discard()
 
     def _seal(self, position: Position, edge: Edge | None) -> None:
-        self._writer.shared.write(self._held)
-        progress = self.progress
-        progress.rows += self._held_rows
-        progress.read += self._held_read
-        progress.skipped += self._held_skipped
+        progress, waiting = self.progress, self._waiting
+        self._writer.shared.write(waiting.batches)
+        progress.rows += waiting.rows
+        progress.read += waiting.read
+        progress.skipped += waiting.skipped
         progress.positions = (*progress.positions, position) if isinstance(position, Done) else (position,)
         progress.edge = edge
-        self._held = []
-        self._held_bytes = self._held_read = self._held_rows = self._held_skipped = 0
+        self._waiting = _Waiting()
         if self._own is not None:
             self._kept.append(self._own)
             self._own = None
 
-    def own_files(self) -> list[DataFile]:
+    def _drop(self) -> None:
+        """Forget the rows that wait."""
+        self._waiting = _Waiting()
         if self._own is not None:
             self._own.discard()
-        return [file for writer in self._kept for file in writer.close()]
-
-    def discard(self) -> None:
-        for writer in [*self._kept, *([self._own] if self._own else [])]:
-            writer.discard()
+            self._own = None

@@ -73,6 +73,10 @@ class StreamRun:
         self.stream = stream
         self.table = StreamTable(root, pipeline, stream.name, table_schema(declared))
         self.saved, resumed = _go_on(self.table.saved, sync_mode, write_mode, sync)
+        if not all((root / file.path).exists() for file in self.saved.pending):
+            # VACUUM removes files that no version of the table names, these among them.
+            logger.warning("%s: files of the interrupted sync are gone; reading from the start", stream.name)
+            self.saved, resumed = Saved(sync_mode, write_mode, sync, self.saved.generation + 1), False
         self.target = Target(stream, root, declared, self.saved.generation)
         status = Status.DONE if self.saved.complete else Status.READING
         self.report = StreamReport(
@@ -147,7 +151,12 @@ class StreamRun:
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
 
     def commit(self, files: Sequence[DataFile]) -> None:
-        """Make the files and the state of their records one, and finish when nothing is left. Raises StateError."""
+        """Make the files and the state of their records one, and finish when nothing is left. Raises StateError.
+
+        What is finished stays as it is.
+        """
+        if self.report.status is Status.DONE:
+            return
         # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits for the next epoch.
         if self.active and not self._out and not self._again and (slice := self.next()) is not None:
             self.untouched(slice)

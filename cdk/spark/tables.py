@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import orjson
 import pyarrow as pa
@@ -35,9 +36,9 @@ _SHOWN = 4096
 class Saved:
     """What a table remembers of its stream between runs.
 
-    sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this generation reached the end.
-    state: the stream's state in its exact wire form. pending: files of a generation that is not yet visible.
-    records: rows committed in this generation. history: versions of earlier states, newest first.
+    sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this
+    generation reached the end. state: the stream's state in its exact wire form. pending: files of a generation that
+    is not yet visible. records: rows committed in this generation. history: versions of earlier states, newest first.
     """
 
     sync_mode: str
@@ -75,8 +76,8 @@ class StreamTable:
         self._handle = DeltaTable(str(root))
         self._add_columns()
         self._version = self._marker()
-        standing = None if self._version is None else self._standing(self._version)
-        self.saved: Saved | None = None if standing is None else self._load(standing)
+        self._held = None if self._version is None else self._standing(self._version)
+        self.saved: Saved | None = None if self._held is None else self._load(self._held)
 
     @property
     def version(self) -> int:
@@ -89,8 +90,11 @@ class StreamTable:
         Raises StateConflict: another run moved this stream's state since the table was opened.
         """
         before = self._version
+        if self._marker() != before:  # refused before; the handle has seen the other run's commit since
+            raise self._conflict(before, None)
         version = (((before or 0) >> _NONCE_BITS) + 1) << _NONCE_BITS | secrets.randbits(_NONCE_BITS)
-        history = () if before is None else (before, *(self._history or ()))[:_KEPT]
+        earlier = [before, self._held, *(self.saved.history if self.saved else ())]
+        history = tuple(dict.fromkeys(n for n in earlier if n is not None))[:_KEPT]
         saved = replace(saved, history=history)
         self._write(version, saved)
         adds: list[AddAction | RemoveAction] = [
@@ -104,20 +108,48 @@ class StreamTable:
                 adds, "overwrite" if overwrite else "append", self._handle.schema(), commit_properties=properties
             )
             self._handle.update_incremental()
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             self._handle = DeltaTable(str(self.root))
             if self._marker() != version:
                 raise self._conflict(before, error) from error
         if self._marker() != version:
             raise self._conflict(version, None)
-        self._version, self.saved = version, saved
+        self._version, self._held, self.saved = version, version, saved
         self._prune(version, saved)
 
     def _marker(self) -> int | None:
         marker: int | None = self._handle.transaction_version(self._app)
         return marker
 
-    def _conflict(self, expected: int | None, error: DeltaError | None) -> StateError:
+    def _standing(self, marker: int) -> int | None:
+        """The version of the state that belongs to the rows: the marker's, unless the table was restored since."""
+        at, restored = self.version, False
+        while at >= 0:
+            try:
+                lines = (self.root / "_delta_log" / f"{at:020}.json").read_bytes().splitlines()
+            except FileNotFoundError:
+                if not restored:
+                    return marker  # the log was cleaned up, as far back as nobody restores
+                raise self._unknown(f"version {at}, to which it was restored, is gone from the log") from None
+            actions = [orjson.loads(line) for line in lines]
+            for action in actions:
+                if action.get("txn", {}).get("appId") == self._app:
+                    version: int = action["txn"]["version"]
+                    return version
+            at -= 1
+            for info in (action.get("commitInfo", {}) for action in actions):
+                if info.get("operation") == "RESTORE":
+                    to, restored = info.get("operationParameters", {}).get("version"), True
+                    if to is None:
+                        raise self._unknown("it was restored to a time; restore it to a version, by its number")
+                    at = int(to)
+        return None if restored else marker
+
+    def _unknown(self, why: str) -> StateError:
+        message = f"which state belongs to the table's rows cannot be told: {why}"
+        return StateError(message, path=str(self.root), stream=self._stream)
+
+    def _conflict(self, expected: int | None, error: Exception | None) -> StateError:
         if self._marker() == expected:
             return StateError(f"the table refused a commit: {error}", path=str(self.root), stream=self._stream)
         return StateConflict(
@@ -130,9 +162,17 @@ class StreamTable:
     def _add_columns(self) -> None:
         """Give the table the columns that the schema has gained."""
         existing = {column.name: column for column in self._handle.schema().fields}
+        spelled = {name.lower(): name for name in existing}
         wanted = Schema.from_arrow(self.schema).fields
         for column in wanted:
             known = existing.get(column.name)
+            if (name := spelled.get(column.name.lower(), column.name)) != column.name:
+                raise ConfigError(
+                    f"column {column.name!r} is {name!r} in the table; tables do not tell them apart: "
+                    "sync into another path, or give the schema its old spelling",
+                    path=str(self.root),
+                    stream=self._stream,
+                )
             if known is not None and known.type != column.type:
                 raise ConfigError(
                     f"column {column.name!r} is {known.type} in the table and {column.type} in the stream's schema; "
@@ -169,13 +209,16 @@ class StreamTable:
                 path=str(path),
                 stream=self._stream,
             ) from None
-        except orjson.JSONDecodeError as error:
+        except (OSError, orjson.JSONDecodeError) as error:
             raise BadState(str(path), str(error), "the JSON an earlier run wrote", stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
             raise BadState(str(path), blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
-        blob.pop("stream")
-        pending = tuple(DataFile(**file) for file in blob.pop("pending"))
-        return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending)
+        try:
+            blob.pop("stream")
+            pending = tuple(DataFile(**file) for file in blob.pop("pending"))
+            return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending)
+        except (KeyError, TypeError) as error:
+            raise BadState(str(path), blob, "the fields an earlier run wrote", stream=self._stream) from error
 
     def _prune(self, version: int, saved: Saved) -> None:
         """Remove states that a restore of the table can no longer need, and drafts of runs that were cut.

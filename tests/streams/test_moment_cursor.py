@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk import BadState, ConfigError, DatetimeCursor, Json, Window
@@ -185,6 +185,7 @@ def test_a_page_belongs_to_a_window_when_each_value_does(
 
 
 @given(MOMENTS)
+@example(datetime(2024, 1, 1, tzinfo=UTC))
 def test_a_moment_belongs_to_exactly_one_of_two_neighbours(moment: datetime) -> None:
     low, edge, high = "0001-01-01T00:00:00Z", "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
     value = moment.isoformat()

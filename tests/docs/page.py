@@ -1,0 +1,79 @@
+"""Plays a page of the docs: writes its files, runs its commands and programs, compares what they say.
+
+A block whose first line is `# FILE` or `# FILE, continued` is a file. A `bash` block is run, and so is a `python` block
+that is no file; those of one page share their names. A `text` block is what the block before it says, with `...` for
+anything in a line. Blocks of other kinds are for the eye.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from cdk.cli.app import run
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\S+\.\w+)(, continued)?\n")
+WRITTEN = "http://127.0.0.1:8000"
+"""Where pages say that the demo shop's API answers."""
+
+BIN = Path(sys.executable).parent
+ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "160", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def play(page: Path, folder: Path, address: str) -> None:
+    """Play a page in `folder`, with the shop at `address`. Raises AssertionError: it does not do what it says."""
+    said = ""
+    names: dict[str, Any] = {"__name__": page.stem}
+    for kind, text in BLOCK.findall(page.read_text()):
+        block = text.replace(WRITTEN, address)
+        if (header := FILE.match(block)) and kind in {"python", "yaml"}:
+            with (folder / header[1]).open("a" if header[2] else "w") as file:
+                file.write(block)
+        elif kind == "bash":
+            said = _sync(block) if block.startswith("spark-cdk sync ") and ";" not in block else _shell(block, folder)
+        elif kind == "python":
+            said = _python(block, names)
+        elif kind == "text":
+            assert says(said, block), f"{page.name}: expected\n{block}\nfound\n{said}"
+
+
+def says(said: str, block: str) -> bool:
+    """Whether a text holds a `text` block; blanks at the ends of lines do not count."""
+    lines = [re.escape(line.rstrip()).replace(re.escape("..."), ".*") for line in block.strip().splitlines()]
+    found = "\n".join(line.rstrip() for line in said.splitlines())
+    return re.search("\n".join(lines), found) is not None
+
+
+def _shell(block: str, folder: Path) -> str:
+    answer = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", block],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, f"{block}\n{answer.stdout}"
+    return answer.stdout
+
+
+def _python(block: str, names: dict[str, Any]) -> str:
+    with redirect_stdout(StringIO()) as said:
+        exec(compile(block, "block", "exec"), names)  # noqa: S102 - the page's own program
+    return said.getvalue()
+
+
+def _sync(block: str) -> str:
+    """Run `spark-cdk sync` in this process, whose Spark session it takes over."""
+    with redirect_stdout(StringIO()) as said, redirect_stderr(said):
+        for line in block.splitlines():
+            assert run(shlex.split(line)[1:]) == 0, f"{line}\n{said.getvalue()}"
+    return said.getvalue()

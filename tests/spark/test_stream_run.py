@@ -1,0 +1,353 @@
+"""A stream's part in a sync, without Spark: epochs are read in this process, and a crash is an object dropped."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk import Item, Json, Page, Partition, ServerError, Slice, Stream, StreamState
+from cdk.base.errors import StateConflict
+from cdk.base.values import canonical
+from cdk.engine.read import read
+from cdk.spark.epoch import BundleResult, Failure, Job, Piece, read_bundle
+from cdk.spark.files import DataFile
+from cdk.spark.stream_run import Status, StreamReport, StreamRun, _go_on
+from cdk.spark.tables import Saved
+from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions
+
+INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
+
+
+def opened(root: Path, stream: Stream, mode: str = "", *, sync: str = "s1") -> StreamRun:
+    """The stream's run, in the modes that a pipeline would choose, or for a full refresh in a given one."""
+    if stream.incremental and not mode:
+        return StreamRun(stream, root, "shop", "incremental", "append", sync=sync)
+    return StreamRun(stream, root, "shop", "full_refresh", mode or "overwrite", sync=sync)
+
+
+class Ticking:
+    """A clock that goes on by a second each time somebody looks."""
+
+    def __init__(self) -> None:
+        self._now = itertools.count()
+
+    def __call__(self) -> float:
+        return next(self._now)
+
+
+def epoch(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> list[DataFile]:
+    """Plan and read an epoch; nothing is committed yet."""
+    pieces = [Piece(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
+    result = read_bundle(Job([run.target], seconds, 1), pieces, Ticking()) if pieces else BundleResult()
+    progress = {item.number: item for item in result.progress}
+    for piece in pieces:
+        if piece.number in progress:
+            run.take(piece.slice, progress[piece.number])
+        else:
+            run.untouched(piece.slice)
+    return result.files.get(0, [])
+
+
+def finish(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> StreamReport:
+    while run.active:
+        run.commit(epoch(run, seconds=seconds, most=most))
+    return run.report
+
+
+def rows(root: Path) -> Counter[str]:
+    """The records that a reader of the table sees."""
+    files = DeltaTable(str(root)).file_uris()
+    texts = [text for file in files for text in pq.read_table(file)["_airbyte_additional"].to_pylist()]
+    return Counter(canonical(orjson.loads(text)) for text in texts)
+
+
+def generations(root: Path) -> Counter[int]:
+    files = DeltaTable(str(root)).file_uris()
+    return Counter(n for file in files for n in pq.read_table(file)["_airbyte_generation_id"].to_pylist())
+
+
+def expected(stream: Stream) -> Counter[str]:
+    pages = [item for item in read(stream, StreamState()) if not isinstance(item, StreamState)]
+    return Counter(canonical(record) for page in pages for record in page)
+
+
+def version(root: Path) -> int:
+    return int(DeltaTable(str(root)).version())
+
+
+@given(st.sampled_from(STREAMS), st.sampled_from(["append", "overwrite"]), st.integers(0, 2**16), st.integers(0, 6))
+@settings(max_examples=120, deadline=None)
+def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
+    tmp_path_factory: pytest.TempPathFactory, stream: Stream, mode: str, seed: int, crashes: int
+) -> None:
+    root = tmp_path_factory.mktemp("lake") / stream.name
+    chance = random.Random(seed)
+    mode = "" if stream.incremental else mode
+    for _ in range(crashes):
+        run = opened(root, stream, mode)
+        for _ in range(chance.randrange(4)):
+            run.commit(epoch(run, seconds=chance.randrange(6), most=chance.randrange(1, 4)))
+        # Cut before a commit: its files are there and nobody names them.
+        epoch(run, seconds=chance.randrange(6))
+    report = finish(opened(root, stream, mode), seconds=chance.randrange(6), most=chance.randrange(1, 4))
+
+    assert report.status is Status.DONE
+    assert rows(root) == expected(stream)
+    assert report.total == rows(root).total()
+
+
+@pytest.mark.parametrize("stream", INCREMENTAL, ids=lambda stream: stream.name)
+@pytest.mark.parametrize("seconds", [0, 1000])
+def test_a_further_incremental_sync_adds_and_commits_nothing(tmp_path: Path, stream: Stream, seconds: float) -> None:
+    finish(opened(tmp_path, stream))
+    before, landed = version(tmp_path), rows(tmp_path)
+    report = finish(opened(tmp_path, stream, sync="s2"), seconds=1000)
+
+    assert (report.status, report.written, report.commits, report.resumed) == (Status.DONE, 0, 0, False)
+    assert version(tmp_path) == before
+    again = finish(opened(tmp_path, stream, sync="s3"), seconds=seconds, most=1)
+    assert again.written == 0
+    assert rows(tmp_path) == landed == expected(stream)
+
+
+class MoreEvents(Events):
+    name = "events"
+    count = 20
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        assert slice.window is not None
+        records = [{"seq": n // 2, "id": n} for n in range(self.count) if n // 2 >= slice.window.start]
+        yield Page(records, {})
+
+
+def test_a_further_incremental_sync_adds_what_is_new(tmp_path: Path) -> None:
+    stream = MoreEvents()
+    finish(opened(tmp_path, stream))
+    stream.count = 25
+    report = finish(opened(tmp_path, stream, sync="s2"))
+
+    assert (report.read, report.written, report.skipped, report.total) == (7, 5, 2, 25)
+    assert rows(tmp_path).total() == 25
+    assert set(rows(tmp_path).values()) == {1}
+
+
+FULL, INC = "full_refresh", "incremental"
+DONE = Saved(FULL, "append", "s1", 4, complete=True, state={"page": 1}, records=9)
+CUT = replace(DONE, complete=False)
+INC_DONE, INC_CUT = replace(DONE, sync_mode=INC), replace(CUT, sync_mode=INC)
+FRESH = Saved(FULL, "append", "s2", 5)
+
+
+@pytest.mark.parametrize(
+    ("saved", "modes", "sync", "start", "resumed"),
+    [
+        # Nothing yet.
+        (None, (FULL, "append"), "s2", Saved(FULL, "append", "s2"), False),
+        (None, (INC, "append"), "s2", Saved(INC, "append", "s2"), False),
+        # A full refresh that is complete is a new generation; one that was cut goes on.
+        (DONE, (FULL, "append"), "s2", FRESH, False),
+        (CUT, (FULL, "append"), "s2", replace(CUT, sync="s2"), True),
+        # What this very sync has completed before it was cut is done.
+        (DONE, (FULL, "append"), "s1", DONE, True),
+        # Another way of writing is another generation.
+        (CUT, (FULL, "overwrite"), "s2", replace(FRESH, write_mode="overwrite"), False),
+        (DONE, (FULL, "overwrite"), "s1", Saved(FULL, "overwrite", "s1", 5), False),
+        # An incremental sync goes on from its cursor, cut or not.
+        (INC_DONE, (INC, "append"), "s2", replace(INC_CUT, sync="s2"), False),
+        (INC_CUT, (INC, "append"), "s2", replace(INC_CUT, sync="s2"), True),
+        # Another way of reading is another generation.
+        (DONE, (INC, "append"), "s2", Saved(INC, "append", "s2", 5), False),
+        (CUT, (INC, "append"), "s2", Saved(INC, "append", "s2", 5), False),
+        (INC_DONE, (FULL, "append"), "s2", FRESH, False),
+        (INC_CUT, (FULL, "append"), "s2", FRESH, False),
+    ],
+)
+def test_where_a_sync_goes_on(
+    saved: Saved | None, modes: tuple[str, str], sync: str, start: Saved, *, resumed: bool
+) -> None:
+    assert _go_on(saved, *modes, sync) == (start, resumed)
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_full_refresh_after_a_complete_one_reads_everything_again(tmp_path: Path, mode: str) -> None:
+    for n in range(3):
+        report = finish(opened(tmp_path, Users(), mode, sync=f"s{n}"))
+        assert (report.written, report.total, report.resumed) == (15, 15, False)
+
+    assert generations(tmp_path) == ({1: 15, 2: 15, 3: 15} if mode == "append" else {3: 15})
+
+
+def test_a_stream_that_the_cut_sync_has_completed_is_not_read_again(tmp_path: Path) -> None:
+    finish(opened(tmp_path, Users(), "append"))
+    run = opened(tmp_path, Users(), "append")
+
+    assert (run.active, run.report.status, run.next()) == (False, Status.DONE, None)
+    assert run.report.total == 15
+
+
+def test_an_overwrite_is_hidden_until_it_is_complete(tmp_path: Path) -> None:
+    stream = Users()
+    finish(opened(tmp_path, stream))
+    run = opened(tmp_path, stream, sync="s2")
+    seen = []
+    while run.active:
+        run.commit(epoch(run, seconds=0))
+        seen.append(generations(tmp_path))
+
+    assert seen == [{1: 15}] * 4 + [{2: 15}]
+    assert rows(tmp_path) == expected(stream)
+
+
+def test_an_overwrite_that_was_cut_goes_on_and_keeps_what_it_had(tmp_path: Path) -> None:
+    stream = Users()
+    finish(opened(tmp_path, stream))
+    cut = opened(tmp_path, stream, sync="s2")
+    for _ in range(2):
+        cut.commit(epoch(cut, seconds=0))
+    rest = opened(tmp_path, stream, sync="s3")
+    report = finish(rest)
+
+    assert (report.resumed, report.read, report.written, report.total) == (True, 9, 9, 15)
+    assert generations(tmp_path) == {2: 15}
+    assert rows(tmp_path) == expected(stream)
+
+
+def test_an_overwrite_whose_hidden_files_were_vacuumed_begins_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = Users()
+    finish(opened(tmp_path, stream))
+    cut = opened(tmp_path, stream, sync="s2")
+    for _ in range(2):
+        cut.commit(epoch(cut, seconds=0))
+    DeltaTable(str(tmp_path)).vacuum(retention_hours=0, full=True, enforce_retention_duration=False, dry_run=False)
+    report = finish(opened(tmp_path, stream, sync="s3"))
+
+    assert (report.resumed, report.read) == (False, 15)
+    assert generations(tmp_path) == {3: 15}
+    assert rows(tmp_path) == expected(stream)
+    assert "users: files of the interrupted sync are gone" in caplog.text
+
+
+def test_an_overwrite_that_finds_nothing_empties_the_table(tmp_path: Path) -> None:
+    class Few(Plain):
+        name = "few"
+        count = 3
+
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield from ({"id": i} for i in range(self.count))
+
+    stream = Few()
+    finish(opened(tmp_path, stream))
+    stream.count = 0
+    report = finish(opened(tmp_path, stream, sync="s2"))
+
+    assert (report.status, report.total) == (Status.DONE, 0)
+    assert rows(tmp_path) == {}
+
+
+def test_what_a_sync_has_saved_says_whether_it_is_complete(tmp_path: Path) -> None:
+    run = opened(tmp_path, Orders())
+    complete = []
+    while run.active:
+        run.commit(epoch(run, most=1))
+        assert run.table.saved is not None
+        complete.append(run.table.saved.complete)
+
+    assert complete == [False] * (len(complete) - 1) + [True]
+
+
+def test_a_mode_that_changes_begins_a_new_generation(tmp_path: Path) -> None:
+    finish(opened(tmp_path, Orders()))
+    full = finish(opened(tmp_path, Orders(), "append", sync="s2"))
+    again = finish(opened(tmp_path, Orders(), sync="s3"))
+
+    assert (full.written, again.written) == (21, 21)
+    assert generations(tmp_path) == {1: 21, 2: 21, 3: 21}
+
+
+class Breaking(Users):
+    name = "users"
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        if token == {"page": 2}:
+            raise ServerError("the third page is broken")
+        return super().read_page(slice, token)
+
+
+def test_a_stream_that_fails_commits_what_is_covered_and_is_not_complete(tmp_path: Path) -> None:
+    report = finish(opened(tmp_path, Breaking(), "append"))
+
+    assert (report.status, report.read, report.written, report.commits) == (Status.FAILED, 6, 6, 1)
+    assert report.failure is not None
+    assert report.failure.message == "the third page is broken"
+    assert rows(tmp_path).total() == 6
+    rest = finish(opened(tmp_path, Users(), "append", sync="s2"))
+    assert (rest.resumed, rest.written) == (True, 9)
+    assert rows(tmp_path) == expected(Users())
+
+
+class BadPlan(ShopOrders):
+    """Its list of parents breaks in the middle."""
+
+    name = "shop_orders"
+
+    def partitions(self) -> Iterable[Partition]:
+        yield Partition.of(shop="a")
+        raise ServerError("no more shops")
+
+
+def test_a_plan_that_breaks_fails_the_stream_and_keeps_what_was_read(tmp_path: Path) -> None:
+    report = finish(opened(tmp_path, BadPlan()))
+
+    assert report.status is Status.FAILED
+    assert report.failure is not None
+    assert report.failure.message == "no more shops"
+    assert rows(tmp_path).total() == report.written > 0
+    finish(opened(tmp_path, ShopOrders(), sync="s2"))
+    assert rows(tmp_path) == expected(ShopOrders())
+
+
+def test_a_commit_that_is_refused_takes_back_what_it_covered(tmp_path: Path) -> None:
+    stream = Users()
+    first, second = opened(tmp_path, stream, "append"), opened(tmp_path, stream, "append")
+    second.commit(epoch(second, seconds=0))
+    files = epoch(first)
+    with pytest.raises(StateConflict) as caught:
+        first.commit(files)
+    first.refused(Failure.of(caught.value))
+
+    report = first.report
+    assert (report.status, report.read, report.written, report.total, report.commits) == (Status.FAILED, 0, 0, 0, 0)
+    assert report.failure is not None
+    assert "another run moved this stream's state" in report.failure.message
+    finish(second)
+    assert rows(tmp_path) == expected(stream)
+
+
+def test_a_slice_that_the_epoch_had_no_time_for_comes_again(tmp_path: Path) -> None:
+    run = opened(tmp_path, ShopOrders())
+    slice = run.next()
+    assert slice is not None
+    run.untouched(slice)
+
+    assert run.next() == slice
+    run.untouched(slice)
+    finish(run)
+    assert rows(tmp_path) == expected(ShopOrders())
+
+
+def test_a_cursor_that_an_author_advances_by_hand_is_kept_when_the_slice_ends(tmp_path: Path) -> None:
+    report = finish(opened(tmp_path, Versions()))
+    again = finish(opened(tmp_path, Versions(), sync="s2"))
+
+    assert (report.written, again.read, again.written) == (6, 0, 0)
