@@ -114,6 +114,17 @@ class Sparse(Orders):
     hours = (90, 1, 89, 1)
 
 
+class Future(Orders):
+    """As `Orders`, from a source that ignores upper bounds: some records are newer than the plan."""
+
+    hours = (1, 30, 104, 107, 109, 110, 111, 112, 113, 114)
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        assert slice.window is not None
+        rows: list[Record] = [r for r in self.rows(slice.partition) if slice.window.start <= r["updated_at"]]
+        yield from pages(rows, slice, 2)
+
+
 class Late(Orders):
     """As `Orders`, looking back a day and a half at each read, with a granularity."""
 
@@ -171,6 +182,7 @@ STREAMS: list[Stream] = [
     Comments(),
     Orders(),
     Sparse(),
+    Future(),
     Late(),
     ShopOrders(),
     Events(),

@@ -50,7 +50,8 @@ def parse_moment(value: Json, formats: Sequence[str]) -> datetime | None:
 
 
 def write_moment(moment: datetime, pattern: str) -> Json:
-    """Write a moment as `pattern` says; epoch patterns give a number."""
+    """Write a moment, in UTC, as `pattern` says; epoch patterns give a number."""
+    moment = moment.astimezone(UTC)
     match pattern:
         case "%s_as_float":
             return moment.timestamp()
@@ -66,7 +67,7 @@ def _from_text(value: Json, pattern: str) -> datetime | None:
         return None
     try:
         # fromisoformat is thirty times faster than strptime and reads what the usual pattern writes.
-        if pattern == "%Y-%m-%dT%H:%M:%SZ":
+        if pattern in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d"):
             return _in_utc(datetime.fromisoformat(value))
         return _in_utc(datetime.strptime(value, pattern.replace("%_ms", "%f")))  # noqa: DTZ007 - made UTC here
     except ValueError:

@@ -17,6 +17,9 @@ from cdk.spark.sync import SyncResult
 
 _MARKS = {Status.READING: ("…", "cyan"), Status.DONE: ("✓", "green"), Status.FAILED: ("✗", "red")}
 
+# Nothing knows how wide a file or a log is read; figures must not be cut there.
+_FILE_WIDTH = 200
+
 
 class Display:
     """Shows a sync while it runs: a live table on a terminal, a line for each change of a stream elsewhere."""
@@ -47,7 +50,7 @@ class Display:
         if not self._console.is_terminal:
             for before, now in zip(self._reports or reports, reports, strict=True):
                 if now is not before and now != before:
-                    self._console.print(f"{now.name}: {now.status}, {_counts(now)}", highlight=False)
+                    self._console.print(Text(f"{now.name}: {now.status}, {_counts(now)}"), soft_wrap=True)
         self._reports = reports
 
     def _progress(self) -> Group:
@@ -61,22 +64,25 @@ class Display:
         table = Table.grid(padding=(0, 2))
         for report in self._reports:
             mark, colour = _MARKS[report.status]
-            table.add_row(Text(mark, colour), report.name, _counts(report), "resumed" if report.resumed else "")
+            resumed = "resumed" if report.resumed else ""
+            table.add_row(Text(mark, colour), Text(report.name), _counts(report), resumed)
         return Group(Spinner("dots", head), table)
 
-    def summary(self, result: SyncResult, target: Path) -> None:
-        """Print what was done, stream by stream."""
-        console = Console()
+    def summary(self, result: SyncResult, target: Path, *, console: Console | None = None) -> None:
+        """Print what was done, stream by stream, on stdout."""
+        console = console or Console()
+        if not console.is_terminal:
+            console.width = max(console.width, _FILE_WIDTH)
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column("stream", overflow="fold")
-        table.add_column("mode", no_wrap=True)
+        table.add_column("mode", min_width=len("full_refresh,"))
         for name in ("read", "written", "skipped", "total"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("")
         for report in result.streams:
             mark, colour = _MARKS[report.status]
             table.add_row(
-                report.name,
+                Text(report.name),
                 f"{report.sync_mode}, {report.write_mode}",
                 *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.total)),
                 Text(f"{mark} {_outcome(report)}", colour),
@@ -84,12 +90,11 @@ class Display:
         console.print(table)
         for report in result.streams:
             if report.failure is not None:
-                console.print(Text(f"{report.name}: {report.failure.message}", "red"))
+                console.print(Text(f"{report.name}: {report.failure.message}", "red"), soft_wrap=True)
         commits = sum(report.commits for report in result.streams)
         seconds = self._clock() - self._begun
-        console.print(
-            f"{self._pipeline} → {target}: {commits} commits in {seconds:.1f} s", style="dim", highlight=False
-        )
+        line = Text(f"{self._pipeline} → {target}: {commits} commits in {seconds:.1f} s", "dim")
+        console.print(line, soft_wrap=True)
 
 
 def _counts(report: StreamReport) -> str:

@@ -115,7 +115,8 @@ class SliceCheckpointReader(PartitionReader):
     """The windows of a cursor. They open in order and close in any; the position follows the closed front.
 
     An attempt that was cut leaves `Resume` in its checkpoint: this reader then hands out the windows that were open,
-    fills what lies between, and plans on. A finished one leaves the cursor value alone.
+    fills what lies between, and plans on, unless the last window had been begun: then the plan ends with it, as it
+    would have, and a further read brings what is newer. A finished attempt leaves the cursor value alone.
     """
 
     def __init__(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
@@ -161,8 +162,9 @@ class SliceCheckpointReader(PartitionReader):
                     self._enqueue(_Opened(gap, Start()))
             self._enqueue(_Opened(item.window, item.position, item.edge))
             after = item.window.until
-        # A window without an end has nothing behind it.
-        return iter(()) if after is None else self._cursor.windows(after, now, again=False)
+        # The last window owns all that is newer, also what has come since: nothing is planned behind it.
+        ended = bool(resume.open) and resume.open[-1].window.last
+        return iter(()) if ended else self._cursor.windows(after, now, again=False)
 
     def _enqueue(self, item: _Opened) -> None:
         ticket = self._tickets[item.window.until] = self._queue.open(item)
@@ -187,8 +189,7 @@ class SliceCheckpointReader(PartitionReader):
     def next(self) -> Slice | None:
         if self._again:
             item = self._again.popleft()
-            window = replace(item.window, last=item.window.until is None)
-            slice = Slice(self.partition, window, edge=self._remembered)
+            slice = Slice(self.partition, item.window, edge=self._remembered)
             return self.resume(slice, item.position, item.edge)
         for window in self._windows:
             if self._through is None:
@@ -220,6 +221,7 @@ class SliceCheckpointReader(PartitionReader):
         for item in self._queue.take():
             del self._tickets[item.window.until]
             self._any_closed = True
+            self._planned = self._planned or item.window.last
             self._through = item.window.until
             self._edge = self._merge(self._edge, item.edge)
             value = self._cursor.reached(item.window, self._edge.value if self._edge else None, self._before)

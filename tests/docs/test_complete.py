@@ -3,13 +3,11 @@
 import dataclasses
 import inspect
 import re
-import subprocess
-import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType, UnionType
-from typing import Annotated, Any, get_args, get_origin
+from types import ModuleType
+from typing import Any, get_args, get_origin
 
 import click
 import pytest
@@ -18,12 +16,8 @@ from pydantic import BaseModel
 import cdk
 import cdk.rest
 import cdk.testing
+from cdk import StateConflict
 from cdk.cli import app
-from cdk.cli.check import check
-from cdk.cli.discover import discover
-from cdk.cli.read import read
-from cdk.cli.spec import spec
-from cdk.cli.sync import sync
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline
 from tests.docs.page import BLOCK, DOCS
@@ -32,4 +26,109 @@ ROOT = DOCS.parent
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PLACE = re.compile(r"`((?:cdk|connectors|docs|tests|benchmarks)/[\w./-]+)`")
-COMMANDS = (spec, check, discover, read, sync)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("command", app._ALL, ids=lambda command: command.name)
+def test_every_command_and_option_is_in_the_reference(command: click.Command) -> None:
+    said = section(DOCS / "reference" / "cli.md", f"spark-cdk {command.name}")
+    flags = [flag for option in command.params if isinstance(option, click.Option) for flag in option.opts]
+    arguments = [argument.name.upper() for argument in command.params if isinstance(argument, click.Argument)]
+
+    assert [flag for flag in [*flags, *arguments] if f"`{flag}" not in said] == []
+    assert f"spark-cdk {command.name} --help" in said
+
+
+@pytest.mark.parametrize("module", [cdk, cdk.rest, cdk.testing], ids=lambda module: module.__name__)
+def test_everything_at_a_front_door_says_what_it_is(module: ModuleType) -> None:
+    public = {name: vars(module)[name] for name in module.__all__}
+    made = {name: value for name, value in public.items() if inspect.isclass(value) or inspect.isroutine(value)}
+
+    assert [name for name, value in made.items() if not _own_docstring(value)] == []
+
+
+def test_every_key_of_a_pipeline_is_in_its_page() -> None:
+    page = (DOCS / "how-to" / "sync-into-delta.md").read_text()
+
+    assert [key for key in _keys(Pipeline) if f"`{key}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place) if place else page
+        found = "://" in link or (target.exists() and (not anchor or anchor in _anchors(target)))
+        broken.extend([] if found else [link])
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    assert [place for place in PLACE.findall(page.read_text()) if not (ROOT / place).exists()] == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = DOCS / "README.md"
+    linked = {(DOCS / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
+
+    assert set(DOCS.rglob("*.md")) - {index} - linked == set()
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    drawn = next(text for _, text in BLOCK.findall((DOCS / "explanation" / "architecture.md").read_text()))
+
+    assert [re.split(r"\s{2,}", line)[0] for line in drawn.splitlines()] == layers
+
+
+def test_a_second_sync_is_refused_with_the_words_of_the_page(tmp_path: Path) -> None:
+    with only_run(tmp_path, "shop"), pytest.raises(StateConflict) as refused, only_run(tmp_path, "shop"):
+        pass
+    words, place = re.escape(str(refused.value)), re.escape(f"{tmp_path}/")
+    words = re.sub(r"process\\ \d+\\ on\\ [^,;]+", r"process\\ \\d+\\ on\\ \\S+", words.replace(place, ".*"))
+
+    assert re.search(words, (DOCS / "how-to" / "sync-into-delta.md").read_text())
+
+
+def section(page: Path, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    found = re.search(rf"^## `?{re.escape(heading)}`?\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{page.name} has no section {heading!r}"
+    return found[1]
+
+
+def _own_docstring(value: Any) -> bool:
+    """Whether a docstring was written for it: neither inherited nor made by `dataclass`."""
+    said = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+    made = dataclasses.is_dataclass(value) and str(said).startswith(f"{value.__name__}(")
+    return bool(said) and not made
+
+
+def _keys(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    for name, setting in model.model_fields.items():
+        inner = list(_models(setting.annotation))
+        if not inner:
+            yield f"{before}{name}"
+        for between, part in inner:
+            yield from _keys(part, f"{before}{name}.{between}")
+
+
+def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The models of a setting; `NAME.` where it is a map to them."""
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield "", annotation
+    between = "NAME." if get_origin(annotation) is Mapping else ""
+    for argument in get_args(annotation):
+        for inner, model in _models(argument):
+            yield between + inner, model
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -4,6 +4,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from cdk.engine.read import read
 from cdk.engine.remember import remembering
 from cdk.state.wire import decode, encode
 from cdk.streams.reading import ReadPage
-from tests.samples import STREAMS, Orders, Plain, Replies, ShopOrders, Users
+from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users
 
 KINDS = st.sampled_from(STREAMS)
 EXECUTORS: st.SearchStrategy[Executor] = st.sampled_from([serial, threads(3)])
@@ -191,6 +192,25 @@ def test_a_new_parent_brings_its_whole_history(seed: int, cut: int) -> None:
     table.sync(seed)
 
     assert table.rows == whole(Growing())
+
+
+@given(st.integers(0, 2**32), st.integers(0, 14))
+@settings(deadline=None, max_examples=100)
+def test_what_is_newer_than_the_plan_of_a_cut_sync_lands_once(seed: int, cut: int) -> None:
+    class Moving(Future):
+        planned = 108
+
+        def now(self) -> datetime:
+            return DAY0 + timedelta(hours=self.planned)
+
+    stream = Moving()
+    table = Table(stream)
+    table.sync(seed, cut)
+    stream.planned = 110
+    table.sync(seed + 1)
+    table.sync(seed + 2)
+
+    assert table.rows == whole(stream)
 
 
 def test_a_parents_progress_is_kept_once_its_children_are_read() -> None:

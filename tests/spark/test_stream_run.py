@@ -85,7 +85,7 @@ def version(root: Path) -> int:
 
 
 @given(st.sampled_from(STREAMS), st.sampled_from(["append", "overwrite"]), st.integers(0, 2**16), st.integers(0, 6))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
     tmp_path_factory: pytest.TempPathFactory, stream: Stream, mode: str, seed: int, crashes: int
 ) -> None:
