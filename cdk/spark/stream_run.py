@@ -90,8 +90,6 @@ class StreamRun:
         )
         self._reader: CheckpointReader = stream.checkpoint_reader(state)
         self._state = state
-        # The rest of an interrupted attempt ends where that one was planned to; what is newer takes another plan.
-        self._once_more = resumed and sync_mode == "incremental"
         self._committed = self.report
         self._again: deque[Slice] = deque()
         self._planned = False
@@ -160,13 +158,12 @@ class StreamRun:
         if self.report.status is Status.DONE:
             return
         # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits for the next epoch.
-        if self.active and not self._out and not self._again and (slice := self.next()) is not None:
-            self.untouched(slice)
+        if self.active and not self._out and not self._again:
+            self._planned = False
+            if (slice := self.next()) is not None:
+                self.untouched(slice)
         finished = self.active and self._planned and not self._out and not self._again
         self._state = self._reader.get_checkpoint() or self._state
-        if finished and self._once_more:
-            finished = self._once_more = self._planned = False
-            self._reader = self.stream.checkpoint_reader(self._state)
         saved = replace(self.saved, state=self._wire(), complete=finished, records=self.report.total)
         if self.saved.write_mode == "overwrite":
             self._commit_hidden(saved, files, finished=finished)

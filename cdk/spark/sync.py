@@ -1,6 +1,5 @@
 """SyncRunner: reads a source's streams on Spark into Delta tables, rows and state in one commit."""
 
-import difflib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError, StateError
+from cdk.base.spelling import did_you_mean
 from cdk.spark.epoch import BundleResult, Failure, Job, Piece, run_epoch
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline, StreamOptions

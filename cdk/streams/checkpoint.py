@@ -44,7 +44,12 @@ class CheckpointReader(ABC):
 
 
 class PartitionReader(CheckpointReader):
-    """A reader of one partition."""
+    """A reader of one partition.
+
+    ends_early: its plan is the rest of an earlier one; what is newer takes another reader.
+    """
+
+    ends_early = False
 
     def __init__(self, partition: Partition, position: Position) -> None:
         self.partition = partition
@@ -116,7 +121,7 @@ class SliceCheckpointReader(PartitionReader):
 
     An attempt that was cut leaves `Resume` in its checkpoint: this reader then hands out the windows that were open,
     fills what lies between, and plans on, unless the last window had been begun: then the plan ends with it, as it
-    would have, and a further read brings what is newer. A finished attempt leaves the cursor value alone.
+    would have, and another reader brings what is newer. A finished attempt leaves the cursor value alone.
     """
 
     def __init__(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
@@ -163,8 +168,8 @@ class SliceCheckpointReader(PartitionReader):
             self._enqueue(_Opened(item.window, item.position, item.edge))
             after = item.window.until
         # The last window owns all that is newer, also what has come since: nothing is planned behind it.
-        ended = bool(resume.open) and resume.open[-1].window.last
-        return iter(()) if ended else self._cursor.windows(after, now, again=False)
+        self.ends_early = bool(resume.open) and resume.open[-1].window.last
+        return iter(()) if self.ends_early else self._cursor.windows(after, now, again=False)
 
     def _enqueue(self, item: _Opened) -> None:
         ticket = self._tickets[item.window.until] = self._queue.open(item)
@@ -282,6 +287,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._current: PartitionReader | None = None
         self._queue: AckQueue[_Member] = AckQueue()
         self._tickets: dict[Partition, Ticket[_Member]] = {}
+        self._newer: deque[Partition] = deque()
         self._changed = False
         self._planned = False
 
@@ -293,11 +299,13 @@ class PartitionCheckpointReader(CheckpointReader):
                 self._refresh(self._current)
                 self._current = None
             item = next(self._partitions, None)
-            if item is None:
+            if item is None and self._newer:
+                self._open(self._newer.popleft())
+            elif item is None:
                 self._planned = True
                 self._leave_shared_cursor()
                 return None
-            if isinstance(item, ParentState):
+            elif isinstance(item, ParentState):
                 self._queue.close(self._queue.open(_Member(None, item)))
                 self._advance_parents()
             elif item not in self._seen:
@@ -338,6 +346,8 @@ class PartitionCheckpointReader(CheckpointReader):
         if reader.settled and partition in self._tickets:
             del self._readers[partition]
             self._queue.close(self._tickets.pop(partition))
+            if reader.ends_early:
+                self._newer.append(partition)
             self._advance_parents()
             self._leave_shared_cursor()
 
