@@ -64,11 +64,7 @@ class SyncRunner:
         chosen = self._pipeline.streams
         for name in chosen or ():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ConfigError(
-                    f"streams: the source has no stream {name!r}{hint} (it has {', '.join(sorted(known))})"
-                )
+                raise ConfigError(f"streams: the source has no stream {name!r}{did_you_mean(name, known)}")
         for name, stream in known.items():
             if chosen is None or name in chosen:
                 yield stream, (chosen or {}).get(name, StreamOptions())
