@@ -55,10 +55,10 @@ class Items(HttpStream):
     def url_base(self) -> str:  # type: ignore[override] # read-only: it comes from the config
         return str(self.config["base_url"])
 
-    def path(self, slice: Slice) -> str:  # noqa: ARG002 - the same for every slice
+    def path(self, slice: Slice) -> str:
         return "items"
 
-    def params(self, slice: Slice) -> Mapping[str, Json]:  # noqa: ARG002 - the same for every slice
+    def params(self, slice: Slice) -> Mapping[str, Json]:
         return {"per_page": 1000, "page": 1}
 
 
@@ -82,7 +82,7 @@ class ItemsIncremental(Items):
 class Parents(Items):
     """The parents of the children."""
 
-    def path(self, slice: Slice) -> str:  # noqa: ARG002 - the same for every slice
+    def path(self, slice: Slice) -> str:
         return "parents"
 
 

@@ -1,7 +1,7 @@
 """What a person sees of a sync: live progress on stderr, and at the end a table of what was done."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -73,22 +73,24 @@ class Display:
         console = console or Console()
         if not console.is_terminal:
             console.width = max(console.width, _FILE_WIDTH)
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("stream", overflow="fold")
         table.add_column("mode", min_width=len("full_refresh,"))
         for name in ("read", "written", "skipped", "total"):
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("")
+        table.add_column("", min_width=len("✗ failed"))
         for report in result.streams:
             mark, colour = _MARKS[report.status]
             table.add_row(
                 Text(report.name),
                 f"{report.sync_mode}, {report.write_mode}",
                 *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.total)),
-                Text(f"{mark} {_outcome(report)}", colour),
+                Text(f"{mark} {report.status}{', resumed' if report.resumed else ''}", colour),
             )
         console.print(table)
         for report in result.streams:
+            for note in _notes(report):
+                console.print(Text(f"{report.name}: {note}", "yellow"), soft_wrap=True)
             if report.failure is not None:
                 console.print(Text(f"{report.name}: {report.failure.message}", "red"), soft_wrap=True)
         commits = sum(report.commits for report in result.streams)
@@ -102,12 +104,8 @@ def _counts(report: StreamReport) -> str:
     return f"{report.written:,} rows{skipped}, {report.slices:,} slices, {report.commits:,} commits"
 
 
-def _outcome(report: StreamReport) -> str:
-    words = [str(report.status)]
-    if report.resumed:
-        words.append("resumed")
+def _notes(report: StreamReport) -> Iterator[str]:
     if report.hidden:
-        words.append("not visible before it is complete")
+        yield "the new rows are not visible before they are complete"
     if report.restarted:
-        words.append(f"{report.restarted} slices read again: the source refused their page token")
-    return ", ".join(words)
+        yield f"{report.restarted} slices read again: the source refused their page token"

@@ -1,11 +1,22 @@
 """`spark-cdk sync PIPELINE.yaml`: read on Spark into Delta tables."""
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import CdkError, ConfigError
+from cdk.base.logs import logger
+from cdk.base.masking import Secrets
+from cdk.cli.config_file import check_config
+
+if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+    from cdk.spark.sync import SyncResult
 
 
 @click.command()
@@ -31,8 +42,46 @@ def sync(pipeline: Path, names: tuple[str, ...]) -> None:
     connector = settings.source.connector
     # As every path in the file, a connector's is relative to it.
     source = find_source(str(pipeline.parent / connector) if connector.endswith(".py") else connector)
-    with Display(settings.name) as display:
-        result = SyncRunner(settings, source, watch=display.show).run()
-    display.summary(result, Path(settings.target.path))
+    secrets = Secrets()
+    check_config(settings.config, source.config_schema, f"{pipeline} source.config", secrets)
+    with Display(settings.name) as display, _logging(secrets):
+        try:
+            result = SyncRunner(settings, source, watch=display.show).run()
+        except CdkError as error:
+            # Raised anew, so that no traceback carries the text that was masked here.
+            raise click.ClickException(secrets.mask(str(error))) from None
+    display.summary(_masked(result, secrets), Path(settings.target.path))
     if not result.ok:
         sys.exit(1)
+
+
+def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":
+    """The result as people may see it: no secret of the config in what went wrong."""
+    reports = []
+    for report in result.streams:
+        failure = report.failure
+        if failure is not None:
+            failure = replace(failure, message=secrets.mask(failure.message), detail=secrets.mask(failure.detail))
+        reports.append(replace(report, failure=failure))
+    return replace(result, streams=reports)
+
+
+class _Said(logging.Handler):
+    """Says a line of the log on stderr, without secrets."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__(logging.WARNING)
+        self._secrets = secrets
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self._secrets.mask(record.getMessage()), err=True)
+
+
+@contextmanager
+def _logging(secrets: Secrets) -> Iterator[None]:
+    handler = _Said(secrets)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -1,13 +1,15 @@
 """read: one stream through the real engine, and what came out of it."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import orjson
 
-from cdk.base.errors import CdkError
+from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
+from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
 from cdk.engine.executors import Executor, serial
 from cdk.engine.messages import run_read
@@ -16,7 +18,6 @@ from cdk.protocol import (
     AirbyteStream,
     ConfiguredAirbyteCatalog,
     ConfiguredAirbyteStream,
-    DestinationSyncMode,
     SyncMode,
 )
 from cdk.state.manager import ConnectorStateManager
@@ -53,9 +54,9 @@ class Run:
 
     @property
     def state_messages(self) -> list[AirbyteStateMessage]:
-        """The last state, as the next read takes it."""
+        """The last state of each stream, as the next read takes it."""
         said = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
-        return said[-1:]
+        return list({state.stream.stream_descriptor: state for state in said if state.stream is not None}.values())
 
 
 def read(
@@ -67,28 +68,32 @@ def read(
     mode: SyncMode | None = None,
     execute: Executor = serial,
 ) -> Run:
-    """Read one stream as `spark-cdk read` would; a failed read is in the result's `error` and raises nothing.
+    """Read a stream as `spark-cdk read` would; a failed read is in the result's `error` and raises nothing.
 
-    source: a source and the name of one of its streams, or a stream. state: see `cdk.testing.state`, or an earlier
-    run's `state_messages`. mode: default incremental where the stream has a cursor.
+    source: a stream, or a source and the name of one of its streams; all of them without a name. state: see
+    `cdk.testing.state`, or an earlier run's `state_messages`. mode: default incremental where the stream has a cursor.
+    Raises CatalogError: the source has no such stream.
     """
-    streams = [source] if isinstance(source, Stream) else source.streams(config or {})
-    chosen = [s for s in streams if stream is None or s.name == stream]
     run = Run()
-    handler = _Lines(run.logs)
-    logger.addHandler(handler)
     try:
-        run_read(
-            streams,
-            _catalog(chosen, mode),
-            ConnectorStateManager(state),
-            lambda lines: run.messages.extend(orjson.loads(line) for line in lines.splitlines()),
-            execute=execute,
-        )
+        streams = [source] if isinstance(source, Stream) else list(source.streams(config or {}))
     except CdkError as error:
         run.error = error
-    finally:
-        logger.removeHandler(handler)
+        return run
+    chosen = [s for s in streams if stream is None or s.name == stream]
+    if stream is not None and not chosen:
+        raise CatalogError(f"the source has no stream {stream!r}{did_you_mean(stream, [s.name for s in streams])}")
+    with _lines_of_the_log(run.logs):
+        try:
+            run_read(
+                streams,
+                _catalog(chosen, mode),
+                ConnectorStateManager(state),
+                lambda lines: run.messages.extend(orjson.loads(line) for line in lines.splitlines()),
+                execute=execute,
+            )
+        except CdkError as error:
+            run.error = error
     return run
 
 
@@ -100,14 +105,25 @@ def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirb
                     name=stream.name,
                     namespace=stream.namespace,
                     json_schema=dict(stream.json_schema()),
-                    supported_sync_modes=[SyncMode.full_refresh, SyncMode.incremental],
                 ),
-                sync_mode=mode or (SyncMode.incremental if stream.incremental else SyncMode.full_refresh),
-                destination_sync_mode=DestinationSyncMode.append,
+                sync_mode=mode or (SyncMode.INCREMENTAL if stream.incremental else SyncMode.FULL_REFRESH),
             )
             for stream in streams
         ]
     )
+
+
+@contextmanager
+def _lines_of_the_log(lines: list[str]) -> Iterator[None]:
+    """Gather what the kit logs, at every level."""
+    handler, level = _Lines(lines), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 class _Lines(logging.Handler):

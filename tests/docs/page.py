@@ -45,10 +45,13 @@ def play(page: Path, folder: Path, address: str) -> None:
 
 
 def says(said: str, block: str) -> bool:
-    """Whether a text holds a `text` block; blanks at the ends of lines do not count."""
-    lines = [re.escape(line.rstrip()).replace(re.escape("..."), ".*") for line in block.strip().splitlines()]
-    found = "\n".join(line.rstrip() for line in said.splitlines())
-    return re.search("\n".join(lines), found) is not None
+    """Whether a text holds a `text` block; how many blanks there are between two words does not count."""
+    lines = [re.escape(line).replace(re.escape("..."), ".*") for line in _words(block.strip())]
+    return re.search("\n".join(lines), "\n".join(_words(said))) is not None
+
+
+def _words(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
 
 
 def _shell(block: str, folder: Path) -> str:

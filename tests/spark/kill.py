@@ -123,7 +123,7 @@ class Trial:
     @contextmanager
     def process(self, options: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
         with (self.folder / "sync.log").open("ab") as log:
-            process = subprocess.Popen(self.command(*options), stdout=log, stderr=log, start_new_session=True)  # noqa: S603
+            process = subprocess.Popen(self.command(*options), stdout=log, stderr=log, start_new_session=True)
             try:
                 yield process
             finally:

@@ -310,7 +310,7 @@ class Expiring(Scripted):
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         if isinstance(slice.start, Checkpoint):
-            yield from [{"id": 0}, {"id": 1}]
+            yield from many(1500)
             raise StaleToken("the token has expired")
         yield from super().read_records(slice)
 

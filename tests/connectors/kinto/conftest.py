@@ -64,7 +64,7 @@ class Server:
 @pytest.fixture(scope="session")
 def _running() -> Iterator[Server]:
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("serve.py"))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         # Ends with an empty line should the server die before it listens.
         port = process.stdout.readline().strip()

@@ -17,5 +17,5 @@ SETTINGS = {
 
 if __name__ == "__main__":
     server = waitress.create_server(kinto.main({}, **SETTINGS), host="127.0.0.1", port=0, threads=4)
-    print(server.effective_port, flush=True)  # noqa: T201 - the test waits for this line
+    print(server.effective_port, flush=True)
     server.run()

@@ -88,7 +88,7 @@ def test_the_api_refuses_every_nth_request_when_told_to() -> None:
 def test_the_api_says_where_it_listens(tmp_path: Path) -> None:
     port_file = tmp_path / "port"
     command = [sys.executable, "-m", "connectors.shop.api", "--port", "0", "--port-file", str(port_file), "--orders=7"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own server
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         stats = fetch(address, "/_stats")
