@@ -72,7 +72,16 @@ class StreamRun:
         declared = columns(stream.json_schema())
         self.stream = stream
         self.table = StreamTable(root, pipeline, stream.name, table_schema(declared))
-        self.saved, resumed = _go_on(self.table.saved, sync_mode, write_mode, sync)
+        before = self.table.saved
+        self.saved, resumed = _go_on(before, sync_mode, write_mode, sync)
+        if before is not None and before.records and before.sync_mode != sync_mode and write_mode == "append":
+            logger.warning(
+                "%s: its sync_mode was %s; as %s it is read from its start and added to the %d rows that are there",
+                stream.name,
+                before.sync_mode,
+                sync_mode,
+                before.records,
+            )
         if not all((root / file.path).exists() for file in self.saved.pending):
             # VACUUM removes files that no version of the table names, these among them.
             logger.warning("%s: files of the interrupted sync are gone; reading from the start", stream.name)

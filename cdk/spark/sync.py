@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError, StateError
+from cdk.base.logs import logger
 from cdk.base.spelling import did_you_mean
 from cdk.spark.epoch import BundleResult, Failure, Job, Piece, run_epoch
 from cdk.spark.lock import only_run
@@ -45,19 +46,26 @@ class SyncRunner:
     def run(self) -> SyncResult:
         """Read every stream to its end, or to its error; one that fails does not stop the others.
 
-        Raises ConfigError: the pipeline does not fit the source or the tables. StateConflict: another sync of this
-        pipeline runs. StateError: a table's saved state cannot be used.
+        Raises ConfigError: the pipeline does not fit the source, or Spark does not start. StateConflict: another sync
+        of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
         """
         target = Path(self._pipeline.target.path).absolute()
-        streams = [(stream, options) for stream, options in self._chosen()]
+        plans = [self._plan(stream, options, target) for stream, options in self._chosen()]
+        _check_apart([plan.root for plan in plans])
         with only_run(target, self._pipeline.name) as sync:
-            runs = [self._open(stream, options, target, sync) for stream, options in streams]
-            self._watch([run.report for run in runs])
-            log = target / "_cdk" / f"{self._pipeline.name}.spark.log"
-            session = open_session(self._pipeline.name, self._pipeline.spark, log)
-            ship(session, {type(self._source).__module__, *(type(stream).__module__ for stream, _ in streams)})
-            _Epochs(self._pipeline, runs, session, self._watch).read_all()
-        return SyncResult([run.report for run in runs])
+            opened = [self._open(plan, sync) for plan in plans]
+            runs = [run for run in opened if isinstance(run, StreamRun)]
+
+            def report() -> list[StreamReport]:
+                return [run.report if isinstance(run, StreamRun) else run for run in opened]
+
+            self._watch(report())
+            if runs:
+                log = target / "_cdk" / f"{self._pipeline.name}.spark.log"
+                session = open_session(self._pipeline.name, self._pipeline.spark, log)
+                ship(session, {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)})
+                _Epochs(self._pipeline, runs, session, lambda: self._watch(report())).read_all()
+        return SyncResult(report())
 
     def _chosen(self) -> Iterator[tuple[Stream, StreamOptions]]:
         known = {stream.name: stream for stream in self._source.streams(self._pipeline.config)}
@@ -69,7 +77,7 @@ class SyncRunner:
             if chosen is None or name in chosen:
                 yield stream, (chosen or {}).get(name, StreamOptions())
 
-    def _open(self, stream: Stream, options: StreamOptions, target: Path, sync: str) -> StreamRun:
+    def _plan(self, stream: Stream, options: StreamOptions, target: Path) -> "_Plan":
         stream = _with_options(stream, options)
         sync_mode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
         write_mode = options.write_mode or ("append" if sync_mode == "incremental" else "overwrite")
@@ -78,14 +86,39 @@ class SyncRunner:
             raise ConfigError(f"{where}.sync_mode: the stream has no cursor; use full_refresh")
         if sync_mode == "incremental" and write_mode == "overwrite":
             raise ConfigError(f"{where}.write_mode: an incremental sync adds to its table; use append")
-        root = target / stream.namespace / stream.name if stream.namespace else target / stream.name
-        return StreamRun(stream, root, self._pipeline.name, sync_mode, write_mode, sync=sync)
+        names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
+        for name in names:
+            if name in {".", ".."} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
+                raise ConfigError(f"{where}: a table cannot lie in a folder called {name!r}; rename the stream")
+        return _Plan(stream, target.joinpath(*names), sync_mode, write_mode)
+
+    def _open(self, plan: "_Plan", sync: str) -> StreamRun | StreamReport:
+        """The stream's run, or its report when not even its table or schema can be used."""
+        stream = plan.stream
+        try:
+            return StreamRun(stream, plan.root, self._pipeline.name, plan.sync_mode, plan.write_mode, sync=sync)
+        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+            failure = Failure.of(error)
+            logger.error("%s: %s", stream.name, failure.message)
+            return StreamReport(stream.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A stream, its table's folder, and how it is read and written."""
+
+    stream: Stream
+    root: Path
+    sync_mode: str
+    write_mode: str
 
 
 class _Epochs:
     """Plans epochs, runs them, and commits what they bring, until nothing is left to read."""
 
-    def __init__(self, pipeline: Pipeline, runs: Sequence[StreamRun], session: SparkSession, watch: Watch) -> None:
+    def __init__(
+        self, pipeline: Pipeline, runs: Sequence[StreamRun], session: SparkSession, watch: Callable[[], None]
+    ) -> None:
         self._runs, self._session, self._watch = runs, session, watch
         self._interval = pipeline.checkpoint_interval.total_seconds()
         self._concurrency = pipeline.concurrency
@@ -106,7 +139,7 @@ class _Epochs:
                 results = run_epoch(self._session, job, [pieces[n::tasks] for n in range(tasks)])
             self._take(pieces, results)
             self._commit({piece.target for piece in pieces}, results)
-            self._watch([run.report for run in self._runs])
+            self._watch()
 
     def _plan(self) -> list[Piece]:
         """Slices of all streams in turn, so that small streams share the epochs of large ones."""
@@ -143,6 +176,13 @@ class _Epochs:
                     run.commit([file for result in results for file in result.files.get(n, ())])
                 except StateError as error:
                     run.refused(Failure.of(error))
+
+
+def _check_apart(roots: Sequence[Path]) -> None:
+    """Raise ConfigError for a table inside another's folder: cleaning up one would delete the other's files."""
+    for root in roots:
+        if any(other in root.parents for other in roots):
+            raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")
 
 
 def _with_options(stream: Stream, options: StreamOptions) -> Stream:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -139,7 +140,8 @@ def _rows() -> dict[str, int]:
 
 def _distinct(name: str) -> int:
     table = _table(name)
-    return len(table.to_pyarrow_table(columns=["id"])["id"].unique()) if table else 0
+    files = table.file_uris() if table else []
+    return len(pq.read_table(files, columns=["id"])["id"].unique()) if files else 0
 
 
 def _comparison(shop: Backend) -> Table:
@@ -160,7 +162,7 @@ def _sample() -> Table:
     shown = Table(*columns, title=f"three rows of {TABLES / 'orders'}")
     table = _table("orders")
     assert table is not None
-    for row in table.to_pyarrow_table(columns=columns).slice(0, 3).to_pylist():
+    for row in pq.read_table(table.file_uris(), columns=columns).slice(0, 3).to_pylist():
         shown.add_row(*(str(value) for value in row.values()))
     return shown
 

@@ -7,6 +7,7 @@ import pytest
 from tests.docs.page import DOCS, play, says
 
 PAGES = [
+    "../README.md",
     "explanation/state.md",
     "how-to/run-a-connector.md",
     "how-to/test-a-connector.md",

@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -76,10 +78,16 @@ def sync(tmp_path: Path) -> Sync:
     return run
 
 
+def table(folder: Path) -> pa.Table:
+    delta = DeltaTable(str(folder))
+    files = delta.file_uris()
+    return pq.read_table(files) if files else pa.schema(delta.schema().to_arrow()).empty_table()
+
+
 def rows(folder: Path, stream: Stream) -> Counter[str]:
     """The records in a stream's table, put together again from its columns and what the schema did not declare."""
     found: Counter[str] = Counter()
-    for row in DeltaTable(str(folder / stream.name)).to_pyarrow_table().to_pylist():
+    for row in table(folder / stream.name).to_pylist():
         declared = {k: v for k, v in row.items() if v is not None and not k.startswith("_airbyte")}
         found[canonical({**declared, **orjson.loads(row["_airbyte_additional"] or "{}")})] += 1
     return found
@@ -117,7 +125,7 @@ def test_a_full_refresh_replaces_the_rows_or_adds_a_generation(sync: Sync, tmp_p
 
     assert rows(tmp_path, Users()) == Counter(dict.fromkeys(expected(Users()), 2))
     assert rows(tmp_path, Comments()) == expected(Comments())
-    generations = DeltaTable(str(tmp_path / "users")).to_pyarrow_table()["_airbyte_generation_id"].to_pylist()
+    generations = table(tmp_path / "users")["_airbyte_generation_id"].to_pylist()
     assert Counter(generations) == {1: 15, 2: 15}
 
 
@@ -168,6 +176,31 @@ def test_one_stream_failing_does_not_stop_the_others(sync: Sync, tmp_path: Path)
     assert [report.status for report in result.streams] == [Status.FAILED, Status.DONE, Status.DONE]
     assert result.streams[0].failure is not None
     assert "the third page is broken" in result.streams[0].failure.message
+
+
+def test_a_stream_whose_schema_cannot_be_used_does_not_stop_the_others(sync: Sync) -> None:
+    class Unreadable(Users):
+        def json_schema(self) -> JsonSchema:
+            raise ConfigError("schemas/unreadable.json: no JSON")
+
+    result = sync(Unreadable(), Orders())
+
+    assert [report.status for report in result.streams] == [Status.FAILED, Status.DONE]
+    assert result.streams[0].failure is not None
+    assert "no JSON" in result.streams[0].failure.message
+
+
+def test_a_table_may_not_leave_the_target_or_lie_inside_another(sync: Sync) -> None:
+    class Outside(Users):
+        name = "../users"
+
+    class Inside(Orders):
+        namespace = "users"
+
+    with pytest.raises(ConfigError, match="rename the stream"):
+        sync(Outside())
+    with pytest.raises(ConfigError, match="inside another"):
+        sync(Users(), Inside())
 
 
 class NewParents(ShopOrders):
