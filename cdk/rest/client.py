@@ -76,9 +76,9 @@ class HttpClient:
         return response
 
     def _wait(self, request: Request, outcome: Response | CdkError, verdict: Verdict, attempt: int) -> None:
-        why = f"answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
+        said = f"{request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
         limited = ", rate limited" if verdict.action is Action.RATE_LIMITED else ""
-        logger.info("%s: attempt %d %s%s; waiting %.1f s", request, attempt, why, limited, verdict.wait)
+        logger.info("%s%s; waiting %.1f s after attempt %d", said, limited, verdict.wait, attempt)
         self._sleep(verdict.wait)
 
 

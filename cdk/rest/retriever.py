@@ -13,6 +13,7 @@ from cdk.rest.page_url import ForeignPage
 from cdk.rest.paginator import Paginator, Token
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
+from cdk.streams.paged import read_pages
 from cdk.streams.stream import Page
 
 _REFUSED = {400, 404, 410, 422}
@@ -43,13 +44,7 @@ class PageRetriever:
 
     def read(self, slice: Slice) -> Iterator[Page]:
         """See Retriever."""
-        token = slice.start.cursor if isinstance(slice.start, Checkpoint) else None
-        while True:
-            page = self.page(slice, token)
-            yield page
-            if page.next is None:
-                return
-            token = page.next
+        return read_pages(slice, self.page)
 
     def page(self, slice: Slice, token: Token | None) -> Page:
         """The page of `token`, the first when it is None.
