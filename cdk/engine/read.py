@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from cdk.base.errors import CdkError
 from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.stream_state import StreamState
@@ -41,7 +40,7 @@ def read(
                 reader.observe(slice, page.position, page.edge)
                 if due() and (checkpoint := reader.get_checkpoint()) is not None:
                     yield checkpoint
-    except CdkError:
+    except Exception:
         if (checkpoint := reader.get_checkpoint()) is not None:
             yield checkpoint
         raise

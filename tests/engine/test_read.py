@@ -219,16 +219,17 @@ def test_a_parents_progress_is_kept_once_its_children_are_read() -> None:
     assert final.parents["sparse"] == states(list(read(Replies.parent, StreamState())))[-1]
 
 
-def test_when_reading_fails_the_state_of_what_came_before_is_given_first() -> None:
+@pytest.mark.parametrize("error", [ServerError("the third page is broken"), KeyError("a bug of the author's")])
+def test_when_reading_fails_the_state_of_what_came_before_is_given_first(error: Exception) -> None:
     class Breaking(Users):
         def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
             if token == {"page": 2}:
-                raise ServerError("the third page is broken")
+                raise error
             return super().read_page(slice, token)
 
     reading = read(Breaking(), StreamState(), due=lambda: False)
     items = list(itertools.islice(reading, 3))
-    with pytest.raises(ServerError):
+    with pytest.raises(type(error)):
         next(reading)
 
     assert wire(Users(), states(items)[-1]) == {"page": 2}
