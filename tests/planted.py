@@ -75,7 +75,7 @@ BUGS = [
     Bug("gaps between windows are read", "streams/checkpoint", "self._enqueue(_Opened(gap, Start()))", "pass"),
     Bug("a moment belongs to one window", "streams/moment_cursor", "moment < until)", "moment <= until)"),
     Bug("a number belongs to one window", "streams/count_cursor", "number < window.until", "number <= window.until"),
-    Bug("a moment of another zone is the same one", "streams/moment_cursor", "moment.astimezone(UTC)", "moment"),
+    Bug("a moment of another zone is the same one", "base/times", "moment.astimezone(UTC)", "moment"),
     Bug("no two windows are written alike", "streams/moment_cursor", "self._as_written(upper)", "upper"),
     Bug("states of reads at once do not mix", "streams/state_mixin", "context.run(_here.set, here)", "_here.set(here)"),
     Bug("a refused token restarts its slice", "streams/reading", "replace(slice, start=Start())", "slice"),

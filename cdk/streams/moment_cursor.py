@@ -128,7 +128,7 @@ class DatetimeCursor(Cursor):
         return parse_moment(value, self._formats)
 
     def _write(self, moment: datetime) -> Json:
-        return write_moment(moment.astimezone(UTC), self._formats[0])
+        return write_moment(moment, self._formats[0])
 
     def _as_written(self, moment: datetime) -> datetime:
         """`moment` as precise as the format is, so that no two windows are written alike."""

@@ -1,6 +1,6 @@
 """Moments are read and written in any format, and what is no moment is None."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -52,3 +52,9 @@ def test_anything_else_is_none_and_never_an_error(value: Json, formats: set[str]
 
 def test_the_clock_knows_its_zone() -> None:
     assert system_clock().tzinfo is UTC
+
+
+def test_a_moment_of_another_zone_is_written_as_the_moment_it_is_in_utc() -> None:
+    moment = datetime(2024, 1, 2, 2, tzinfo=timezone(timedelta(hours=2)))
+
+    assert write_moment(moment, "%Y-%m-%dT%H:%M:%SZ") == "2024-01-02T00:00:00Z"
