@@ -117,7 +117,7 @@ class Sparse(Orders):
 class Future(Orders):
     """As `Orders`, from a source that ignores upper bounds: some records are newer than the plan."""
 
-    hours = (1, 30, 104, 107, 109, 110, 111, 112, 113, 114)
+    hours: tuple[int, ...] = (1, 30, 104, 107, 109, 110, 111, 112, 113, 114)
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         assert slice.window is not None

@@ -6,6 +6,7 @@ not read again. Whoever stores both keeps that order: state is durable no earlie
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from cdk.base.values import Record
@@ -33,13 +34,15 @@ def read(
     """
     reader = stream.checkpoint_reader(state)
     try:
-        for slice, page in execute(iter(reader.next, None), partial(read_slice, stream)):
-            if page.records:
-                yield page.records
-            if page.position is not None:
-                reader.observe(slice, page.position, page.edge)
-                if due() and (checkpoint := reader.get_checkpoint()) is not None:
-                    yield checkpoint
+        # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
+        while (first := reader.next()) is not None:
+            for slice, page in execute(chain([first], iter(reader.next, None)), partial(read_slice, stream)):
+                if page.records:
+                    yield page.records
+                if page.position is not None:
+                    reader.observe(slice, page.position, page.edge)
+                    if due() and (checkpoint := reader.get_checkpoint()) is not None:
+                        yield checkpoint
     except Exception:
         if (checkpoint := reader.get_checkpoint()) is not None:
             yield checkpoint

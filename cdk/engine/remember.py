@@ -5,7 +5,8 @@ again. The state therefore keeps, bounded, a digest of each record at the edge; 
 dropped, a new one with the same cursor value, or a changed one, is not.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -37,7 +38,12 @@ def _unknown(cursor: Cursor, known: Edge, records: Sequence[Record]) -> Sequence
     if not known.keys:
         return records
     values = set(known.keys.values())
-    return [r for r in records if r.get(cursor.field) not in values or _digest(r) not in known.keys]
+    return [r for r in records if not _among(r.get(cursor.field), values) or _digest(r) not in known.keys]
+
+
+def _among(value: Json, values: Collection[Json]) -> bool:
+    """Whether a cursor value is remembered; one that is an object or a list never is."""
+    return not isinstance(value, dict | list) and value in values
 
 
 def _advance(cursor: Cursor, running: Edge | None, greatest: Json, records: Sequence[Record]) -> Edge:
@@ -50,4 +56,8 @@ def _advance(cursor: Cursor, running: Edge | None, greatest: Json, records: Sequ
 
 
 def _digest(record: Record) -> str:
-    return blake2b(canonical(record).encode(), digest_size=10).hexdigest()
+    try:
+        text = canonical(record)
+    except TypeError:  # more than 64 bits, or a lone surrogate
+        text = json.dumps(record, sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=10).hexdigest()

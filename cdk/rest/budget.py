@@ -1,13 +1,18 @@
 """Budget: how often an API may be called."""
 
+import math
 import threading
 from collections import deque
 from datetime import timedelta
 from typing import Literal, TypedDict
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, RateLimited
+from cdk.base.logs import logger
 from cdk.base.times import Clock, Sleep, sleep, system_clock
 from cdk.rest.message import Response
+
+# Shorter waits are how a budget works; longer ones look like a read that hangs.
+_QUIET_SECONDS = 1
 
 
 class _Settings(TypedDict):
@@ -16,6 +21,7 @@ class _Settings(TypedDict):
     remaining_header: str | None
     reset_header: str | None
     reset: Literal["seconds", "epoch"]
+    max_wait: timedelta
     clock: Clock
     sleep: Sleep
 
@@ -25,7 +31,9 @@ class Budget:
 
     remaining_header, reset_header: the headers in which the API says how many calls are left and when there are more
     (`X-RateLimit-Remaining`, `X-RateLimit-Reset`); when none are left, the next call waits until then. reset: whether
-    the latter counts seconds from now or is an epoch time. `calls` may be None where the headers are enough.
+    the latter counts seconds from now or is an epoch time in seconds. `calls` may be None where the headers are enough.
+    max_wait: the longest wait for a reset that is worth it; a longer one ends the read with RateLimited, and it goes on
+        from its state another time. Waiting for `period` has no limit.
 
     Thread-safe. Each process has its own: divide by the number of tasks that read at once.
     """
@@ -38,6 +46,7 @@ class Budget:
         remaining_header: str | None = None,
         reset_header: str | None = None,
         reset: Literal["seconds", "epoch"] = "epoch",
+        max_wait: timedelta = timedelta(minutes=10),
         clock: Clock = system_clock,
         sleep: Sleep = sleep,
     ) -> None:
@@ -51,6 +60,7 @@ class Budget:
             "remaining_header": remaining_header,
             "reset_header": reset_header,
             "reset": reset,
+            "max_wait": max_wait,
             "clock": clock,
             "sleep": sleep,
         }
@@ -65,15 +75,22 @@ class Budget:
         self.__init__(**settings)  # type: ignore[misc] # a budget starts fresh in another process
 
     def take(self) -> None:
-        """Wait until a call is allowed, and count it."""
+        """Wait until a call is allowed, and count it.
+
+        Raises RateLimited: the API allows the next one later than `max_wait`; nothing is counted.
+        """
         with self._lock:
             now = self._settings["clock"]().timestamp()
+            if self._closed_until - now > self._settings["max_wait"].total_seconds():
+                raise self._too_long(self._closed_until - now)
             at = max(now, self._closed_until)
             # Whoever waits has its place in the window already, so those behind it wait for the next.
             if self._settings["calls"] is not None:
                 if len(self._taken) == self._taken.maxlen:
                     at = max(at, self._taken[0] + self._settings["period"].total_seconds())
                 self._taken.append(at)
+        if at - now > _QUIET_SECONDS:
+            logger.info("waiting %.1f s until the budget allows the next call", at - now)
         if at > now:
             self._settings["sleep"](at - now)
 
@@ -90,9 +107,19 @@ class Budget:
         with self._lock:
             self._closed_until = max(self._closed_until, until)
 
+    def _too_long(self, wait: float) -> RateLimited:
+        header, longest = self._settings["reset_header"], self._settings["max_wait"].total_seconds()
+        return RateLimited(
+            f"no calls are left, and the header {header} allows the next one in {wait:.0f} s, expected at most "
+            f"{longest:.0f} s (`max_wait` of the budget); try again later, or set `reset` if the header does not count "
+            f"as {self._settings['reset']!r} says",
+            wait=wait,
+        )
+
 
 def _number(text: str | None) -> float | None:
     try:
-        return None if text is None else float(text)
+        number = math.nan if text is None else float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None

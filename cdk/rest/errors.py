@@ -71,7 +71,8 @@ def error_text(response: Response) -> str:
         text = _find(orjson.loads(response.body))
     except orjson.JSONDecodeError:
         text = response.text if response.headers.get("content-type", "").startswith("text/plain") else ""
-    text = response.request.hide(" ".join((text or "").split()))
+    # Hidden before anything is changed or cut: what is left of a secret would not be found.
+    text = " ".join(response.request.hide(text or "").split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

@@ -11,8 +11,6 @@ from cdk.base.errors import DecodeError
 from cdk.base.values import Json
 from cdk.rest.redact import hide, looks_secret, safe_url
 
-_UNREAD = object()
-
 
 class Headers(Mapping[str, str]):
     """Header fields, found whatever their case. Iterating gives lower-case names."""
@@ -44,6 +42,7 @@ class Request:
     params: query parameters. None is left out, a list repeats its name, a boolean is `true` or `false`.
     secret: names, in lower case, of parameters and headers whose values are never shown, logged or saved. Names that
         look secret (`api_key`, `Authorization`) are treated so without being told.
+    hidden: secrets that are elsewhere, such as in the body: `hide` takes these values out of texts, too.
     """
 
     method: str
@@ -52,6 +51,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     secret: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
 
     @property
     def full_url(self) -> str:
@@ -80,7 +80,7 @@ class Request:
         """`text` without the values of this request's secrets, as an API may echo them."""
         values = [str(value) for name, value in (*self.params.items(), *self.headers.items()) if self.hides(name)]
         # `Bearer abc`: the API echoes `abc`.
-        return hide(text, [*values, *(value.rpartition(" ")[2] for value in values)])
+        return hide(text, [*values, *(value.rpartition(" ")[2] for value in values), *self.hidden])
 
     def _secret(self, names: Iterable[str], *, told: bool) -> frozenset[str]:
         return self.secret | {name.lower() for name in names} if told else self.secret
@@ -105,7 +105,7 @@ class Response:
     body: bytes
     url: str
     request: Request
-    _decoded: Json = field(default=_UNREAD, init=False, compare=False)
+    _decoded: tuple[Json] | None = field(default=None, init=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -117,12 +117,14 @@ class Response:
 
         Raises DecodeError: the body is not JSON.
         """
-        if self._decoded is _UNREAD:
+        decoded = self._decoded
+        if decoded is None:
             try:
-                object.__setattr__(self, "_decoded", orjson.loads(self.body))
+                decoded = (orjson.loads(self.body),)
             except orjson.JSONDecodeError as error:
                 self._not_json(error)
-        return self._decoded
+            object.__setattr__(self, "_decoded", decoded)
+        return decoded[0]
 
     @property
     def text(self) -> str:
@@ -135,7 +137,8 @@ class Response:
 
     def _not_json(self, error: orjson.JSONDecodeError) -> NoReturn:
         kind = self.headers.get("content-type", "no content type")
-        start = self.request.hide(self.text[:80])
+        # Hidden before it is cut: half a secret would not be found.
+        start = self.request.hide(self.text)[:80]
         raise DecodeError(
             f"{self.request} answered {self.status} with a body that is not JSON ({kind}, {len(self.body)} bytes, "
             f"it begins {start!r}): {error.msg}; check the path, or set the decoder that reads this format"

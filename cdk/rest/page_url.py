@@ -3,6 +3,7 @@
 Such a URL comes from a response, and later from a saved state; the credentials are sent wherever it leads.
 """
 
+from dataclasses import replace
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from cdk.base.errors import BadState, FatalError
@@ -41,8 +42,8 @@ def ask_url(request: Request, token: Token) -> Request:
     _stay(request, url)
     brought = {name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
     secrets = {name: value for name, value in request.params.items() if request.hides(name) and name not in brought}
-    # A new value: the parameters of the first page must not be asked twice.
-    return Request(request.method, url, secrets, request.headers, request.body, request.secret)
+    # Only the secrets stay: the parameters of the first page must not be asked twice.
+    return replace(request, url=url, params=secrets)
 
 
 def _stay(request: Request, url: str) -> None:

@@ -9,7 +9,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -95,26 +95,30 @@ class BundleResult:
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of an epoch share. seconds: the budget; 0 gives each slice one page. threads: in each task."""
+    """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once."""
 
     targets: Sequence[Target]
     seconds: float
     threads: int
 
+    def share(self, task: int, tasks: int) -> "Job":
+        """The job as one of several tasks sees it: all threads together are those of the job."""
+        return replace(self, threads=max(1, self.threads // tasks + (task < self.threads % tasks)))
+
 
 def run_epoch(session: SparkSession, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
-    """Read the bundles on the session's executors, one task each.
+    """Read the bundles on the session's executors, one task each, with the job's threads split over them.
 
     Raises TransientError: Spark could not finish the job, for its JVM is gone or a task failed again and again.
     """
+    count = len(bundles)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                result = pickle.dumps(read_bundle(job, bundles[number]))
+                result = pickle.dumps(read_bundle(job.share(number, count), bundles[number]))
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 
-    count = len(bundles)
     try:
         results = session.range(0, count, 1, count).mapInArrow(task, "result binary").collect()
     except (PySparkException, Py4JError, OSError) as error:

@@ -184,7 +184,8 @@ class StreamRun:
 
     def refused(self, failure: Failure) -> None:
         """End this stream: its last commit was refused, and what it covered does not count."""
-        self.report = self._committed
+        # What went wrong before, in the source, is what a person needs to know first.
+        self.report = replace(self._committed, status=self.report.status, failure=self.report.failure)
         self.fail(failure)
 
     def _commit_visible(self, saved: Saved, files: Sequence[DataFile]) -> None:

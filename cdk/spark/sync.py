@@ -5,9 +5,10 @@ from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from cdk.base.errors import ConfigError, StateError
+from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.spelling import did_you_mean
 from cdk.spark.epoch import BundleResult, Failure, Job, Piece, run_epoch
@@ -68,7 +69,11 @@ class SyncRunner:
         return SyncResult(report())
 
     def _chosen(self) -> Iterator[tuple[Stream, StreamOptions]]:
-        known = {stream.name: stream for stream in self._source.streams(self._pipeline.config)}
+        known: dict[str, Stream] = {}
+        for stream in self._source.streams(self._pipeline.config):
+            if stream.name in known:
+                raise ConfigError(f"streams: the source has two streams called {stream.name!r}; names must differ")
+            known[stream.name] = stream
         chosen = self._pipeline.streams
         for name in chosen or ():
             if name not in known:
@@ -96,6 +101,7 @@ class SyncRunner:
         """The stream's run, or its report when not even its table or schema can be used."""
         stream = plan.stream
         try:
+            _check_travels(stream)
             return StreamRun(stream, plan.root, self._pipeline.name, plan.sync_mode, plan.write_mode, sync=sync)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
@@ -134,8 +140,7 @@ class _Epochs:
             tasks = min(self._concurrency, len(pieces), self._cores)
             results: list[BundleResult] = []
             if pieces:
-                threads = -(-self._concurrency // tasks)
-                job = Job([run.target for run in self._runs], self._seconds, threads)
+                job = Job([run.target for run in self._runs], self._seconds, self._concurrency)
                 results = run_epoch(self._session, job, [pieces[n::tasks] for n in range(tasks)])
             self._take(pieces, results)
             self._commit({piece.target for piece in pieces}, results)
@@ -174,7 +179,7 @@ class _Epochs:
             if run.active or n in touched:
                 try:
                     run.commit([file for result in results for file in result.files.get(n, ())])
-                except StateError as error:
+                except Exception as error:  # noqa: BLE001 - it fails this stream and no other
                     run.refused(Failure.of(error))
 
 
@@ -183,6 +188,18 @@ def _check_apart(roots: Sequence[Path]) -> None:
     for root in roots:
         if any(other in root.parents for other in roots):
             raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")
+
+
+def _check_travels(stream: Stream) -> None:
+    """Raise ConfigError for a stream that cannot be pickled: alone, it would take all others down with the job."""
+    try:
+        cloudpickle.dumps(stream)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
+    except Exception as error:
+        raise ConfigError(
+            f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
+            "or leave it out in __getstate__",
+            stream=stream.name,
+        ) from error
 
 
 def _with_options(stream: Stream, options: StreamOptions) -> Stream:

@@ -28,6 +28,11 @@ class Partition(Mapping[str, Json]):
         return cls(fields)
 
     @property
+    def bare(self) -> "Partition":
+        """The same partition without `extra`: what a state keeps of it."""
+        return Partition(self._fields) if self.extra else self
+
+    @property
     def key(self) -> str:
         """The canonical JSON text that identifies this partition."""
         return self._key

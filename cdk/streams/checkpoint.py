@@ -25,7 +25,7 @@ class CheckpointReader(ABC):
 
     @abstractmethod
     def next(self) -> Slice | None:
-        """The next slice to read, or None: nothing is left to plan."""
+        """The next slice to read, or None: nothing is left to plan until a slice that is out has ended."""
 
     @abstractmethod
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
@@ -269,7 +269,7 @@ class PartitionCheckpointReader(CheckpointReader):
 
     partitions: in the order to read them, from a generator if there are many; one that comes twice is read once.
     inner: builds the reader of a partition from where it stands. A partition never met stands at `Start`, whatever
-    the others say: a new parent brings its whole history.
+    the others say, so a new parent brings its whole history; unless the state keeps one cursor for all partitions.
     """
 
     def __init__(
@@ -283,13 +283,13 @@ class PartitionCheckpointReader(CheckpointReader):
         self._positions = dict(state.positions)
         self._parents = dict(state.parents)
         self._readers: dict[Partition, PartitionReader] = {}
-        self._seen: set[Partition] = set()
+        self._seen: set[str] = set()
+        self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
         self._queue: AckQueue[_Member] = AckQueue()
         self._tickets: dict[Partition, Ticket[_Member]] = {}
         self._newer: deque[Partition] = deque()
-        self._changed = False
-        self._planned = False
+        self._changed = self._planned = False
 
     def next(self) -> Slice | None:
         while True:
@@ -308,7 +308,7 @@ class PartitionCheckpointReader(CheckpointReader):
             elif isinstance(item, ParentState):
                 self._queue.close(self._queue.open(_Member(None, item)))
                 self._advance_parents()
-            elif item not in self._seen:
+            elif item.key not in self._seen:
                 self._open(item)
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
@@ -320,13 +320,16 @@ class PartitionCheckpointReader(CheckpointReader):
         return self._readers[slice.partition].resume(slice, position, edge)
 
     def get_checkpoint(self) -> StreamState | None:
+        for reader in self._moved.values():
+            self._take_over(reader)
+        self._moved.clear()
         if not self._changed:
             return None
         self._changed = False
         return replace(self._state, positions=dict(self._positions), parents=dict(self._parents))
 
     def _open(self, partition: Partition) -> None:
-        self._seen.add(partition)
+        self._seen.add(partition.key)
         if partition and partition not in self._positions and WHOLE in self._positions and len(self._seen) == 1:
             logger.warning(
                 "the state keeps one cursor for all partitions (%s): each partition starts from it; "
@@ -338,18 +341,28 @@ class PartitionCheckpointReader(CheckpointReader):
         self._tickets[partition] = self._queue.open(_Member(partition))
 
     def _refresh(self, reader: PartitionReader) -> None:
-        """Take over where a partition stands, and forget its reader once nothing more can come from it."""
-        partition, position = reader.partition, reader.position
-        if self._positions.get(partition, Start()) != position:
-            self._positions[partition] = position
-            self._changed = True
-        if reader.settled and partition in self._tickets:
+        """Note that a partition has moved, and forget its reader once nothing more can come from it.
+
+        Where it stands is asked for with the next checkpoint: a reader of many windows looks at all that are open.
+        """
+        partition = reader.partition
+        if self._readers.get(partition) is not reader:
+            return
+        self._moved[partition] = reader
+        if reader.settled:
+            self._take_over(self._moved.pop(partition))
             del self._readers[partition]
             self._queue.close(self._tickets.pop(partition))
             if reader.ends_early:
                 self._newer.append(partition)
             self._advance_parents()
             self._leave_shared_cursor()
+
+    def _take_over(self, reader: PartitionReader) -> None:
+        position = reader.position
+        if self._positions.get(reader.partition, Start()) != position:
+            self._positions[reader.partition.bare] = position
+            self._changed = True
 
     def _advance_parents(self) -> None:
         for member in self._queue.take():
@@ -359,6 +372,6 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _leave_shared_cursor(self) -> None:
         """Drop the cursor kept for all partitions once each has its own."""
-        if self._planned and not self._readers and WHOLE in self._positions and any(self._seen):
+        if self._planned and not self._readers and WHOLE in self._positions and self._seen - {WHOLE.key}:
             del self._positions[WHOLE]
             self._changed = True

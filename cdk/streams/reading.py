@@ -1,7 +1,8 @@
 """read_slice: a slice of a stream as pages of records, each with the position after them. Runs anywhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from cdk.base.errors import FatalError, StaleToken
 from cdk.base.logs import logger
@@ -53,7 +54,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     records: list[Record] = []
     for item in stream.items(slice):
         # Most items are plain dicts: one type check each.
-        if type(item) is dict:
+        if type(item) is dict or isinstance(item, Mapping):
             records.append(item)
             if len(records) < PAGE_RECORDS:
                 continue
@@ -65,8 +66,10 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
         elif isinstance(item, Checkpoint):
             yield finish(records, item)
         else:
-            records.append(item)
-            continue
+            raise FatalError(
+                f"read_records gave a {type(item).__name__}, expected a record (a mapping), a Page or a Checkpoint",
+                stream=stream.name,
+            )
         records = []
     yield finish(records, Done())
 
@@ -101,14 +104,21 @@ class _Finisher:
         if not values:
             return
         known = [] if self._edge is None else [self._edge.value]
-        if known and cursor.ordered and values[0] != known[0] and cursor.greatest([*known, values[0]]) == known[0]:
-            raise FatalError(
-                f"found {cursor.field} {values[0]!r} after {known[0]!r}, but the cursor is declared `ordered`; "
-                "ask the source for ascending order, or declare the cursor without it",
-                stream=self._stream.name,
-            )
+        if cursor.ordered:
+            self._check_order(cursor, [*known, *values])
         greatest = cursor.greatest([*known, cursor.greatest(values)])
         self._edge = None if greatest is None else Edge(greatest)
+
+    def _check_order(self, cursor: Cursor, values: Sequence[Json]) -> None:
+        """Raise FatalError for a value that is less than one before it: a cut read would resume behind it."""
+        readable = [value for value in values if cursor.greatest([value]) is not None]
+        for before, value in pairwise(readable):
+            if value != before and cursor.greatest([before, value]) == before:
+                raise FatalError(
+                    f"found {cursor.field} {value!r} after {before!r}, but the cursor is declared `ordered`; "
+                    "ask the source for ascending order, or declare the cursor without it",
+                    stream=self._stream.name,
+                )
 
     def _reached(self, field: str) -> Position | None:
         """Where an ordered window resumes: at the value reached, once that is beyond the window's start.

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import Done, Partition, Record, ServerError, Slice, Stream, StreamState, Window
+from cdk import Done, Item, Partition, Record, ServerError, Slice, Stream, StreamState, Window
 from cdk.base.values import Json, canonical
 from cdk.engine.executors import Executor, serial, threads
 from cdk.engine.read import read
 from cdk.engine.remember import remembering
+from cdk.state.position import Edge
 from cdk.state.wire import decode, encode
 from cdk.streams.reading import ReadPage
 from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users
@@ -211,6 +212,40 @@ def test_what_is_newer_than_the_plan_of_a_cut_sync_lands_once(seed: int, cut: in
     table.sync(seed + 2)
 
     assert table.rows == whole(stream)
+
+
+@pytest.mark.parametrize("execute", [serial, threads(4)], ids=["serial", "threads"])
+def test_the_rest_of_a_cut_read_brings_what_is_newer_however_it_is_read(execute: Executor) -> None:
+    class Moving(Future):
+        planned = 108
+
+        def now(self) -> datetime:
+            return DAY0 + timedelta(hours=self.planned)
+
+    stream = Moving()
+    items = list(read(stream, StreamState()))
+    cut = next(s for s in reversed(states(items)) if (wire(stream, s).get("_cdk") or {}).get("slices"))
+    stream.planned = 200
+    Moving.hours = (*Future.hours, 150, 190)
+
+    assert set(records(list(read(stream, through_the_wire(stream, cut), execute)))) >= {
+        canonical(row) for row in stream.rows(Partition())[-2:]
+    }
+
+
+@pytest.mark.parametrize("odd", [{"hash": 2**70}, {"text": "\ud800"}, {"n": 1, "updated_at": ["not", "a", "moment"]}])
+def test_a_record_that_json_can_hardly_hold_does_not_end_a_stream_that_remembers(odd: dict[str, Json]) -> None:
+    class Odd(Orders):
+        def rows(self, partition: Partition) -> list[dict[str, Json]]:
+            return [*super().rows(partition), {"id": 99, "updated_at": "2024-01-05T04:00:00Z", **odd}]
+
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield from self.rows(Partition())
+
+    edge = Edge("2024-01-05T04:00:00Z", {"x": "2024-01-05T04:00:00Z"})
+    pages = list(remembering(Odd(), Slice(edge=edge)))
+
+    assert sum(len(page.records) for page in pages) == len(Orders.hours) + 1
 
 
 def test_a_parents_progress_is_kept_once_its_children_are_read() -> None:

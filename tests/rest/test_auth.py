@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from cdk import CredentialsError, RateLimited, ServerError
+from cdk.base.errors import CdkError
 from cdk.rest import ApiKey, Authenticator, Basic, Bearer, HttpClient, OAuth2, Request, StatusErrorHandler
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
@@ -133,6 +134,23 @@ def test_a_refused_refresh_says_what_to_do_and_no_secret() -> None:
         client(api, oauth(time), time).send(USERS)
 
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("credentials_in", ["body", "header"])
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 429, 500])
+def test_no_answer_to_a_token_request_makes_an_error_with_a_secret(status: int, credentials_in: str) -> None:
+    api, time = MockApi(), Time()
+    said = "s3cret-value r3fresh-value s3cret-extra"
+    api.post("/token").returns(status=status, json={"error": said, said: 1})
+    authenticator = oauth(
+        time, refresh_token="r3fresh-value", extra={"assertion": "s3cret-extra"}, credentials_in=credentials_in
+    )
+
+    with pytest.raises(CdkError, match=r"\*\*\*\* \*\*\*\* \*\*\*\*") as caught:
+        client(api, authenticator, time).send(USERS)
+
+    assert "s3cret" not in str(caught.value)
+    assert "r3fresh" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("status", "error"), [(503, ServerError), (429, RateLimited)])

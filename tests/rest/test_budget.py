@@ -1,9 +1,10 @@
+import logging
 import pickle
 from datetime import timedelta
 
 import pytest
 
-from cdk import ConfigError
+from cdk import ConfigError, RateLimited
 from cdk.rest import Budget, HttpClient, Request
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time, response
@@ -58,6 +59,61 @@ def test_a_spent_limit_waits_for_its_reset(reset: str) -> None:
     budget.take()
 
     assert time.slept == [30]
+
+
+@pytest.mark.parametrize("later", [601, 1000 * NOON.timestamp()])
+def test_a_reset_too_far_away_ends_the_read_instead_of_sleeping(later: float) -> None:
+    time = Time()
+    budget = Budget(remaining_header="X-Left", reset_header="X-Reset", clock=time.clock, sleep=time.sleep)
+    budget.observe(response(headers={"X-Left": "0", "X-Reset": str(NOON.timestamp() + later)}))
+
+    with pytest.raises(RateLimited, match=r"X-Reset .*max_wait.*'epoch'") as caught:
+        budget.take()
+
+    assert caught.value.wait == later
+    assert time.slept == []
+
+
+def test_a_client_gives_up_on_a_reset_too_far_away() -> None:
+    time, api = Time(), MockApi()
+    api.get("/a").returns(json=[], headers={"X-Left": "0", "X-Reset": "3600"})
+    budget = Budget(remaining_header="X-Left", reset_header="X-Reset", reset="seconds", clock=time.clock)
+    client = HttpClient(api, budget=budget, sleep=_refuse)
+
+    client.send(Request("GET", "https://api.test/a"))
+    with pytest.raises(RateLimited):
+        client.send(Request("GET", "https://api.test/a"))
+
+    assert len(api.requests) == 1
+
+
+def test_a_period_may_be_longer_than_the_longest_wait_for_a_reset() -> None:
+    time = Time()
+    budget = Budget(1, timedelta(hours=1), clock=time.clock, sleep=time.sleep)
+
+    budget.take()
+    budget.take()
+
+    assert time.slept == [3600]
+
+
+def test_a_reset_that_is_no_moment_is_ignored() -> None:
+    budget = Budget(remaining_header="X-Left", reset_header="X-Reset", sleep=_refuse)
+
+    budget.observe(response(headers={"X-Left": "0", "X-Reset": "inf"}))
+
+    budget.take()
+
+
+def test_only_long_waits_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    time = Time()
+    caplog.set_level(logging.INFO, "cdk")
+    for seconds in (1, 90):
+        budget = Budget(1, timedelta(seconds=seconds), clock=time.clock, sleep=time.sleep)
+        budget.take()
+        budget.take()
+
+    assert caplog.messages == ["waiting 90.0 s until the budget allows the next call"]
 
 
 def test_a_client_asks_its_budget_before_each_attempt() -> None:

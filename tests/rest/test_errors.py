@@ -73,6 +73,15 @@ def test_the_words_of_the_api_are_found(body: Any, text: str) -> None:
     assert error_text(response(body)) == text
 
 
+@pytest.mark.parametrize("before", ["", "x" * 290])
+def test_a_secret_is_hidden_before_the_words_are_cut_or_joined(before: str) -> None:
+    asked = Request("GET", "https://api.test", {"api_key": "kkkk  llllllllll"})
+
+    text = error_text(response({"message": f"{before} kkkk  llllllllll"}, request=asked))
+
+    assert text == f"{before} ****".strip()
+
+
 def test_plain_text_is_shown_and_html_is_not() -> None:
     assert error_text(response(body=b"slow down", headers={"Content-Type": "text/plain"})) == "slow down"
     assert error_text(response(body=b"<html>", headers={"Content-Type": "text/html"})) == ""

@@ -1,6 +1,10 @@
+import copy
+import pickle
+
 import pytest
 
 from cdk import DecodeError
+from cdk.base.values import Json
 from cdk.rest import Headers, Request
 from cdk.rest.redact import looks_secret, safe_url
 from tests.rest.api import response
@@ -55,6 +59,33 @@ def test_a_body_is_decoded_once() -> None:
     answer = response({"a": [1]})
 
     assert answer.json() is answer.json()
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+@pytest.mark.parametrize("json", [{"a": [1]}, None])
+def test_a_copied_answer_is_decoded_like_the_first(json: Json, decoded: bool) -> None:  # noqa: FBT001 - parametrized
+    answer = response(json)
+    if decoded:
+        answer.json()
+
+    assert copy.deepcopy(answer).json() == json
+    assert pickle.loads(pickle.dumps(answer)).json() == json  # noqa: S301 - made here
+
+
+def test_a_request_hides_values_that_are_neither_parameter_nor_header() -> None:
+    request = Request("POST", "https://api.test/a", body=b"pin=s3cret", hidden=frozenset({"s3cret"}))
+
+    assert request.with_params({"q": 1}).hide("your pin s3cret") == "your pin ****"
+    assert "s3cret" not in repr(request)
+
+
+def test_a_secret_is_hidden_before_a_body_is_cut() -> None:
+    asked = Request("GET", "https://api.test/users", headers={"Authorization": "Bearer abcd1234"})
+
+    with pytest.raises(DecodeError) as caught:
+        response(body=b"x" * 76 + b"abcd1234", request=asked).json()
+
+    assert "abcd" not in str(caught.value)
 
 
 def test_a_body_that_is_not_json_is_an_error_that_shows_where_and_what() -> None:

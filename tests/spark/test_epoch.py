@@ -371,3 +371,11 @@ def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
 
     assert len(records(folder, result)) == sum(progress.rows for progress in result.progress)
     assert all(progress.failure is None and progress.positions for progress in result.progress)
+
+
+@pytest.mark.parametrize(("threads", "tasks"), [(4, 3), (5, 4), (10, 8), (8, 8), (1, 1)])
+def test_the_tasks_of_an_epoch_share_its_threads(threads: int, tasks: int) -> None:
+    shares = [Job([], 1.0, threads).share(task, tasks).threads for task in range(tasks)]
+
+    assert sum(shares) == threads
+    assert max(shares) - min(shares) <= 1

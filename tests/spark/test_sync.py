@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from threading import Lock
 
 import orjson
 import pyarrow as pa
@@ -188,6 +189,28 @@ def test_a_stream_whose_schema_cannot_be_used_does_not_stop_the_others(sync: Syn
     assert [report.status for report in result.streams] == [Status.FAILED, Status.DONE]
     assert result.streams[0].failure is not None
     assert "no JSON" in result.streams[0].failure.message
+
+
+def test_a_stream_that_cannot_travel_does_not_stop_the_others(sync: Sync) -> None:
+    class Locked(Users):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = Lock()
+
+    result = sync(Locked(), Orders())
+
+    assert [report.status for report in result.streams] == [Status.FAILED, Status.DONE]
+    assert result.streams[0].failure is not None
+    assert "cannot travel to Spark's tasks" in result.streams[0].failure.message
+
+
+def test_two_streams_of_one_name_are_refused(sync: Sync) -> None:
+    class Elsewhere(Users):
+        name = "users"
+        namespace = "us"
+
+    with pytest.raises(ConfigError, match="two streams called 'users'"):
+        sync(Users(), Elsewhere())
 
 
 def test_a_table_may_not_leave_the_target_or_lie_inside_another(sync: Sync) -> None:

@@ -152,3 +152,19 @@ def test_a_token_refused_again_after_the_restart_is_an_error() -> None:
 
     with pytest.raises(StaleToken, match="Start"):
         list(read_slice(Scripted(always), Slice(start=Checkpoint({"page": 3}))))
+
+
+def test_what_is_no_record_is_refused_with_its_kind() -> None:
+    stream = Scripted(lambda _: iter(["text"]))  # type: ignore[list-item]  # what an author may yield by mistake
+
+    with pytest.raises(FatalError, match="gave a str, expected a record"):
+        list(read_slice(stream, Slice()))
+
+
+def test_an_order_that_is_broken_inside_a_page_is_refused() -> None:
+    stream = Scripted(
+        lambda _: iter([Page([{"seq": 1}, {"seq": 9}, {"seq": 3}], None)]), CountCursor("seq", ordered=True)
+    )
+
+    with pytest.raises(FatalError, match="found seq 3 after 9"):
+        list(read_slice(stream, Slice(window=Window(0))))

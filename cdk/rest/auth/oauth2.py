@@ -13,7 +13,6 @@ from cdk.rest.auth.basic import basic_credentials
 from cdk.rest.backoff import retry_after
 from cdk.rest.errors import error_for, error_text
 from cdk.rest.message import Request, Response
-from cdk.rest.redact import hide
 
 _UNAUTHORIZED = 401
 _REFUSALS = {400, 401, 403}
@@ -85,11 +84,13 @@ class OAuth2:
             form |= {"client_id": self._client_id, "client_secret": self._client_secret}
         form |= self._extra
         body = urlencode({name: value for name, value in form.items() if value is not None}).encode()
-        return Request("POST", self._token_url, headers=headers, body=body)
+        # Servers echo the form in any kind of answer, so its secrets go with the request.
+        hidden = frozenset({self._client_secret, self._refresh_token or "", *self._extra.values()})
+        return Request("POST", self._token_url, headers=headers, body=body, hidden=hidden)
 
     def _keep(self, response: Response, now: datetime) -> str:
         if response.status in _REFUSALS:
-            said = self._hide(error_text(response))
+            said = error_text(response)
             raise CredentialsError(
                 f"{response.request} refused to give an access token ({response.status}{f': {said}' if said else ''}); "
                 f"check client id and secret, and authenticate again"
@@ -99,8 +100,9 @@ class OAuth2:
         answer = self._answer(response)
         token, life = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token:
+            fields = response.request.hide(", ".join(sorted(answer)) or "none")
             raise CredentialsError(
-                f"{response.request} answered with the fields {sorted(answer)}, expected an access_token; "
+                f"{response.request} answered with the fields {fields}, expected an access_token; "
                 f"check the token URL and the client"
             )
         self._expires = now + max(timedelta(), _life(life) - _MARGIN)
@@ -116,9 +118,6 @@ class OAuth2:
         if type(answer) is not dict:
             raise CredentialsError(f"{response.request} did not answer with a JSON object; check the token URL")
         return answer
-
-    def _hide(self, text: str) -> str:
-        return hide(text, [self._client_secret, self._refresh_token or "", *self._extra.values()])
 
     def __repr__(self) -> str:
         grant = "client_credentials" if self._refresh_token is None else "refresh_token"
