@@ -260,6 +260,7 @@ class _Collected:
         progress.edge = edge
         self._waiting = _Waiting()
         if self._own is not None:
+            self._own.close()
             self._kept.append(self._own)
             self._own = None
 

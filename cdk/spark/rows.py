@@ -80,10 +80,16 @@ class Rows:
         size = len(records)
         arrays[ADDITIONAL] = pa.array(self._undeclared(records, changes), pa.string())
         arrays[RAW_ID] = pa.array([f"{self._unique}{n:010x}" for _, n in zip(range(size), self._numbers, strict=False)])
-        arrays[EXTRACTED_AT] = pa.array([self._clock()] * size, MOMENT)
-        arrays[META] = pa.array([{"changes": changes.get(i, [])} for i in range(size)], self.schema.field(META).type)
+        arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
+        arrays[META] = self._meta(changes, size)
         arrays[GENERATION] = pa.array([self._generation] * size, pa.int64())
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+    def _meta(self, changes: Mapping[int, list[Change]], size: int) -> pa.Array:
+        kind = self.schema.field(META).type
+        if size and not changes:  # as a rule; a quarter of the time of a batch if each row were looked at
+            return pa.repeat(pa.scalar({"changes": []}, kind), size)
+        return pa.array([{"changes": changes.get(i, [])} for i in range(size)], kind)
 
     def _undeclared(self, records: Sequence[Record], changes: dict[int, list[Change]]) -> Iterator[str | None]:
         for i, record in enumerate(records):
