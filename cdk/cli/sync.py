@@ -1,8 +1,9 @@
 """`spark-cdk sync PIPELINE.yaml`: read on Spark into Delta tables."""
 
 import logging
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,8 @@ def sync(pipeline: Path, names: tuple[str, ...]) -> None:
     from cdk.spark.pipeline import Pipeline, StreamOptions  # noqa: PLC0415
     from cdk.spark.sync import SyncRunner  # noqa: PLC0415
 
-    settings = Pipeline.load(pipeline)
+    secrets = Secrets()
+    settings = Pipeline.load(pipeline, _Given(os.environ, secrets))
     if names:
         streams = settings.streams or {}
         settings = settings.model_copy(update={"streams": {n: streams.get(n, StreamOptions()) for n in names}})
@@ -42,7 +44,6 @@ def sync(pipeline: Path, names: tuple[str, ...]) -> None:
     connector = settings.source.connector
     # As every path in the file, a connector's is relative to it.
     source = find_source(str(pipeline.parent / connector) if connector.endswith(".py") else connector)
-    secrets = Secrets()
     check_config(settings.config, source.config_schema, f"{pipeline} source.config", secrets)
     with Display(settings.name) as display, _logging(secrets):
         try:
@@ -50,6 +51,8 @@ def sync(pipeline: Path, names: tuple[str, ...]) -> None:
         except CdkError as error:
             # Raised anew, so that no traceback carries the text that was masked here.
             raise click.ClickException(secrets.mask(str(error))) from None
+        except KeyboardInterrupt:
+            raise click.ClickException("interrupted; what was committed is safe: run the sync again to go on") from None
     display.summary(_masked(result, secrets), Path(settings.target.path))
     if not result.ok:
         sys.exit(1)
@@ -64,6 +67,24 @@ def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":
             failure = replace(failure, message=secrets.mask(failure.message), detail=secrets.mask(failure.detail))
         reports.append(replace(report, failure=failure))
     return replace(result, streams=reports)
+
+
+class _Given(Mapping[str, str]):
+    """The environment; what a pipeline takes from it is a secret, as most of it is."""
+
+    def __init__(self, environ: Mapping[str, str], secrets: Secrets) -> None:
+        self._environ, self._secrets = environ, secrets
+
+    def __getitem__(self, name: str) -> str:
+        value = self._environ[name]
+        self._secrets.add(value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)
 
 
 class _Said(logging.Handler):
@@ -81,6 +102,8 @@ class _Said(logging.Handler):
 def _logging(secrets: Secrets) -> Iterator[None]:
     handler = _Said(secrets)
     logger.addHandler(handler)
+    # py4j tells of a JVM that is gone in a hundred lines; the sync says it in one.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         yield
     finally:

@@ -28,7 +28,10 @@ def remembering(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     running: Edge | None = None
     for page in pages:
         if page.edge is not None:
-            running = _advance(stream.cursor, running, page.edge.value, page.records)
+            greatest = page.edge.value
+            if slice.window is not None:
+                greatest = stream.cursor.reached(slice.window, greatest, None)
+            running = _advance(stream.cursor, running, greatest, page.records)
         records = _unknown(stream.cursor, known, page.records)
         yield replace(page, records=records, edge=running, skipped=len(page.records) - len(records))
 

@@ -50,6 +50,15 @@ def records_at(found: Json, where: Sequence[str], asked: object) -> Sequence[Rec
     raise DecodeError(f"{asked}: found {kind} at {place}, expected a list of objects; check `records_path`")
 
 
+def is_there(body: Json, where: Sequence[str]) -> bool:
+    """Whether a path without wildcards leads to something, be it null; one with a wildcard always does."""
+    if ANY in where:
+        return True
+    *outer, last = where or ("",)
+    parent = path(*outer)(body)
+    return type(parent) is dict and last in parent
+
+
 def _whole(body: Json) -> Json:
     return body
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
+from cdk.base.errors import DecodeError
 from cdk.base.times import Sleep, sleep
 from cdk.base.values import Json, Record
 from cdk.rest.auth.authenticator import Authenticator
@@ -14,7 +15,7 @@ from cdk.rest.cache import cached
 from cdk.rest.client import HttpClient
 from cdk.rest.decoder import Decoder, JsonDecoder
 from cdk.rest.error_handler import ErrorHandler
-from cdk.rest.extract import path, records_at
+from cdk.rest.extract import is_there, path, records_at
 from cdk.rest.message import Request, Response
 from cdk.rest.paginator import Paginator, SinglePage
 from cdk.rest.retriever import PageRetriever
@@ -84,7 +85,15 @@ class HttpStream(PagedStream):
         A paginator that counts sees what this returns.
         """
         where = tuple(self.records_path)
-        return records_at(path(*where)(self.decoder.decode(response)), where, response.request)
+        body = self.decoder.decode(response)
+        found = path(*where)(body)
+        if found is None and not is_there(body, where):
+            # An error page that says 200, or a path with a slip: taken for "no records" it would empty a table.
+            raise DecodeError(
+                f"{response.request}: found nothing at {' > '.join(where) or 'the top of the body'}, expected a list "
+                "of objects; check `records_path`, or override `parse` if the source leaves empty lists out"
+            )
+        return records_at(found, where, response.request)
 
     def request(self, slice: Slice) -> Request:
         """The request for a slice, without its page and credentials."""

@@ -231,7 +231,8 @@ class SliceCheckpointReader(PartitionReader):
             self._edge = self._merge(self._edge, item.edge)
             value = self._cursor.reached(item.window, self._edge.value if self._edge else None, self._before)
             if self._edge is None or self._edge.value != value:
-                self._edge = Edge(value)
+                keys = {} if self._edge is None else self._edge.keys
+                self._edge = Edge(value, {k: v for k, v in keys.items() if self._cursor.repeats(v, value)})
 
     def _merge(self, first: Edge | None, second: Edge | None) -> Edge | None:
         if first is None or second is None:

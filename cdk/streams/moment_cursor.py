@@ -114,7 +114,17 @@ class DatetimeCursor(Cursor):
         if value == reached:
             return True
         moment, limit = self._moment(value), self._moment(reached)
-        return moment is not None and limit is not None and limit - moment <= self._lookback
+        if moment is None or limit is None:
+            return False
+        # A window starts at the value as the format can write it, which may be earlier than the record says.
+        return self._as_written(limit) - moment <= self._lookback
+
+    def reached(self, window: Window, greatest: Json | None, before: Json | None) -> Json:
+        value = super().reached(window, greatest, before)
+        moment, planned = self._moment(value), self._moment(window.until)
+        # A record dated beyond the moment the read was planned must not carry the cursor there: nothing that comes
+        # before its date would ever be read.
+        return window.until if moment is not None and planned is not None and moment > planned else value
 
     def _all_text_in_order(self, values: Sequence[Json]) -> bool:
         """Whether comparing as text is comparing in time: it costs a fiftieth of parsing each value."""
@@ -132,9 +142,8 @@ class DatetimeCursor(Cursor):
 
     def _as_written(self, moment: datetime) -> datetime:
         """`moment` as precise as the format is, so that no two windows are written alike."""
-        written = self._moment(self._write(moment))
-        assert written is not None
-        return written
+        # A year before 1000 is written with less than four digits, which nothing reads back.
+        return self._moment(self._write(moment)) or moment
 
     def _bound(self, value: datetime | str, name: str) -> datetime:
         moment = value if isinstance(value, datetime) else self._moment(value)

@@ -1,8 +1,9 @@
 """PagedStream: resumable full refresh without thinking about it."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.values import Json
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
@@ -11,14 +12,40 @@ from cdk.streams.stream import Item, Page
 
 
 def read_pages(slice: Slice, read_page: Callable[[Slice, Mapping[str, Json] | None], Page]) -> Iterator[Page]:
-    """The pages of a slice, from the token where an earlier attempt stopped; the last has no `next`."""
+    """The pages of a slice, from the token where an earlier attempt stopped; the last has no `next`.
+
+    Raises PaginationLoop: a page names one as the next that has been read. Raises FatalError: it is no page.
+    """
     token = slice.start.cursor if isinstance(slice.start, Checkpoint) else None
+    # Brent's way of finding a cycle holds one token, however many pages there are.
+    held, steps, limit = token, 0, 1
     while True:
         page = read_page(slice, token)
+        _check(page)
         yield page
-        if page.next is None:
-            return
         token = page.next
+        if token is None:
+            return
+        if token == held:
+            raise PaginationLoop(f"the page of {dict(token)} is named as the next one again; nothing would be new")
+        steps += 1
+        if steps == limit:
+            held, steps, limit = token, 0, 2 * limit
+
+
+def _check(page: Page) -> None:
+    """Raise FatalError for what a page cannot be; authors write it without types."""
+    found: object = page
+    if not isinstance(found, Page):
+        raise FatalError(f"read_page gave a {type(found).__name__}, expected Page(records, next)")
+    records: object = page.records
+    if not isinstance(records, Sequence):
+        raise FatalError(f"the records of a page are a {type(records).__name__}, expected a list")
+    following: object = page.next
+    if following is not None and (not isinstance(following, Mapping) or not following):
+        raise FatalError(
+            f"the next of a page is {page.next!r}, expected an object such as {{'page': 2}}, or None at the end"
+        )
 
 
 class PagedStream(StateMixin):

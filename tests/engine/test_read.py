@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import Done, Item, Partition, Record, ServerError, Slice, Stream, StreamState, Window
+from cdk import DatetimeCursor, Done, Item, Partition, Record, ServerError, Slice, Stream, StreamState, Window
 from cdk.base.values import Json, canonical
 from cdk.engine.executors import Executor, serial, threads
 from cdk.engine.read import read
 from cdk.engine.remember import remembering
 from cdk.state.position import Edge
+from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
 from cdk.streams.reading import ReadPage
-from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users
+from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users, pages
 
 KINDS = st.sampled_from(STREAMS)
 EXECUTORS: st.SearchStrategy[Executor] = st.sampled_from([serial, threads(3)])
@@ -246,6 +247,34 @@ def test_a_record_that_json_can_hardly_hold_does_not_end_a_stream_that_remembers
     pages = list(remembering(Odd(), Slice(edge=edge)))
 
     assert sum(len(page.records) for page in pages) == len(Orders.hours) + 1
+
+
+def test_values_finer_than_the_cursors_format_are_not_appended_again() -> None:
+    class Fine(Orders):
+        cursor = DatetimeCursor("updated_at", start=DAY0, step=timedelta(days=1), formats=["%Y-%m-%d"])
+
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            assert slice.window is not None
+            low, high = slice.window.start, slice.window.end
+            yield from pages([r for r in self.rows(WHOLE) if low <= r["updated_at"][:10] <= high], slice)
+
+    table = Table(Fine())
+    table.sync(1)
+
+    assert table.rows == whole(Fine())
+    assert table.sync(2) == 0
+
+
+def test_a_record_dated_in_the_future_does_not_stop_the_stream() -> None:
+    class Booked(Future):
+        hours: tuple[int, ...] = (1, 30, 9000, 9500)
+
+    table = Table(Booked())
+    table.sync(1)
+    assert table.sync(2) == 0
+    Booked.hours = (1, 30, 9000, 9500, 109)
+
+    assert table.sync(3) == 1
 
 
 def test_a_parents_progress_is_kept_once_its_children_are_read() -> None:

@@ -7,6 +7,7 @@ from pyspark import cloudpickle
 
 from cdk import (
     Checkpoint,
+    DecodeError,
     Done,
     Forbidden,
     Json,
@@ -283,3 +284,16 @@ def test_a_stream_travels_to_other_processes() -> None:
 
     assert ids(read_slice(again, at({"page": 2}))) == [20, 21, 30]
     assert fresh.config == {"url": "https://api.test"}
+
+
+def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> None:
+    def answering(body: Json) -> list[Json]:
+        api = MockApi()
+        api.get("/users").returns(json=body)
+        stream = Users({"url": "https://api.example"})
+        stream.transport = api
+        return [record for page in read_slice(stream, Slice()) for record in page.records]
+
+    assert answering({"data": []}) == answering({"data": None}) == []
+    with pytest.raises(DecodeError, match="found nothing at data"):
+        answering({"error": "maintenance"})
