@@ -14,7 +14,7 @@ from cdk.base.values import Json
 
 try:
     from yaml import CSafeLoader as _SafeLoader  # five times faster, where libyaml is there
-except ImportError:  # pragma: no cover - depends on how PyYAML was built
+except ImportError:  # depends on how PyYAML was built
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 _MERGE = "tag:yaml.org,2002:merge"

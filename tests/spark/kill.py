@@ -3,7 +3,7 @@
 A round reads the demo shop into fresh tables, all streams in append mode. Its runs are killed with SIGKILL one after
 the other: the Python driver, the JVM or a Python worker, at a random page. The last run is left alone. Then
   - rows = distinct rows = the rows of an undisturbed sync,
-  - pages fetched again are no more than one checkpoint interval can fetch, for each kill,
+  - pages fetched again, over the round, are no more than one checkpoint interval can fetch times the kills,
   - a further sync appends nothing,
   - a customer added afterwards brings the whole history.
 """
