@@ -79,4 +79,5 @@ def _offer(stream: Stream) -> AirbyteStream:
         default_cursor_field=None if cursor is None else [cursor],
         source_defined_primary_key=stream.key_paths or None,
         is_resumable=stream.supports_checkpointing,
+        is_file_based=False,
     )

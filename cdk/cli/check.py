@@ -9,6 +9,7 @@ from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, debug_option, with_source
 from cdk.cli.output import Output
 from cdk.cli.talk import talk
+from cdk.cli.told import Told
 from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, Status, Type, error_text
 
 
@@ -21,6 +22,7 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
 
     def say(output: Output) -> None:
         source = find()
+        source.events = Told(output, config)
         try:
             source.check(load_config(config, source, output.secrets))
         except (CdkError, OSError) as error:

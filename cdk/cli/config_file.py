@@ -11,7 +11,7 @@ from cdk.streams.source import Source
 
 
 def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, Json]:
-    """The config in a file, empty without one; its secrets are added to `secrets`.
+    """The config in a file, empty without one, as the source prepares it; its secrets are added to `secrets`.
 
     Raises ConfigError naming the file and every place that does not fit the source's `config_schema`.
     """
@@ -19,6 +19,9 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
     where = "no --config was given" if path is None else str(path)
     if not isinstance(config, Mapping):
         raise ConfigError(f"found a {type(config).__name__}, expected an object", path=where)
+    # Known before anything is said of it: preparing may fail.
+    secrets.add(*secret_values(source.config_schema, config))
+    config = source.prepare(config)
     check_config(config, source.config_schema, where, secrets)
     return config
 

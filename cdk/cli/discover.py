@@ -9,6 +9,7 @@ from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, debug_option, with_source
 from cdk.cli.output import Output
 from cdk.cli.talk import talk
+from cdk.cli.told import Told
 from cdk.protocol import AirbyteMessage, Type
 
 
@@ -21,6 +22,7 @@ def discover(find: FindSource, *, config: Path | None, debug: bool) -> int:
 
     def say(output: Output) -> None:
         source = find()
+        source.events = Told(output, config)
         streams = source.streams(load_config(config, source, output.secrets))
         output.say(AirbyteMessage(type=Type.CATALOG, catalog=offered(streams)))
 

@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeAlias
 
 import click
 
-from cdk.cli.connectors import find_source
+from cdk.cli.connectors import find_source, manifest_source
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
@@ -32,14 +32,40 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
         cls=_ConnectorOption,
         help="Name of a connector, dotted name of a module, or path of a .py file.",
     )
+    @click.option(
+        "--manifest-path",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        cls=_ConnectorOption,
+        help="A low-code connector: a YAML manifest.",
+    )
+    @click.option(
+        "--allow-custom-code",
+        is_flag=True,
+        cls=_ConnectorOption,
+        help="Let Python code that the manifest names run, such as a components.py beside it.",
+    )
+    @click.option(
+        "--components-path",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        cls=_ConnectorOption,
+        help="The components.py of a manifest, where it lies elsewhere.",
+    )
     @click.pass_context
     @wraps(command)
     def run(ctx: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> int:
-        connector = kwargs.pop("connector", None)
+        connector, manifest = kwargs.pop("connector", None), kwargs.pop("manifest_path", None)
+        trusted, components = bool(kwargs.pop("allow_custom_code", False)), kwargs.pop("components_path", None)
         if isinstance(fixed := ctx.obj, Source):
             return command(lambda: fixed, *args, **kwargs)
+        if isinstance(manifest, Path):
+            if connector is not None:
+                raise click.UsageError("'--connector' and '--manifest-path' are two connectors: give one", ctx)
+            code = components if isinstance(components, Path) else None
+            return command(lambda: manifest_source(manifest, trusted=trusted, components=code), *args, **kwargs)
         if not isinstance(connector, str):
-            raise click.UsageError("Missing option '--connector': which connector?", ctx)
+            raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
         return command(lambda: find_source(connector), *args, **kwargs)
 
     return run

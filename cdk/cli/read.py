@@ -14,6 +14,7 @@ from cdk.cli.options import FindSource, catalog_option, config_option, debug_opt
 from cdk.cli.output import Output
 from cdk.cli.state_file import load_state
 from cdk.cli.talk import talk
+from cdk.cli.told import Told
 from cdk.engine.executors import threads
 from cdk.engine.messages import Unwatched, Watch, run_read
 from cdk.state.manager import ConnectorStateManager
@@ -24,16 +25,28 @@ from cdk.state.manager import ConnectorStateManager
 @config_option
 @catalog_option
 @state_option
-@click.option("--concurrency", type=click.IntRange(min=1), default=1, help="How many slices to read at once.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    help="How many slices to read at once. Default: what the manifest says, else 1.",
+)
 @debug_option
 def read(
-    find: FindSource, *, config: Path | None, catalog: Path | None, state: Path | None, concurrency: int, debug: bool
+    find: FindSource,
+    *,
+    config: Path | None,
+    catalog: Path | None,
+    state: Path | None,
+    concurrency: int | None,
+    debug: bool,
 ) -> int:
     """Read the streams of a catalog, going on from a state, and print their records and states."""
 
     def say(output: Output) -> None:
         source = find()
-        streams = source.streams(load_config(config, source, output.secrets))
+        source.events = Told(output, config)
+        settings = load_config(config, source, output.secrets)
+        streams = source.streams(settings)
         wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
         with _watch(output) as watch, _rare_collections():
@@ -42,7 +55,7 @@ def read(
                 wanted,
                 manager,
                 output.write,
-                execute=threads(concurrency),
+                execute=threads(concurrency or source.concurrency(settings)),
                 mask=output.secrets.mask,
                 watch=watch,
             )

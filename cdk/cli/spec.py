@@ -17,7 +17,9 @@ def spec(find: FindSource, *, debug: bool) -> int:
     def say(output: Output) -> None:
         source = find()
         specification = ConnectorSpecification(
-            connection_specification=dict(source.config_schema), documentation_url=source.documentation_url
+            connection_specification=dict(source.config_schema),
+            documentation_url=source.documentation_url,
+            advanced_auth=source.advanced_auth,
         )
         output.say(AirbyteMessage(type=Type.SPEC, spec=specification))
 

@@ -11,25 +11,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cdk.base.errors import CdkError, ConfigError
+from cdk.base.errors import CdkError
 from cdk.base.logs import logger
-from cdk.base.masking import Secrets
+from cdk.base.masking import Secrets, secret_values
 from cdk.cli.config_file import check_config
+from cdk.cli.connectors import find_source, manifest_source
+from cdk.streams.source import Source
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+    from cdk.spark.pipeline import SourceOptions
     from cdk.spark.sync import SyncResult
 
 
 @click.command()
 @click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Sync only this stream; may be repeated.")
-def sync(pipeline: Path, names: tuple[str, ...]) -> None:
+@click.option(
+    "--allow-custom-code",
+    is_flag=True,
+    help="Let Python code that a manifest names run, such as a components.py beside it.",
+)
+def sync(pipeline: Path, names: tuple[str, ...], *, allow_custom_code: bool) -> None:
     """Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.
 
     A run that was cut, however hard, is resumed by running the same command again.
     """
     # pyspark alone takes longer to import than `spec` may run.
-    from cdk.cli.connectors import find_source  # noqa: PLC0415
     from cdk.cli.show_sync import Display  # noqa: PLC0415
     from cdk.spark.pipeline import Pipeline, StreamOptions  # noqa: PLC0415
     from cdk.spark.sync import SyncRunner  # noqa: PLC0415
@@ -39,11 +46,10 @@ def sync(pipeline: Path, names: tuple[str, ...]) -> None:
     if names:
         streams = settings.streams or {}
         settings = settings.model_copy(update={"streams": {n: streams.get(n, StreamOptions()) for n in names}})
-    if settings.source.connector is None:
-        raise ConfigError("source.manifest: manifests are not read yet; use source.connector", path=str(pipeline))
-    connector = settings.source.connector
-    # As every path in the file, a connector's is relative to it.
-    source = find_source(str(pipeline.parent / connector) if connector.endswith(".py") else connector)
+    source = _source(settings.source, pipeline.parent, trusted=allow_custom_code)
+    secrets.add(*secret_values(source.config_schema, settings.config))
+    config = source.prepare(settings.config)
+    settings = settings.model_copy(update={"source": settings.source.model_copy(update={"config": config})})
     check_config(settings.config, source.config_schema, f"{pipeline} source.config", secrets)
     with Display(settings.name) as display, _logging(secrets):
         try:
@@ -56,6 +62,14 @@ def sync(pipeline: Path, names: tuple[str, ...]) -> None:
     display.summary(_masked(result, secrets), Path(settings.target.path))
     if not result.ok:
         sys.exit(1)
+
+
+def _source(options: "SourceOptions", folder: Path, *, trusted: bool) -> Source:
+    """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
+    if options.manifest is not None:
+        return manifest_source(folder / options.manifest, trusted=trusted)
+    assert options.connector is not None
+    return find_source(str(folder / options.connector) if options.connector.endswith(".py") else options.connector)
 
 
 def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":

@@ -1,9 +1,9 @@
 """A sync as protocol lines: statuses, pages of records, states, errors, in one order."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from cdk.base.errors import CatalogError, CdkError, ConfigError, ReadError, TransientError
+from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.spelling import did_you_mean
 from cdk.base.times import Clock, system_clock
@@ -18,14 +18,12 @@ from cdk.protocol import (
     AirbyteStreamStatus,
     ConfiguredAirbyteCatalog,
     ConfiguredAirbyteStream,
-    FailureType,
     Mask,
     StreamDescriptor,
     SyncMode,
     Type,
     error_line,
     error_text,
-    failure_type,
     message_line,
     milliseconds,
     record_lines,
@@ -37,6 +35,21 @@ from cdk.streams.stream import Stream
 
 Write: TypeAlias = Callable[[bytes], None]
 """Takes whole lines, in order, and has written them when it returns."""
+
+
+class StreamsFailed(CdkError):
+    """Some streams could not be read to the end; the error of each has been said with its own kind.
+
+    To a platform it is a config_error, as Airbyte's summary is, whatever the kinds of the streams' errors.
+    """
+
+    failure_type = "config_error"
+
+    def __init__(self, failures: Mapping[StreamDescriptor, Exception]) -> None:
+        """Keep the error of each stream in `failures`."""
+        texts = "; ".join(f"{descriptor}: {error_text(error)}" for descriptor, error in failures.items())
+        super().__init__(f"{len(failures)} of the streams could not be read to the end: {texts}")
+        self.failures = failures
 
 
 class Watch(Protocol):
@@ -82,8 +95,7 @@ def run_read(
     with INCOMPLETE and its error, and the next one goes on. mask: hides secrets in errors.
 
     Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
-    Raises, after the last stream and when any has failed, one CdkError about all that have. Its kind is the worst of
-    theirs: a wrong config before an error of the system before one that may pass.
+    Raises StreamsFailed after the last stream, when any has failed.
     """
     offered = {StreamDescriptor(name=stream.name, namespace=stream.namespace): stream for stream in streams}
     watch = watch or Unwatched()
@@ -103,7 +115,7 @@ def run_read(
             write(error_line(error, clock(), mask=mask, stream=descriptor))
         watch.ended(descriptor, failures.get(descriptor))
     if failures:
-        raise _combined(failures)
+        raise StreamsFailed(failures)
 
 
 class _StreamRun:
@@ -128,13 +140,15 @@ class _StreamRun:
     def run(self, state: StreamState, execute: Executor) -> None:
         """Read the stream from `state` to its end. Raises what reading raises, after the state that could be saved."""
         self._say(AirbyteStreamStatus.STARTED)
-        for item in read(self._stream, state, execute, self._pace.due):
-            if isinstance(item, StreamState):
-                state = item
-                self._save(self._manager.checkpoint(self._stream, state))
-            else:
-                self._records(item)
-        self._save(self._manager.checkpoint(self._stream, state, final=True))
+        try:
+            for item in read(self._stream, state, execute, self._pace.due):
+                if isinstance(item, StreamState):
+                    state = item
+                    self._save(self._manager.checkpoint(self._stream, state))
+                else:
+                    self._records(item)
+        finally:
+            self._save(self._manager.checkpoint(self._stream, state, final=True))
         self._say(AirbyteStreamStatus.COMPLETE)
 
     def _records(self, page: Sequence[Record]) -> None:
@@ -194,17 +208,3 @@ def _find(configured: ConfiguredAirbyteStream, offered: dict[StreamDescriptor, S
             hint = did_you_mean(wanted, [stream.cursor_field])
             raise CatalogError(f"the catalog asks for the cursor {wanted!r} of {descriptor}, which it lacks{hint}")
     return stream
-
-
-_WORST_FIRST: dict[FailureType, type[CdkError]] = {
-    FailureType.CONFIG_ERROR: ConfigError,
-    FailureType.SYSTEM_ERROR: ReadError,
-    FailureType.TRANSIENT_ERROR: TransientError,
-}
-
-
-def _combined(failures: dict[StreamDescriptor, Exception]) -> CdkError:
-    kinds = {failure_type(error) for error in failures.values()}
-    worst = next(kind for of_type, kind in _WORST_FIRST.items() if of_type in kinds)
-    texts = "; ".join(f"{descriptor}: {error_text(error)}" for descriptor, error in failures.items())
-    return worst(f"{len(failures)} of the streams could not be read to the end: {texts}")

@@ -4,15 +4,18 @@ The promise: a state comes after every record it covers, and covers every record
 not read again. Whoever stores both keeps that order: state is durable no earlier than the records it covers.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
+from cdk.base.errors import FatalError
+from cdk.base.logs import logger
 from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
+from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.reading import read_slice
+from cdk.streams.reading import ReadPage, read_slice
 from cdk.streams.stream import Stream
 
 Due: TypeAlias = Callable[[], bool]
@@ -30,13 +33,15 @@ def read(
     """Records and states of `stream`, going on from `state`. Only the caller's thread touches state.
 
     The last item of a read that changed anything is its final state. When reading fails, the state of what came
-    before is given first, then the error is raised.
+    before is given first, then the error is raised. A slice that the source will never give (a FatalError) fails the
+    stream too, but the slices after it are read first: the state keeps it open.
     """
     reader = stream.checkpoint_reader(state)
+    failures: list[FatalError] = []
     try:
         # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
         while (first := reader.next()) is not None:
-            for slice, page in execute(chain([first], iter(reader.next, None)), partial(read_slice, stream)):
+            for slice, page in execute(chain([first], iter(reader.next, None)), partial(_pages, stream, failures)):
                 if page.records:
                     yield page.records
                 if page.position is not None:
@@ -49,3 +54,13 @@ def read(
         raise
     if (checkpoint := reader.get_checkpoint()) is not None:
         yield checkpoint
+    if failures:
+        raise failures[0]
+
+
+def _pages(stream: Stream, failures: list[FatalError], slice: Slice) -> Iterator[ReadPage]:
+    try:
+        yield from read_slice(stream, slice)
+    except FatalError as error:
+        logger.error("%s %s: %s", stream.name, slice, error.message)
+        failures.append(error)

@@ -32,12 +32,14 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
     """The lines of a page of records, each with its line feed; no bytes for no records.
 
     emitted_at_ms: milliseconds since 1970, the same for the whole page.
-    Nulls stay, NaN and infinities become null, dates ISO 8601 text, whole numbers of any size stay numbers.
+    Fields of a record that are null are left out, as Airbyte has it; nulls deeper inside stay.
+    NaN and infinities become null, dates ISO 8601 text, whole numbers of any size stay numbers.
 
     Raises FatalError naming the stream and the field: a value that JSON cannot hold.
     """
     if not records:
         return b""
+    records = [_without_nulls(record) if None in record.values() else record for record in records]
     space = b"" if namespace is None else b'"namespace":' + orjson.dumps(namespace) + b","
     head = b'{"type":"RECORD","record":{' + space + b'"stream":' + orjson.dumps(stream) + b',"data":'
     tail = b',"emitted_at":%d}}\n' % emitted_at_ms
@@ -48,6 +50,10 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
     texts[0] = head + texts[0]
     texts[-1] += tail
     return (tail + head).join(texts)
+
+
+def _without_nulls(record: Record) -> Record:
+    return {name: value for name, value in record.items() if value is not None}
 
 
 def _dumps_page(records: Sequence[Record]) -> list[bytes]:

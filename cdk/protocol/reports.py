@@ -12,6 +12,9 @@ from cdk.protocol.messages import AirbyteLogMessage, AirbyteMessage, Level, Type
 from cdk.protocol.traces import (
     AirbyteErrorTraceMessage,
     AirbyteStreamStatus,
+    AirbyteStreamStatusRateLimitedReason,
+    AirbyteStreamStatusReason,
+    AirbyteStreamStatusReasonType,
     AirbyteStreamStatusTraceMessage,
     AirbyteTraceMessage,
     FailureType,
@@ -41,12 +44,18 @@ def error_text(error: BaseException) -> str:
     return str(error) if isinstance(error, CdkError) else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def status_line(stream: StreamDescriptor, status: AirbyteStreamStatus, at: datetime) -> bytes:
-    """The line that says where a stream is."""
+def status_line(
+    stream: StreamDescriptor, status: AirbyteStreamStatus, at: datetime, *, limited_until: datetime | None = None
+) -> bytes:
+    """The line that says where a stream is. limited_until: it waits until then, because the API limits it."""
+    limited = None
+    if limited_until is not None:
+        reset = AirbyteStreamStatusRateLimitedReason(quota_reset=milliseconds(limited_until))
+        limited = [AirbyteStreamStatusReason(type=AirbyteStreamStatusReasonType.RATE_LIMITED, rate_limited=reset)]
     trace = AirbyteTraceMessage(
         type=TraceType.STREAM_STATUS,
         emitted_at=at.timestamp() * 1000,
-        stream_status=AirbyteStreamStatusTraceMessage(stream_descriptor=stream, status=status),
+        stream_status=AirbyteStreamStatusTraceMessage(stream_descriptor=stream, status=status, reasons=limited),
     )
     return message_line(AirbyteMessage(type=Type.TRACE, trace=trace))
 

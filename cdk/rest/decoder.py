@@ -1,5 +1,6 @@
-"""Decoder: from the bytes of a response to a JSON value."""
+"""Decoder: from the bytes of a response to JSON values. The formats are in `cdk.rest.decoders`."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from cdk.base.values import Json
@@ -9,16 +10,35 @@ from cdk.rest.message import Response
 class Decoder(Protocol):
     """Reads one format of bodies.
 
-    Contract: pure, and safe to use from several threads. Gives the whole body as one JSON value; `records_path` then
-    leads to the records. Raises DecodeError: the body is not in the format, never an empty value in its place.
+    Contract: pure, and safe to use from several threads. `decode` gives the whole body as one JSON value;
+    `records_path` then leads to the records. `items` gives the elements of the body one by one: of a body that is no
+    list, the body itself. `streams` says whether `items` does so in bounded memory; the response may then be one to a
+    `Request.stream`. Both raise DecodeError: the body is not in the format, never an empty value in its place.
     """
+
+    @property
+    def streams(self) -> bool:
+        """Whether `items` reads a body of any size in bounded memory."""
 
     def decode(self, response: Response) -> Json:
         """The body as a JSON value."""
+
+    def items(self, response: Response) -> Iterator[Json]:
+        """The elements of the body, one by one."""
 
 
 class JsonDecoder:
     """Bodies that are one JSON document."""
 
+    streams = False
+
     def decode(self, response: Response) -> Json:
         return response.json()
+
+    def items(self, response: Response) -> Iterator[Json]:
+        return elements(response.json())
+
+
+def elements(body: Json) -> Iterator[Json]:
+    """The elements of a list; of anything else, itself."""
+    return iter(body) if type(body) is list else iter((body,))

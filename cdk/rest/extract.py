@@ -100,3 +100,19 @@ def _element(body: Json, name: str) -> Json:
     if type(body) is list and name.isdecimal() and int(name) < len(body):
         return body[int(name)]
     return None
+
+
+def matches(*names: str) -> Callable[[Json], list[Json]]:
+    """The function that gives all that lies at a path, one or, with `"*"`, any number; lists in it stay lists."""
+    if ANY not in names:
+        follow = path(*names)
+        return lambda body: [follow(body)]
+    i = names.index(ANY)
+    head, rest = path(*names[:i]), matches(*names[i + 1 :])
+
+    def find(body: Json) -> list[Json]:
+        held = head(body)
+        parts = held.values() if type(held) is dict else held if type(held) is list else ()
+        return [match for part in parts for match in rest(part)]
+
+    return find

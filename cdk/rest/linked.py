@@ -60,7 +60,7 @@ class LinkHeader:
     """The header `Link` holds the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        for target, relations in _links(response.headers.get("link", "")):
+        for target, relations in links(response.headers.get("link", "")):
             if "next" in relations:
                 return {"url": next_url(response, target)}
         return None
@@ -74,7 +74,7 @@ _LINK = re.compile(r'<([^>]*)>((?:[^",<]|"(?:[^"\\]|\\.)*")*)')
 _PARAMETER = re.compile(r';\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]+))')
 
 
-def _links(header: str) -> Iterator[tuple[str, list[str]]]:
+def links(header: str) -> Iterator[tuple[str, list[str]]]:
     """Targets of a Link header, each with its relations in lower case."""
     for target, parameters in _LINK.findall(header):
         for name, quoted, plain in _PARAMETER.findall(parameters):

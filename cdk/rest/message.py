@@ -1,6 +1,6 @@
 """Request and Response: what goes to an API and what comes back. Plain values, independent of any HTTP library."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 from urllib.parse import urldefrag, urlencode
@@ -43,6 +43,7 @@ class Request:
     secret: names, in lower case, of parameters and headers whose values are never shown, logged or saved. Names that
         look secret (`api_key`, `Authorization`) are treated so without being told.
     hidden: secrets that are elsewhere, such as in the body: `hide` takes these values out of texts, too.
+    stream: the body may be larger than memory: it is fetched while it is read, with `Response.chunks`.
     """
 
     method: str
@@ -52,6 +53,7 @@ class Request:
     body: bytes | None = None
     secret: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
+    stream: bool = False
 
     @property
     def full_url(self) -> str:
@@ -125,6 +127,17 @@ class Response:
                 self._not_json(error)
             object.__setattr__(self, "_decoded", decoded)
         return decoded[0]
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """The body in pieces. Close it when not reading to the end: `with closing(response.chunks()) as chunks:`."""
+        yield self.body
+
+    def close(self) -> None:
+        """Let go of a body that will not be read."""
+
+    def answering(self, request: Request) -> "Response":
+        """The same as the answer to `request`, which led to it by redirects."""
+        return replace(self, request=request)
 
     @property
     def text(self) -> str:

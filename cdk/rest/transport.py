@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 from cdk.base.errors import FatalError
 from cdk.rest.message import Request, Response
 from cdk.rest.origin import may_follow, origin
+from cdk.rest.streamed import MAX_BYTES
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 _KEEP_BODY = {307, 308}
@@ -23,7 +24,8 @@ class Transport(Protocol):
     """Sends one request and gives its answer, whatever the status.
 
     Contract: safe to call from several threads; picklable; follows redirects, without credentials to another host;
-    `response.request` is the request given. Raises CdkErrors only: Timeout and other TransientErrors when no answer
+    `response.request` is the request given; a success answers a `request.stream` with a body that is fetched as it is
+    read, which may then raise the same errors. Raises CdkErrors only: Timeout and other TransientErrors when no answer
     came, ConfigError when the URL cannot be one.
     """
 
@@ -38,6 +40,7 @@ class RequestsTransport:
     the environment (`HTTPS_PROXY`, `NO_PROXY`), certificates from `REQUESTS_CA_BUNDLE` or the usual ones.
 
     connect_timeout: how long to wait for a connection. read_timeout: how long the source may be silent.
+    max_bytes: how much of a body is read into memory at once, after content encoding is undone.
     """
 
     def __init__(
@@ -45,19 +48,20 @@ class RequestsTransport:
         *,
         connect_timeout: timedelta = timedelta(seconds=15),
         read_timeout: timedelta = timedelta(minutes=2),
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._timeouts = (connect_timeout.total_seconds(), read_timeout.total_seconds())
+        self._limits = (connect_timeout.total_seconds(), read_timeout.total_seconds(), max_bytes)
         self._open()
 
     def _open(self) -> None:
         self._opening = threading.Lock()
         self._one_hop: Callable[[Request], Response] | None = None
 
-    def __getstate__(self) -> tuple[float, float]:
-        return self._timeouts
+    def __getstate__(self) -> tuple[float, float, int]:
+        return self._limits
 
-    def __setstate__(self, timeouts: tuple[float, float]) -> None:
-        self._timeouts = timeouts
+    def __setstate__(self, limits: tuple[float, float, int]) -> None:
+        self._limits = limits
         self._open()
 
     def send(self, request: Request) -> Response:
@@ -71,7 +75,7 @@ class RequestsTransport:
             response = send(asked)
             location = response.headers.get("location") if response.status in _REDIRECTS else None
             if location is None:
-                return response if asked is request else replace(response, request=request)
+                return response if asked is request else response.answering(request)
             asked = _redirected(asked, response.status, _target(response, location))
         raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {asked}; check the URL")
 
@@ -80,7 +84,7 @@ class RequestsTransport:
             if self._one_hop is None:
                 from cdk.rest.adapter import Connections  # noqa: PLC0415 - `requests` takes 60 ms that `spec` can save
 
-                self._one_hop = Connections(*self._timeouts).send
+                self._one_hop = Connections(*self._limits).send
             return self._one_hop
 
 

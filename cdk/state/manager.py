@@ -8,7 +8,7 @@ from cdk.base.errors import BadState
 from cdk.base.values import Json, canonical
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import decode, encode
+from cdk.state.wire import Memo, decode, encode
 
 
 class Stateful(Protocol):
@@ -19,6 +19,13 @@ class Stateful(Protocol):
     cursor_field: str | None
     partition_field: str | None
     supports_checkpointing: bool
+
+    @property
+    def empty_state(self) -> Json:
+        """What a message says before anything was read."""
+
+    def migrate_state(self, blob: Json) -> Json:
+        """An old form of the state in today's form."""
 
 
 class ConnectorStateManager:
@@ -32,7 +39,8 @@ class ConnectorStateManager:
 
     def __init__(self, messages: Iterable[AirbyteStateMessage] = ()) -> None:
         self._blobs: dict[StreamDescriptor, Json] = {}
-        self._said: dict[StreamDescriptor, str] = {}
+        self._said: set[StreamDescriptor] = set()
+        self._memos: dict[StreamDescriptor, Memo] = {}
         for i, message in enumerate(messages):
             self._load(message, f"state[{i}]")
 
@@ -58,7 +66,7 @@ class ConnectorStateManager:
     def restore(self, stream: Stateful) -> StreamState:
         """The state a read of `stream` goes on from. Raises BadState naming the stream and the place."""
         return decode(
-            self._blobs.get(_descriptor(stream)),
+            stream.migrate_state(self._blobs.get(_descriptor(stream))),
             path=f"state of {stream.name}",
             cursor_field=stream.cursor_field,
             partition_field=stream.partition_field,
@@ -67,20 +75,29 @@ class ConnectorStateManager:
     def checkpoint(self, stream: Stateful, state: StreamState, *, final: bool = False) -> AirbyteStateMessage | None:
         """Take over a stream's state and return its message, or None when the last one already said the same.
 
-        final: the stream is read to its end; then a message is due if this run has said none yet.
+        final: nothing more will be read; then a message is due if this run has said none yet. A stream that neither
+        has a cursor nor can resume has nothing to say before.
         """
-        blob = encode(
-            state,
-            incremental=stream.cursor_field is not None,
-            resumable=stream.supports_checkpointing,
-            cursor_field=stream.cursor_field,
+        if not (final or stream.cursor_field is not None or stream.supports_checkpointing):
+            return None
+        blob = (
+            encode(
+                state,
+                incremental=stream.cursor_field is not None,
+                resumable=stream.supports_checkpointing,
+                cursor_field=stream.cursor_field,
+                memo=self._memos.setdefault(_descriptor(stream), {}),
+            )
+            or stream.empty_state
         )
-        descriptor, text = _descriptor(stream), canonical(blob)
-        before = self._said.get(descriptor)
-        if text == before or (before is None and not final and text == canonical(self._blobs.get(descriptor))):
+        descriptor = _descriptor(stream)
+        # Entries that did not change are the same objects, which makes comparing large states cheap.
+        before = self._blobs.get(descriptor)
+        same = blob == before and canonical(blob) == canonical(before)
+        if same and (descriptor in self._said or not final):
             return None
         self._blobs[descriptor] = blob
-        self._said[descriptor] = text
+        self._said.add(descriptor)
         return self.create_state_message(stream.name, stream.namespace)
 
     def update_state_for_stream(self, stream_name: str, namespace: str | None, value: Json) -> None:

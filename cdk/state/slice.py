@@ -33,6 +33,11 @@ class Partition(Mapping[str, Json]):
         return Partition(self._fields) if self.extra else self
 
     @property
+    def fields(self) -> dict[str, Json]:
+        """The fields as a dict, shared: do not change it."""
+        return self._fields
+
+    @property
     def key(self) -> str:
         """The canonical JSON text that identifies this partition."""
         return self._key

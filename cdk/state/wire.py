@@ -16,7 +16,7 @@ windows were closed without a record, and `edge` holds the digests of the record
 """
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json
@@ -33,6 +33,10 @@ _PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
 _RANGE_TYPES = ("date-range", "integer")
 
 
+Memo: TypeAlias = dict[Partition, tuple[Position, Json]]
+"""What was written of each partition, and for which position."""
+
+
 def encode(
     state: StreamState,
     *,
@@ -40,13 +44,17 @@ def encode(
     resumable: bool = True,
     cursor_field: str | None = None,
     exact: bool = False,
+    memo: Memo | None = None,
 ) -> Json:
     """Return the wire form of `state`.
 
     incremental: the stream has a cursor. resumable: it supports checkpoints; a plain full refresh that is done
     leaves the no-cursor message, so the next read starts again. exact: write also what only tables need, see above.
+    memo: what was written of each partition before; a state of many partitions then costs what has changed.
     """
     positions = state.positions
+    if not (resumable or incremental or exact):
+        return {_NO_CURSOR: True}
     if not state.parents and set(positions) <= {WHOLE}:
         position = positions.get(WHOLE, Start())
         if state.ranges_from is not None and isinstance(position, Checkpoint) and cursor_field is not None:
@@ -55,10 +63,15 @@ def encode(
             return {_NO_CURSOR: True}
         return {**state.extra, **_position(position, exact=exact)}
     blob: dict[str, Json] = {"use_global_cursor": False} if incremental else {}
-    blob["states"] = [
-        {"partition": dict(partition), "cursor": _position(position, exact=exact)}
-        for partition, position in positions.items()
-    ]
+    memo = {} if memo is None else memo
+    states: list[Json] = []
+    for partition, position in positions.items():
+        known = memo.get(partition)
+        if known is None or known[0] is not position:
+            entry = {"partition": partition.fields, "cursor": _position(position, exact=exact)}
+            known = memo[partition] = (position, entry)
+        states.append(known[1])
+    blob["states"] = states
     if state.parents:
         blob["parent_state"] = {
             name: encode(parent, incremental=True, exact=exact) for name, parent in state.parents.items()

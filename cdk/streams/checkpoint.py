@@ -38,6 +38,11 @@ class CheckpointReader(ABC):
     def get_checkpoint(self) -> StreamState | None:
         """The state, or None when nothing is new since it was last asked for: so nothing is emitted twice."""
 
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether every slice has been planned and read to its end."""
+
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:  # noqa: ARG002
         """The rest of a slice that was cut at `position`."""
         return replace(slice, start=position)
@@ -59,11 +64,6 @@ class PartitionReader(CheckpointReader):
     @abstractmethod
     def position(self) -> Position:
         """Where the partition stands."""
-
-    @property
-    @abstractmethod
-    def settled(self) -> bool:
-        """Whether every slice has been planned and read to its end."""
 
     def get_checkpoint(self) -> StreamState | None:
         if self.position == self._taken:
@@ -91,7 +91,7 @@ class PageCheckpointReader(PartitionReader):
         return self._position
 
     @property
-    def settled(self) -> bool:
+    def finished(self) -> bool:
         return self._settled
 
     def next(self) -> Slice | None:
@@ -179,13 +179,13 @@ class SliceCheckpointReader(PartitionReader):
             self._again.append(item)
 
     @property
-    def settled(self) -> bool:
+    def finished(self) -> bool:
         return self._planned and not len(self._queue)
 
     @property
     def position(self) -> Position:
         value = self._before if self._edge is None else self._edge.value
-        resume = None if self.settled else self._unfinished()
+        resume = None if self.finished else self._unfinished()
         if value is None:
             # Nothing is closed yet. What is open still counts; the start of the first window is where it all begins.
             return Start() if resume is None else Checkpoint({self._cursor.field: resume.through}, None, resume)
@@ -320,6 +320,10 @@ class PartitionCheckpointReader(CheckpointReader):
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         return self._readers[slice.partition].resume(slice, position, edge)
 
+    @property
+    def finished(self) -> bool:
+        return self._planned and not self._readers and not self._newer
+
     def get_checkpoint(self) -> StreamState | None:
         for reader in self._moved.values():
             self._take_over(reader)
@@ -350,7 +354,7 @@ class PartitionCheckpointReader(CheckpointReader):
         if self._readers.get(partition) is not reader:
             return
         self._moved[partition] = reader
-        if reader.settled:
+        if reader.finished:
             self._take_over(self._moved.pop(partition))
             del self._readers[partition]
             self._queue.close(self._tickets.pop(partition))

@@ -34,14 +34,28 @@ def product(*families: Iterable[Partition]) -> Iterator[Partition]:
             yield Partition({n: v for part in combination for n, v in part.items()}, extra=extra)
 
 
-def records_of(parent: Stream) -> Iterator[Record]:
-    """Every record of a stream, read here and now; what a substream's `partitions` is made of."""
-    reader = parent.checkpoint_reader(StreamState())
+def read_parent(
+    parent: Stream, state: StreamState | None = None
+) -> Iterator[tuple[Sequence[Record], Partition] | StreamState]:
+    """A stream read here and now: pages of records, each with its partition, and between them the state reached."""
+    reader = parent.checkpoint_reader(state or StreamState())
     for slice in iter(reader.next, None):
         for page in read_slice(parent, slice):
-            yield from page.records
+            if page.records:
+                yield page.records, slice.partition
             if page.position is not None:
                 reader.observe(slice, page.position, page.edge)
+                if (reached := reader.get_checkpoint()) is not None:
+                    yield reached
+    if (reached := reader.get_checkpoint()) is not None:
+        yield reached
+
+
+def records_of(parent: Stream) -> Iterator[Record]:
+    """Every record of a stream, read here and now; what a substream's `partitions` is made of."""
+    for item in read_parent(parent):
+        if not isinstance(item, StreamState):
+            yield from item[0]
 
 
 def parent_partitions(parent: Stream, **fields: str) -> Iterator[Partition]:
@@ -50,12 +64,9 @@ def parent_partitions(parent: Stream, **fields: str) -> Iterator[Partition]:
     Each keyword names a field of the partition and the field of the parent's record it comes from. A partition of the
     parent itself is part of its children's. The parent's record travels along as `extra`.
     """
-    reader = parent.checkpoint_reader(StreamState())
-    for slice in iter(reader.next, None):
-        for page in read_slice(parent, slice):
-            yield from _children(page.records, slice.partition, fields)
-            if page.position is not None:
-                reader.observe(slice, page.position, page.edge)
+    for item in read_parent(parent):
+        if not isinstance(item, StreamState):
+            yield from _children(*item, fields)
 
 
 def following_partitions(parent: Stream, state: StreamState, **fields: str) -> Iterator[Partition | ParentState]:
@@ -64,16 +75,11 @@ def following_partitions(parent: Stream, state: StreamState, **fields: str) -> I
     Says after each page where the parent stands, so that a parent's progress is kept once its children are read.
     For `Stream.partitions_since`.
     """
-    reader = parent.checkpoint_reader(state)
-    for slice in iter(reader.next, None):
-        for page in read_slice(parent, slice):
-            yield from _children(page.records, slice.partition, fields)
-            if page.position is not None:
-                reader.observe(slice, page.position, page.edge)
-                if (reached := reader.get_checkpoint()) is not None:
-                    yield ParentState(parent.name, reached)
-    if (reached := reader.get_checkpoint()) is not None:
-        yield ParentState(parent.name, reached)
+    for item in read_parent(parent, state):
+        if isinstance(item, StreamState):
+            yield ParentState(parent.name, item)
+        else:
+            yield from _children(*item, fields)
 
 
 def _children(records: Sequence[Record], partition: Partition, fields: Mapping[str, str]) -> Iterator[Partition]:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from cdk.base.values import Json, JsonSchema
 from cdk.state.stream_state import StreamState
+from cdk.streams.events import Events
 from cdk.streams.reading import read_slice
 from cdk.streams.stream import Stream
 
@@ -18,16 +19,31 @@ class Source:
     config_schema: the JSON Schema of the config; mark secrets with `"airbyte_secret": true`.
     stream_classes: the streams, each built with the config. Override `streams` where that is not enough.
     documentation_url: where a person reads how to fill in the config.
+    events: hears what the source has to tell; whoever runs it sets its own.
     """
 
     name: str = ""
     config_schema: JsonSchema = NO_CONFIG
     stream_classes: Sequence[type[Stream]] = ()
     documentation_url: ClassVar[str | None] = None
+    events: Events = Events()
+
+    def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The config as this source wants it: one of an older version in today's form. Before it is checked."""
+        return config
 
     def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
         """The streams for a config. No I/O: `spec` and `discover` of a static source work without the network."""
         return [stream(config) for stream in self.stream_classes]
+
+    @property
+    def advanced_auth(self) -> Mapping[str, Json] | None:
+        """How a platform obtains OAuth credentials for the config, as the protocol's spec says it."""
+        return None
+
+    def concurrency(self, config: Mapping[str, Json]) -> int:  # noqa: ARG002 - for overriding
+        """How many slices to read at once, where nobody says otherwise."""
+        return 1
 
     def check(self, config: Mapping[str, Json]) -> None:
         """Try the connection; return if it works. Raises any CdkError that says why not.

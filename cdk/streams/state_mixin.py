@@ -44,6 +44,10 @@ class _Shown(CheckpointReader):
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         return self._reader.resume(slice, position, edge)
 
+    @property
+    def finished(self) -> bool:
+        return self._reader.finished
+
     def get_checkpoint(self) -> StreamState | None:
         if (state := self._reader.get_checkpoint()) is not None:
             self._stream.show(state)

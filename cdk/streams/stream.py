@@ -123,6 +123,15 @@ class Stream(ABC):
         return self.read_records(slice)
 
     @property
+    def empty_state(self) -> Json:
+        """What a state message says of the stream before anything was read."""
+        return {}
+
+    def migrate_state(self, blob: Json) -> Json:
+        """An old form of this stream's state in today's form. Override it where the form has changed."""
+        return blob
+
+    @property
     def incremental(self) -> bool:
         """Whether the stream has a cursor."""
         return self.cursor_field is not None

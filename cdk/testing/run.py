@@ -12,7 +12,7 @@ from cdk.base.logs import logger
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
 from cdk.engine.executors import Executor, serial
-from cdk.engine.messages import run_read
+from cdk.engine.messages import StreamsFailed, run_read
 from cdk.protocol import (
     AirbyteStateMessage,
     AirbyteStream,
@@ -92,6 +92,9 @@ def read(
                 lambda lines: run.messages.extend(orjson.loads(line) for line in lines.splitlines()),
                 execute=execute,
             )
+        except StreamsFailed as error:
+            found = next(iter(error.failures.values()))
+            run.error = found if len(error.failures) == 1 and isinstance(found, CdkError) else error
         except CdkError as error:
             run.error = error
     return run

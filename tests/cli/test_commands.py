@@ -64,6 +64,7 @@ def test_discover_describes_each_stream(cli: CommandLine, guarded: str, users: s
             "source_defined_cursor": True,
             "default_cursor_field": ["seq"],
             "is_resumable": False,
+            "is_file_based": False,
         }
     ]
     assert resumable.messages[-1]["catalog"]["streams"] == [
@@ -73,6 +74,7 @@ def test_discover_describes_each_stream(cli: CommandLine, guarded: str, users: s
             "supported_sync_modes": ["full_refresh"],
             "source_defined_primary_key": [["id"]],
             "is_resumable": True,
+            "is_file_based": False,
         }
     ]
 

@@ -32,7 +32,8 @@ def test_each_record_becomes_one_line_that_reads_back(
     assert lines.pop() == b""
     envelope = {"stream": stream, "emitted_at": at} | ({} if namespace is None else {"namespace": namespace})
     assert [json.loads(line) for line in lines] == [
-        {"type": "RECORD", "record": {**envelope, "data": record}} for record in records
+        {"type": "RECORD", "record": {**envelope, "data": {k: v for k, v in record.items() if v is not None}}}
+        for record in records
     ]
 
 

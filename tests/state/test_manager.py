@@ -108,7 +108,8 @@ def test_a_read_that_changed_nothing_still_says_its_final_state_once() -> None:
 def test_the_end_of_a_full_refresh_depends_on_whether_it_can_resume() -> None:
     manager, done = ConnectorStateManager(), StreamState({WHOLE: Done()})
 
-    assert manager.checkpoint(Plain(), done) == message("plain", {"__ab_no_cursor_state_message": True})
+    assert manager.checkpoint(Plain(), done) is None
+    assert manager.checkpoint(Plain(), done, final=True) == message("plain", {"__ab_no_cursor_state_message": True})
     assert manager.checkpoint(Users(), done) == message("users", {"__ab_full_refresh_sync_complete": True})
 
 

@@ -70,7 +70,7 @@ def test_a_page_reader_hands_out_one_slice_from_where_it_stopped() -> None:
 def test_a_page_reader_has_nothing_to_do_where_it_is_done() -> None:
     reader = PageCheckpointReader(A, Done())
 
-    assert (reader.next(), reader.settled, reader.get_checkpoint()) == (None, True, None)
+    assert (reader.next(), reader.finished, reader.get_checkpoint()) == (None, True, None)
 
 
 def test_a_cursor_advanced_by_hand_is_kept_at_the_end() -> None:
@@ -79,7 +79,7 @@ def test_a_cursor_advanced_by_hand_is_kept_at_the_end() -> None:
     reader.observe(slice, Checkpoint({"version": 3}))
     reader.observe(slice, Done())
 
-    assert reader.settled
+    assert reader.finished
     assert reader.position == Checkpoint({"version": 3})
     assert list(slices(PageCheckpointReader(WHOLE, Done(), keeps_cursor=True))) == [Slice()]
 
@@ -145,7 +145,7 @@ def test_a_finished_cursor_keeps_the_greatest_value_and_other_keys_alone() -> No
         assert slice.window is not None
         reader.observe(slice, Done(), Edge(slice.window.start))
 
-    assert reader.settled
+    assert reader.finished
     assert reader.position == Checkpoint({"day": day(9), "other": 1}, Edge(day(9)))
 
 
@@ -179,7 +179,7 @@ def test_date_ranges_that_overlap_or_come_in_disorder_lose_nothing() -> None:
         reader.observe(slice, Done())
 
     assert covered >= {3, 4, 6, 9}
-    assert reader.settled
+    assert reader.finished
 
 
 def test_a_number_without_an_end_resumes() -> None:

@@ -1,0 +1,174 @@
+"""HttpRequester: what to ask an API for, and how."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Annotated, Literal
+from urllib.parse import urljoin
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.declarative.component import Default
+from cdk.declarative.context import BuildContext, Names
+from cdk.declarative.draft import Draft
+from cdk.declarative.families import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
+from cdk.rest import Decoder, HttpClient, RequestsTransport
+from cdk.rest.cache import cached as cached_transport
+
+
+class HttpRequester(AnyRequester):
+    """A request to an HTTP API.
+
+    Example:
+        type: HttpRequester
+        url: https://api.example.com/v1/users
+        http_method: GET
+        request_parameters:
+          state: active
+    """
+
+    type: Literal["HttpRequester"] = "HttpRequester"
+    url: str | None = Field(None, description="The whole URL.")
+    url_base: str | None = Field(None, description="The beginning of the URL, when `path` is the rest of it.")
+    path: str | None = Field(None, description="What follows `url_base`.")
+    http_method: str = Field("GET", description="GET, POST or another method.")
+    authenticator: Annotated[AnyAuthenticator | None, Default("NoAuth", "CustomAuthenticator")] = Field(
+        None, description="Adds the credentials."
+    )
+    request_parameters: str | dict[str, Json] | None = Field(None, description="Query parameters.")
+    request_headers: str | dict[str, Json] | None = Field(None, description="Headers.")
+    request_body: AnyRequestBody | None = Field(None, description="The body.")
+    request_body_data: str | dict[str, Json] | None = Field(
+        None, description="A form, or a text that is sent as it is. Older than `request_body`."
+    )
+    request_body_json: str | dict[str, Json] | None = Field(
+        None, description="A JSON object. Older than `request_body`."
+    )
+    error_handler: Annotated[
+        AnyErrorHandler | None, Default("DefaultErrorHandler", "CustomErrorHandler")
+    ] = Field(None, description="Says what an answer means and whether to try again.")
+    use_cache: bool | None = Field(
+        None, description="Whether answers are kept for others that ask the same. Parents do so by default."
+    )
+    query_properties: Annotated[Json, Field(description="Properties to ask for, in several requests if need be.")] = None
+    fetch_properties_from_endpoint: Annotated[
+        Json, Field(description="Properties to ask for, taken from another request. Older than `query_properties`.")
+    ] = None
+    connect_timeout_in_seconds: float | None = Field(None, description="How long to wait for a connection.")
+    read_timeout_in_seconds: float | None = Field(None, description="How long the API may be silent.")
+    use_tcp_keepalive: bool | None = Field(None, description="Whether idle connections are kept alive.")
+
+    def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
+        """The requester."""
+        if not (self.url or self.url_base):
+            raise ManifestError(f"{ctx.where(self, 'url')}: a request needs a `url`, or a `url_base` and a `path`")
+        transport = ctx.runtime.transport
+        if self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None:
+            transport = RequestsTransport(
+                connect_timeout=timedelta(seconds=self.connect_timeout_in_seconds or 15),
+                read_timeout=timedelta(seconds=self.read_timeout_in_seconds or 120),
+            )
+        if self.use_cache or (cached and self.use_cache is not False):
+            transport = cached_transport(transport)
+        client = HttpClient(
+            transport,
+            authenticator=self.authenticator.build(ctx) if self.authenticator is not None else None,
+            error_handler=self.error_handler.build(ctx) if self.error_handler is not None else None,
+            budget=ctx.runtime.shared.get("budget"),
+            sleep=ctx.runtime.sleep,
+        )
+        return _HttpRequester(self, ctx, client)
+
+
+class _HttpRequester:
+    """The runtime of an HttpRequester."""
+
+    def __init__(self, component: HttpRequester, ctx: BuildContext, client: HttpClient) -> None:
+        self.client = client
+        self._method, self._where = component.http_method.upper(), ctx.where(component, "url")
+        self._url = _url(component, ctx)
+        self._params = ctx.mapping(component, "request_parameters") if component.request_parameters else None
+        self._headers = ctx.mapping(component, "request_headers") if component.request_headers else None
+        self._fill = _body(component, ctx)
+
+    def draft(self, names: Names) -> Draft:
+        """See Requester."""
+        draft = Draft(self._method, self._url(names), self._where)
+        if self._params is not None:
+            draft.params.update(self._params.value(names, types=(str, list)))
+        if self._headers is not None:
+            draft.headers.update({name: str(value) for name, value in self._headers.value(names).items()})
+        if self._fill is not None:
+            self._fill(draft, names)
+        return draft
+
+
+def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:
+    if component.url_base is None or component.url:
+        whole = ctx.expression(component, "url")
+        return whole.text
+    base, path = ctx.expression(component, "url_base"), ctx.expression(component, "path", component.path or "")
+    if base.fixed and path.fixed:
+        known: list[str] = []
+
+        def fixed(_: Names) -> str:
+            if not known:
+                known.append(join(base.text(), path.text()))
+            return known[0]
+
+        return fixed
+    return lambda names: join(base.text(names), path.text(names))
+
+
+def join(base: str, path: str) -> str:
+    """A path behind a base; a path that is a whole URL stands for itself, an empty one leaves the base as it is."""
+    base, path = base.strip(), path.strip()
+    if not path:
+        return base
+    return urljoin(base if base.endswith("/") else f"{base}/", path.removeprefix("/"))
+
+
+def _body(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None] | None:
+    if component.request_body is not None:
+        return component.request_body.build(ctx)
+    parts: list[Callable[[Draft, Names], None]] = []
+    if (form := component.request_body_data) is not None:
+        parts.append(_text_or_form(component, ctx) if isinstance(form, str) else _form(component, ctx))
+    if component.request_body_json is not None:
+        parts.append(_json(component, ctx))
+    if len(parts) != 1:
+        return (lambda draft, names: [part(draft, names) for part in parts] and None) if parts else None
+    return parts[0]
+
+
+def _text_or_form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    body = ctx.expression(component, "request_body_data")
+
+    def fill(draft: Draft, names: Names) -> None:
+        value = body.value(names, types=(str, dict))
+        if isinstance(value, Mapping):
+            draft.form.update(value)
+        else:
+            draft.text = str(value)
+
+    return fill
+
+
+def _form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    fields = ctx.mapping(component, "request_body_data")
+
+    def fill(draft: Draft, names: Names) -> None:
+        draft.form.update(fields.value(names, types=(str, list)))
+
+    return fill
+
+
+def _json(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    from cdk.declarative.components.bodies import fill_json
+
+    if isinstance(component.request_body_json, str):
+        text = ctx.expression(component, "request_body_json")
+        return lambda draft, names: fill_json(draft, text.value(names))
+    body = ctx.nested(component, "request_body_json")
+    return lambda draft, names: fill_json(draft, body.value(names))

@@ -1,0 +1,209 @@
+"""Edits of JSON values at a path: what transformations of records and of configs have in common.
+
+A path is a list of names. A text of digits is also an index into a list, `-1` the last element of one. In a pointer,
+`*`, `?` and `[ab]` match names as in file names, and `**` any number of them. Airbyte: the same, by way of dpath.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from typing import TypeAlias
+
+from cdk.base.values import Json
+
+Path: TypeAlias = Sequence[str]
+Edit: TypeAlias = Callable[[dict[str, Json]], None]
+
+_ANY = "**"
+_GLOBS = frozenset("*?[")
+
+
+def set_at(target: Json, path: Path, value: Json) -> None:
+    """Put `value` at `path`; what is there is replaced.
+
+    Objects on the way are made, lists where the next name is an index; lists are filled up with null.
+    Raises ValueError: something on the way can hold nothing under the next name.
+    """
+    for name, following in pairwise(path):
+        target = _below(target, name, make=[] if following.isdecimal() else {})
+    _put(target, path[-1], value)
+
+
+def setter(path: Path) -> Callable[[dict[str, Json], Json], None]:
+    """The function that puts a value at `path` of an object, as `set_at` does."""
+    if len(path) == 1:
+        only = path[0]
+
+        def put(target: dict[str, Json], value: Json) -> None:
+            target[only] = value
+
+        return put
+    return lambda target, value: set_at(target, path, value)
+
+
+def found(value: Json, pointer: Path) -> list[Json]:
+    """The values that a pointer leads to, in order; none where there are none."""
+    return [item for _, item in _matches(value, _checked(pointer))]
+
+
+def remover(pointer: Path) -> Edit:
+    """The function that removes what a pointer leads to.
+
+    Of a list only the last element goes away; others become null, so that the places of the rest stay.
+    Raises ValueError: the pointer has more than one `**`.
+    """
+    parts = _checked(pointer)
+    if not parts:
+        return lambda _: None
+    if any(_is_glob(part) for part in parts):
+        return lambda target: _remove_all(target, [path for path, _ in _matches(target, parts)])
+    *way, last = parts
+    if not way:
+        return lambda target: _pop(target, last)
+
+    def remove(target: Json) -> None:
+        for name in way:
+            if type(target) is dict:
+                target = target.get(name)
+            elif type(target) is list and (index := _index(target, name)) is not None:
+                target = target[index]
+            else:
+                return
+        _remove(target, last)
+
+    return remove
+
+
+def remove_leaves(target: Json, wanted: Callable[[Json], bool]) -> None:
+    """Remove every value that `wanted` accepts, at any depth; objects and lists are not asked for, but looked into."""
+    _remove_all(target, [path for path, value in _leaves(target, ()) if wanted(value)])
+
+
+def _pop(target: dict[str, Json], name: str) -> None:
+    target.pop(name, None)
+
+
+def _below(target: Json, name: str, make: Json) -> Json:
+    if isinstance(target, dict):
+        below = target.setdefault(name, make)
+    elif isinstance(target, list) and name.isdecimal():
+        index = int(name)
+        if index >= len(target):
+            _pad(target, index)
+            target.append(make)
+        below = target[index]
+    else:
+        raise ValueError(_no_place(target, name))
+    return below
+
+
+def _put(target: Json, name: str, value: Json) -> None:
+    if isinstance(target, dict):
+        target[name] = value
+    elif isinstance(target, list) and name.isdecimal():
+        index = int(name)
+        if index < len(target):
+            target[index] = value
+        else:
+            _pad(target, index)
+            target.append(value)
+    else:
+        raise ValueError(_no_place(target, name))
+
+
+def _pad(target: list[Json], length: int) -> None:
+    target.extend([None] * (length - len(target)))
+
+
+def _no_place(target: Json, name: str) -> str:
+    kind = "null" if target is None else "a list" if isinstance(target, list) else f"a {type(target).__name__}"
+    return f"found {kind} where {name!r} should go, expected an object or, for an index, a list"
+
+
+def _remove_all(target: Json, paths: Sequence[tuple[str, ...]]) -> None:
+    for *way, last in paths:
+        parent = target
+        for name in way:
+            if isinstance(parent, dict):
+                parent = parent.get(name)
+            else:
+                index = _index(parent, name) if isinstance(parent, list) else None
+                parent = None if index is None else parent[index]
+        _remove(parent, last)
+
+
+def _remove(parent: Json, name: str) -> None:
+    if isinstance(parent, dict):
+        parent.pop(name, None)
+    elif isinstance(parent, list) and (index := _index(parent, name)) is not None:
+        if index == len(parent) - 1:
+            parent.pop()
+        else:
+            parent[index] = None
+
+
+def _index(items: list[Json], name: str) -> int | None:
+    """The place in a list that a name means; None if it means none."""
+    digits = name.removeprefix("-")
+    if not digits.isdecimal():
+        return None
+    index = int(name)
+    index = index + len(items) if index < 0 else index
+    return index if 0 <= index < len(items) else None
+
+
+def _checked(pointer: Path) -> tuple[str, ...]:
+    if list(pointer).count(_ANY) > 1:
+        raise ValueError(f"found {list(pointer)!r}, expected at most one `**` in a pointer")
+    return tuple(pointer)
+
+
+def _is_glob(part: str) -> bool:
+    return not _GLOBS.isdisjoint(part)
+
+
+def _matches(value: Json, pointer: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """The places that match, with what lies there: parents before what is in them."""
+    if not pointer:
+        return
+    first, *rest = pointer
+    if first == _ANY:
+        yield from _matches(value, tuple(rest))
+        for name, child in _children(value):
+            if not rest:
+                yield (name,), child
+            yield from (((name, *path), item) for path, item in _matches(child, pointer))
+        return
+    for name, child in _named(value, first):
+        if rest:
+            yield from (((name, *path), item) for path, item in _matches(child, tuple(rest)))
+        else:
+            yield (name,), child
+    if rest == [_ANY]:
+        # `**` also stands for nothing.
+        yield from (((name,), child) for name, child in _named(value, first))
+
+
+def _named(value: Json, part: str) -> Iterator[tuple[str, Json]]:
+    """The children that one part of a pointer means."""
+    if _is_glob(part):
+        yield from ((name, child) for name, child in _children(value) if fnmatchcase(name, part))
+    elif isinstance(value, dict):
+        if part in value:
+            yield part, value[part]
+    elif isinstance(value, list) and (index := _index(value, part)) is not None:
+        yield str(index), value[index]
+
+
+def _children(value: Json) -> list[tuple[str, Json]]:
+    if isinstance(value, dict):
+        return list(value.items())
+    return [(str(i), item) for i, item in enumerate(value)] if isinstance(value, list) else []
+
+
+def _leaves(value: Json, way: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Json]]:
+    for name, child in _children(value):
+        if isinstance(child, dict | list):
+            yield from _leaves(child, (*way, name))
+        else:
+            yield (*way, name), child

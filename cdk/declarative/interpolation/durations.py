@@ -1,0 +1,58 @@
+"""ISO 8601 durations. Days and less are a timedelta; years and months depend on the moment they are added to."""
+
+import calendar
+import re
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TypeVar
+
+D = TypeVar("D", bound=date)
+
+_NUMBER = r"(\d+(?:[.,]\d+)?)"
+_DURATION = re.compile(
+    rf"([+-])?P(?!$)(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
+    rf"(?:T(?!$)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarDuration:
+    """Months and a rest. Added to 31 January, one month is the last day of February."""
+
+    months: int
+    rest: timedelta = timedelta()
+
+    def __radd__(self, moment: D) -> D:
+        return _moved(moment, self.months) + self.rest
+
+    def __rsub__(self, moment: D) -> D:
+        return _moved(moment, -self.months) - self.rest
+
+    def __neg__(self) -> "CalendarDuration":
+        return CalendarDuration(-self.months, -self.rest)
+
+    def __str__(self) -> str:
+        years, months = divmod(abs(self.months), 12)
+        parts = [f"{years} year{'s' * (years != 1)}"] * bool(years) + [f"{months} month{'s' * (months != 1)}"] * bool(
+            months
+        )
+        return ("-" if self.months < 0 else "") + ", ".join([*parts, str(self.rest)])
+
+
+def parse_duration(text: str) -> timedelta | CalendarDuration:
+    """Read an ISO 8601 duration such as `P1D`, `PT30M`, `P1Y2M`. Raises ValueError: the text is none."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("not an ISO 8601 duration such as P1D or PT30M")
+    years, months, weeks, days, hours, minutes, seconds = (
+        float(number.replace(",", ".")) if number else 0.0 for number in match.groups()[1:]
+    )
+    rest = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    whole = int(years * 12 + months)
+    duration = CalendarDuration(whole, rest) if whole else rest
+    return -duration if match[1] == "-" else duration
+
+
+def _moved(moment: D, months: int) -> D:
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))

@@ -1,0 +1,46 @@
+"""The sandboxed Jinja environment: what expressions may do. Imports Jinja; import this module lazily."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from jinja2.runtime import Context
+from jinja2.sandbox import SandboxedEnvironment
+
+from cdk.base.values import Json
+from cdk.declarative.interpolation.filters import FILTERS
+from cdk.declarative.interpolation.guards import BINARY, GROWING, check_growth, guarded_filter
+from cdk.declarative.interpolation.macros import build_macros
+
+
+class _Environment(SandboxedEnvironment):
+    intercepted_binops = frozenset(("*", "**", "%"))
+
+    def call_binop(self, context: Context, operator: str, left: Json, right: Json) -> Json:  # noqa: ARG002
+        return BINARY[operator](left, right)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063, ANN401 - Jinja's
+        if getattr(__obj, "__name__", "") in GROWING:
+            # The sandbox wraps `format`; the method, and with it the text, is behind it.
+            subject = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
+            check_growth(subject, [*args, *kwargs.values()])
+        return super().call(__context, __obj, *args, **kwargs)
+
+
+@lru_cache(maxsize=1)
+def environment() -> SandboxedEnvironment:
+    """The one environment. Without `range` and `lipsum`; nothing is evaluated while compiling."""
+    env = _Environment(autoescape=False, optimized=False)
+    for name in ("range", "lipsum"):
+        del env.globals[name]
+    env.globals.update(build_macros())
+    env.filters.update(FILTERS)
+    for name in GROWING & env.filters.keys():
+        env.filters[name] = _passing(env.filters[name], guarded_filter(env.filters[name]))
+    return env
+
+
+def _passing(original: Callable[..., Json], guarded: Callable[..., Json]) -> Callable[..., Json]:
+    """Keep what Jinja notes on a filter: whether it wants the environment as its first argument."""
+    guarded.__dict__.update(vars(original))
+    return guarded

@@ -1,0 +1,24 @@
+"""ExpressionError: an expression of a manifest is wrong, or failed on the values it met."""
+
+from cdk.base.errors import ManifestError
+
+_SHOWN = 200
+
+
+class ExpressionError(ManifestError):
+    """An expression cannot be compiled or evaluated. Built from facts: where, which expression, why.
+
+    incomparable: it met values that cannot be compared or combined.
+    Names the expression as the manifest has it and never a value it met: a config holds secrets.
+    """
+
+    def __init__(self, where: str, expression: str, why: str, *, incomparable: bool = False) -> None:
+        shown = expression if len(expression) <= _SHOWN else expression[: _SHOWN - 1] + "…"
+        super().__init__(f"expression {shown!r}: {why}", path=where)
+        self.expression = expression
+        self.why = why
+        self.incomparable = incomparable
+
+
+class Refused(Exception):
+    """What a macro, a filter or a guard does not accept; its text holds no value of the scope."""

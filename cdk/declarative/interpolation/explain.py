@@ -1,0 +1,45 @@
+"""Why an expression failed, in words that hold no value it met."""
+
+import re
+from collections.abc import Mapping
+
+from cdk.base.spelling import did_you_mean, nearest
+from cdk.base.values import Json
+from cdk.declarative.interpolation.errors import Refused
+from cdk.declarative.interpolation.macros import build_macros
+
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_TYPE = re.compile(
+    r"(?:datetime\.)?(?:bool|bytes|date|datetime|dict|dict_(?:items|keys|values)|float|function|int|list|method|None|"
+    r"NoneType|set|str|timedelta|tuple|Undefined|builtin_function_or_method|CalendarDuration|\w+ object)"
+)
+_REASONS = {
+    "SecurityError": "it uses what expressions may not use: names that begin with `_` and insides of Python",
+    "RecursionError": "it is nested too deep",
+    "ZeroDivisionError": "it divides by zero",
+}
+
+
+def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, Json]) -> str:
+    """The reason in words: an unknown name and its nearest spelling, a missing value, or types that do not fit."""
+    for name in sorted(names):
+        if name not in scope:
+            near = nearest(name, build_macros())
+            return f"{name!r} is not known here" + (f"; did you mean {near!r}?" if near else did_you_mean(name, scope))
+    if isinstance(error, Refused):
+        return str(error)
+    match type(error).__name__:
+        case "UndefinedError":
+            return _with("it reads from something that is missing", error, text)
+        case "TypeError":
+            return _with("the types do not fit", error, text)
+        case name:
+            return _REASONS.get(name, f"a value does not fit ({name})")
+
+
+def _with(reason: str, error: Exception, text: str) -> str:
+    """The reason and Python's words, unless these may quote a value."""
+    words = str(error)
+    pieces = [single or double for single, double in _QUOTED.findall(words)]
+    told = all(piece in text or _TYPE.fullmatch(piece) for piece in pieces)
+    return f"{reason}: {words}" if told and "no element" not in words else reason

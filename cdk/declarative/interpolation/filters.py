@@ -1,0 +1,65 @@
+"""Filters of the manifest language, besides those of Jinja."""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from cdk.base.values import Json
+from cdk.declarative.interpolation.errors import Refused
+
+
+def _hash(value: Json, hash_type: str = "md5", salt: str | None = None) -> str:
+    """The hex digest of the text and, behind it, the salt."""
+    if hash_type not in hashlib.algorithms_guaranteed or hash_type.startswith("shake_"):
+        raise Refused("hash() does not know this type; take md5, sha1, sha256, sha512 or another of hashlib")
+    digest = hashlib.new(hash_type, str(value).encode(), usedforsecurity=False)
+    digest.update(str(salt).encode() if salt else b"")
+    return digest.hexdigest()
+
+
+def _base64encode(value: Json) -> str:
+    return base64.b64encode(value if isinstance(value, bytes) else str(value).encode()).decode()
+
+
+def _base64decode(value: str) -> str:
+    try:
+        return base64.b64decode(value).decode()
+    except ValueError:
+        raise Refused("base64decode got a text that is not the base64 of a text") from None
+
+
+def _string(value: Json) -> str:
+    """A text as it is; any other value as JSON in three quotes, which keep it a text when it is read as a literal."""
+    return value if isinstance(value, str) else f'"""{json.dumps(value)}"""'
+
+
+def _regex_search(value: str, regex: str) -> str:
+    """What the first group matched; empty without a match or a group."""
+    match = re.search(regex, value)
+    return (match[1] or "") if match and match.re.groups else ""
+
+
+def _regex_replace(value: str, regex: str, replacement: str) -> str:
+    return re.sub(regex, replacement, value)
+
+
+def _hmac(value: Json, key: Json, hash_type: str = "sha256") -> str:
+    if hash_type != "sha256":
+        raise Refused("hmac() only knows the type sha256")
+    return hmac.new(str(key).encode(), str(value).encode(), hash_type).hexdigest()
+
+
+FILTERS: Mapping[str, Callable[..., Json]] = {
+    "hash": _hash,
+    "base64encode": _base64encode,
+    "base64decode": _base64decode,
+    # The name says decode; manifests rely on it to encode.
+    "base64binascii_decode": _base64encode,
+    "string": _string,
+    "regex_search": _regex_search,
+    "regex_replace": _regex_replace,
+    "hmac": _hmac,
+}

@@ -1,0 +1,122 @@
+"""The types of rendered texts: a text that is a Python literal stands for its value.
+
+Airbyte renders an expression to text and reads the text as a literal: `10` is a number and `[1, 2]` a list, `007` and
+`true` stay texts. Numbers, booleans, null, texts, lists, tuples and maps are literals here; sets, bytes, complex and
+endless numbers stay texts, as JSON has none of them.
+"""
+
+import ast
+import math
+import re
+from functools import lru_cache
+
+from cdk.base.values import Json
+
+STARTS = frozenset(" \t\n\r'\"([{+-.0123456789NTFrRuU")
+"""What a literal can begin with; most words are told apart by their first letter alone."""
+
+_NUMERIC = frozenset("+-.0123456789")
+_SCALARS = frozenset((int, bool, type(None)))
+_DIGITS = "[0-9](?:_?[0-9])*"
+_NUMBER = re.compile(r"[+-]?[ \t]*[0-9.][0-9a-fA-FxXoO_.+-]*[ \t]*")
+_INTEGER = re.compile(
+    r"[+-]?(?:[1-9](?:_?[0-9])*|0(?:_?0)*|0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+)"
+)
+_FLOAT = re.compile(
+    rf"[+-]?(?:(?:(?:{_DIGITS})?\.{_DIGITS}|{_DIGITS}\.)(?:[eE][+-]?{_DIGITS})?|{_DIGITS}[eE][+-]?{_DIGITS})"
+)
+_WORD = re.compile(r"(?:None|True|False)\b|[rRuU]['\"]")
+_JOINED = re.compile(r"[,#(\n\r]")
+_CACHED = 256
+_LONG = 4000  # Python turns no text of more than 4300 digits into a number
+_NONE = object()
+
+
+class _NotLiteral(Exception):
+    """The value has no literal that gives it back."""
+
+
+def typed(value: Json) -> Json:
+    """What the text of `value` stands for, without writing that text where the answer is known.
+
+    Lists and maps are copied, so that nobody changes what the expression read.
+    """
+    kind = type(value)
+    if kind is str:
+        return literal(value) if value[:1] in STARTS else value
+    if kind in _SCALARS:
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if kind is list or kind is dict or kind is tuple:
+        try:
+            return _copy(value)
+        except (_NotLiteral, RecursionError):
+            pass
+    return literal(str(value))
+
+
+def literal(text: str) -> Json:
+    """The value a text stands for; the text itself where it is no literal."""
+    first = text[:1]
+    if first in _NUMERIC:
+        return _number(text, text)
+    if first not in STARTS:
+        return text
+    bare = text.lstrip(" \t")
+    if bare[:1] in _NUMERIC:
+        return _number(bare, text)
+    if bare[:1].isalpha() and _WORD.match(bare) is None:
+        return text
+    return _parsed(bare, text)
+
+
+def _number(bare: str, text: str) -> Json:
+    if len(bare) < _LONG and bare[0] != "0" and bare.isdecimal() and bare.isascii():
+        return int(bare)
+    if _NUMBER.fullmatch(bare):
+        digits = bare.replace(" ", "").replace("\t", "")
+        try:
+            if _INTEGER.fullmatch(digits):
+                return int(digits, 0)
+            if _FLOAT.fullmatch(digits) and math.isfinite(number := float(digits)):
+                return number
+        except ValueError:  # more digits than Python turns into a number
+            pass
+    elif _JOINED.search(bare):
+        # Dates, versions, addresses: only commas, comments and parentheses can still make a literal of the others.
+        return _parsed(bare, text)
+    return text
+
+
+def _parsed(bare: str, text: str) -> Json:
+    value = _cached_parse(bare) if len(bare) <= _CACHED else _parse(bare)
+    return text if value is _NONE else _copy(value)
+
+
+def _parse(text: str) -> Json:
+    try:
+        return _copy(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, _NotLiteral):
+        return _NONE
+
+
+_cached_parse = lru_cache(maxsize=4096)(_parse)
+
+
+def _copy(value: Json) -> Json:
+    kind = type(value)
+    if kind is str or kind in _SCALARS:
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if kind is list:
+        return [item if type(item) is str else _copy(item) for item in value]
+    if kind is dict:
+        return {
+            key if type(key) is str else _copy(key): item if type(item) is str else _copy(item)
+            for key, item in value.items()
+        }
+    if kind is tuple:
+        return tuple([_copy(item) for item in value])
+    raise _NotLiteral

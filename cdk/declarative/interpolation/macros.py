@@ -1,0 +1,101 @@
+"""Macros: the functions that expressions call."""
+
+import re
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import TypeAlias
+from urllib.parse import quote_plus
+from zoneinfo import ZoneInfo
+
+from cdk.base.times import Clock, parse_moment, system_clock, write_moment
+from cdk.base.values import Json
+from cdk.declarative.interpolation.durations import CalendarDuration, parse_duration
+from cdk.declarative.interpolation.errors import Refused
+
+Macro: TypeAlias = Callable[..., Json]
+
+IMPURE = frozenset(("now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"))
+"""Macros that answer differently each time."""
+
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
+    """The macros by name; those about the present ask `clock`."""
+
+    def now_utc() -> datetime:
+        return clock().astimezone(UTC)
+
+    def today_utc() -> date:
+        return now_utc().date()
+
+    def today_with_timezone(timezone: str) -> date:
+        return clock().astimezone(ZoneInfo(timezone)).date()
+
+    def day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
+        return str(write_moment(now_utc() + timedelta(days=num_days), format))
+
+    return {
+        "now_utc": now_utc,
+        "today_utc": today_utc,
+        "today_with_timezone": today_with_timezone,
+        "day_delta": day_delta,
+        "timestamp": _timestamp,
+        "max": max,
+        "min": min,
+        "duration": _duration,
+        "format_datetime": _format_datetime,
+        "str_to_datetime": _moment,
+        "sanitize_url": _sanitize_url,
+        "camel_case_to_snake_case": _camel_case_to_snake_case,
+        "generate_uuid": _generate_uuid,
+    }
+
+
+def _timestamp(value: float | str | datetime) -> float:
+    """Epoch seconds: a number loses its fraction, a text in ISO 8601 keeps it."""
+    return int(value) if isinstance(value, int | float) else _moment(value).timestamp()
+
+
+def _duration(text: str) -> timedelta | CalendarDuration:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise Refused(f"duration() got a text that is {error}") from None
+
+
+def _format_datetime(value: float | str | datetime, format: str, input_format: str | None = None) -> str:
+    """A moment in `format`, in UTC. Numbers are epoch seconds unless `input_format` says otherwise."""
+    if isinstance(value, int | float) and input_format is None:
+        value = datetime.fromtimestamp(value, UTC)
+    return str(write_moment(_moment(value, input_format), format))
+
+
+def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
+    """A moment in UTC, read from ISO 8601 or `pattern`; one without a zone is UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    patterns = [pattern] if pattern else []
+    moment = parse_moment(value, [*patterns, "%s"] if isinstance(value, int | float) else [*patterns, *_SHORT])
+    if moment is None:
+        wanted = f"in the format {pattern!r}" if pattern else "in ISO 8601, such as 2024-01-31T01:02:03Z"
+        raise Refused(f"a date is not {wanted}")
+    return moment.astimezone(UTC)
+
+
+_SHORT = ("%Y-%m", "%Y")
+
+
+def _sanitize_url(value: str) -> str:
+    return quote_plus(value)
+
+
+def _camel_case_to_snake_case(value: str) -> str:
+    return _CAPITAL.sub("_", value).lower()
+
+
+def _generate_uuid() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,209 @@
+"""The manifest language as a whole: its JSON Schema, and its reference pages.
+
+`python -m cdk.declarative.language` prints the schema, `--write` writes the pages.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import orjson
+from pydantic import BaseModel
+
+from cdk.base.values import Json, JsonSchema
+from cdk.declarative.component import Component
+from cdk.declarative.components import register
+from cdk.declarative.docstrings import told
+from cdk.declarative.pages import component_pages
+from cdk.declarative.shapes import (
+    Anything,
+    Choice,
+    Either,
+    Family,
+    FieldShape,
+    ListOf,
+    MapOf,
+    Nothing,
+    Part,
+    Scalar,
+    Shape,
+    fields_of,
+    flat,
+    kind_of,
+    models_in,
+)
+
+PAGES = Path("docs/reference/manifest")
+"""Where the reference pages lie in the project."""
+
+_ROOT = "DeclarativeSource"
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_PARAMETERS = {"type": "object", "description": "Values that this component gives to all components below it."}
+
+# Names that the language has for values that are no components: where they are used.
+_VALUES = {
+    "CombineMode": ("CombinedExtractor", "mode"),
+    "PrimaryKey": ("DeclarativeStream", "primary_key"),
+    "SchemaNormalization": ("RecordSelector", "schema_normalization"),
+    "Schemas": ("DeclarativeSource", "schemas"),
+    "ValueType": ("AddedFieldDefinition", "value_type"),
+}
+# Objects that are kept as they are written, and have a shape all the same.
+_OBJECTS = {("Spec", "advanced_auth"): "AuthFlow"}
+_MODELS = {"GraphQlQuery": "RequestBodyGraphQlQuery"}
+
+
+def json_schema() -> dict[str, Json]:
+    """The JSON Schema (draft 7) of a manifest whose references are resolved.
+
+    `definitions` has every component by its type, and every family with its members. Fields that are not known are
+    allowed, as they are when a manifest is loaded.
+    """
+    register()
+    made: dict[str, JsonSchema] = {}
+    for name, model in Component.registry.items():
+        made[name] = _model_schema(name, model)
+    for plain in _plain_models(Component.registry.values()):
+        made[_name(plain)] = _model_schema(_name(plain), plain)
+    for family in _families():
+        made[_family_name(family)] = _family_schema(family)
+    for name, (component, field) in _VALUES.items():
+        if component in Component.registry:
+            made[name] = _value_schema(name, fields_of(Component.registry[component])[field])
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A manifest",
+        "allOf": [_ref(_ROOT)],
+        "definitions": dict(sorted(made.items())),
+    }
+
+
+def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
+    fields = fields_of(model)
+    properties: dict[str, Json] = {}
+    if issubclass(model, Component):
+        properties = {"type": {"type": "string", "enum": [name]}}
+    for key, field in fields.items():
+        if key == "$parameters":
+            properties[key] = _PARAMETERS
+        elif key != "type":
+            properties[key] = _field_schema(name, field)
+    required = [key for key, field in fields.items() if field.required]
+    return {
+        "title": name,
+        "description": told(model).text,
+        "type": "object",
+        **({"required": required} if required else {}),
+        "properties": properties,
+        "additionalProperties": True,
+    }
+
+
+def _field_schema(component: str, field: FieldShape) -> dict[str, Json]:
+    named = next((name for name, place in _VALUES.items() if place == (component, field.key)), None)
+    named = named or _OBJECTS.get((component, field.key))
+    if named is None:
+        schema = _schema(field.shape)
+    else:
+        # A component may stand there too: the name covers the plain values.
+        parts = [part for part in flat(field.shape) if isinstance(part, Part | Family)]
+        schema = {"anyOf": [_ref(named), *map(_schema, parts)]}
+        if not field.required:
+            schema["anyOf"].append({"type": "null"})
+    if "$ref" in schema:
+        schema = {"allOf": [schema]}  # words beside a `$ref` do not count in draft 7
+    described = {"description": field.description} if field.description else {}
+    default = {} if field.required or field.default is None else {"default": field.default}
+    return {**described, **schema, **default}
+
+
+def _value_schema(name: str, field: FieldShape) -> dict[str, Json]:
+    plain = tuple(part for part in flat(field.shape) if not isinstance(part, Part | Family | Nothing))
+    schema = _schema(plain[0] if len(plain) == 1 else Either(plain))
+    return {"title": name, "description": field.description, **schema}
+
+
+def _family_schema(family: type[Component]) -> dict[str, Json]:
+    return {
+        "title": kind_of(family),
+        "description": told(family).text,
+        "type": "object",
+        "required": ["type"],
+        "anyOf": [_ref(name) for name in sorted(family.members())],
+    }
+
+
+def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each shape there is
+    match shape:
+        case Anything():
+            return {}
+        case Nothing():
+            return {"type": "null"}
+        case Scalar(type=kind, bounds=bounds):
+            return {"type": _TYPES[kind], **dict(bounds)}
+        case Choice(values=values):
+            return {"enum": list(values)}
+        case ListOf(item=item, alone=alone, least=least):
+            whole = {"type": "array", "items": _schema(item), **({"minItems": least} if least else {})}
+            return {"anyOf": [whole, _schema(item)]} if alone else whole
+        case MapOf(item=item):
+            return {"type": "object", "additionalProperties": _schema(item) or True}
+        case Part(model=model):
+            return _ref(_name(model))
+        case Family(kind=kind, default=default):
+            implied = [one for one in (default.type, default.custom) if one in Component.registry] if default else []
+            # Without a `type`, only what is implied may stand there.
+            refs = [_ref(_family_name(kind)), *map(_ref, implied)]
+            return {"anyOf": refs} if len(refs) > 1 else refs[0]
+        case Either(options=options):
+            return {"anyOf": [_schema(option) for option in options]}
+
+
+def _plain_models(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
+    """Models that are no components, which components use."""
+    found: dict[str, type[BaseModel]] = {}
+    waiting = list(models)
+    while waiting:
+        for field in fields_of(waiting.pop()).values():
+            for model in models_in(field.shape):
+                plain = not issubclass(model, Component) or model.type_name() is None
+                if plain and model.__name__ not in found:
+                    found[model.__name__] = model
+                    waiting.append(model)
+    return list(found.values())
+
+
+def _families() -> list[type[Component]]:
+    known = {base for kind in Component.registry.values() for base in kind.__mro__[1:]}
+    return [base for base in known if issubclass(base, Component) and base.__name__.startswith("Any")]
+
+
+def _family_name(family: type[Component]) -> str:
+    return family.__name__
+
+
+def _name(model: type[BaseModel]) -> str:
+    return _MODELS.get(model.__name__, kind_of(model))
+
+
+def _ref(name: str) -> dict[str, Json]:
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def write_pages(folder: Path) -> list[Path]:
+    """Write the reference pages into a folder, and remove pages of families that are gone. The files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pages: Mapping[str, str] = component_pages()
+    for old in folder.glob("*.md"):
+        if old.name not in pages and old.read_text().startswith("<!-- Written by"):
+            old.unlink()
+    for name, text in pages.items():
+        (folder / name).write_text(text)
+    return [folder / name for name in pages]
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        sys.stdout.writelines(f"{page}\n" for page in write_pages(PAGES))
+    else:
+        sys.stdout.write(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")

@@ -1,0 +1,217 @@
+"""A manifest: from a YAML file to the component at its root, or to every reason why it cannot be one."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import ValidationError
+
+from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.logs import logger
+from cdk.base.values import Json
+from cdk.base.yaml_file import YamlFile, dotted
+from cdk.declarative.component import Component
+from cdk.declarative.components import register
+from cdk.declarative.migrations import adapt, migrate
+from cdk.declarative.parameters import propagate
+from cdk.declarative.references import References, bounded
+
+if TYPE_CHECKING:
+    from cdk.declarative.problems import Problem
+
+Keys: TypeAlias = tuple[str | int, ...]
+
+ROOT = "DeclarativeSource"
+MOST_PARTS = 2_000_000
+"""How large a manifest may be once its references and aliases are written out."""
+
+# Parts that others refer to, and that are no components themselves.
+_QUARRIES = frozenset({"definitions", "schemas"})
+_TOO_DEEP = "the manifest is nested too deeply; the kit reads some hundred levels"
+# What `BuildContext.where` puts before an error: `users: DatetimeBasedCursor.step: ...`, or without the stream.
+_BUILT = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): ")
+
+
+class Manifest:
+    """A manifest that was read: the object, and where each of its parts is written."""
+
+    def __init__(self, value: Json, *, file: YamlFile | None = None) -> None:
+        """Take a manifest as an object. Raises ManifestError: it is none."""
+        where = "" if file is None else f"{file.path}:1"
+        if not isinstance(value, Mapping):
+            found = "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:60]
+            raise ManifestError(f"found {found}, expected an object with `version`, `check` and `streams`", path=where)
+        try:
+            self.value = migrate(value)
+        except RecursionError:
+            raise ManifestError(_TOO_DEEP, path=where) from None
+        self._old = self.value is not value
+        self._file = file
+        self._references = References(self.value)
+
+    @classmethod
+    def load(cls, path: Path) -> "Manifest":
+        """Read a file. Raises ManifestError: it cannot be read, or is no YAML."""
+        try:
+            file = YamlFile.load(path)
+        except ConfigError as error:
+            if isinstance(error.__cause__, UnicodeDecodeError):
+                raise ManifestError("is no text in UTF-8, so it is no manifest", path=error.path) from None
+            hint = "; a value that begins with {{ must stand in quotes" if "a key that is" in error.message else ""
+            raise ManifestError(f"{error.message}{hint}", path=error.path) from error
+        except RecursionError:
+            raise ManifestError(_TOO_DEEP, path=str(path)) from None
+        return cls(file.value, file=file)
+
+    def resolved(self) -> dict[str, Json]:
+        """The manifest without references, types implied and parameters applied.
+
+        Raises ManifestError with the place: a reference leads nowhere.
+        """
+        register()
+        root = {
+            name: self._references.resolve(part, (name,)) for name, part in self.value.items() if name not in _QUARRIES
+        }
+        if not bounded(root, MOST_PARTS):
+            raise ManifestError(f"has more than {MOST_PARTS:,} parts when its references and aliases are written out")
+        return propagate(adapt({"type": ROOT, **root}, old=self._old))
+
+    def root(self) -> Component:
+        """The component at the root. Raises ManifestError with every place that is wrong.
+
+        Logs a warning for each field that looks like a slip.
+        """
+        try:
+            value = self._resolved
+        except ManifestError as error:
+            raise ManifestError(f"{self.where(_keys(error.path))}: {error.message}") from None
+        except RecursionError:
+            raise ManifestError(_TOO_DEEP, path=self.name) from None
+        return self._validated(value)
+
+    @cached_property
+    def _resolved(self) -> dict[str, Json]:
+        return self.resolved()
+
+    def _validated(self, value: dict[str, Json]) -> Component:
+        from cdk.declarative.problems import explained, misspelt  # noqa: PLC0415 - spares what most starts do not need
+
+        model = Component.registry[ROOT]
+        try:
+            root = model.model_validate(value)
+        except ValidationError as error:
+            problems = explained(value, model, error)
+            raise ManifestError("\n".join(self._told(problems))) from None
+        except RecursionError:
+            raise ManifestError(_TOO_DEEP, path=self.name) from None
+        twice = list(self._twice(value))
+        if twice:
+            raise ManifestError("\n".join(twice))
+        for slip in self._told(list(misspelt(value, model))):
+            logger.warning("%s", slip)
+        return root
+
+    def _twice(self, value: Mapping[str, Json]) -> Iterator[str]:
+        """Streams with the name of an earlier one; those whose name is an expression are known later."""
+        places: dict[str, int] = {}
+        for i, stream in enumerate(value.get("streams", ())):
+            name = stream.get("name") if isinstance(stream, Mapping) else None
+            if isinstance(name, str) and name and "{" not in name and (first := places.setdefault(name, i)) != i:
+                yield f"{self.where(('streams', i, 'name'))}: streams[{first}] is called {name!r} too; rename one"
+
+    @property
+    def name(self) -> str:
+        """What errors call the manifest."""
+        return "manifest" if self._file is None else str(self._file.path)
+
+    def where(self, keys: Sequence[str | int]) -> str:
+        """`file:line path` of a part of the resolved manifest, as it is written."""
+        if self._file is None:
+            return f"{self.name} {dotted(keys)}".rstrip()
+        line = self._file.where(self._references.where(keys)).partition(" ")[0]
+        return f"{line} {dotted(keys)}".rstrip()
+
+    def located(self, error: ManifestError) -> ManifestError:
+        """An error that building a component raised, with file and line where its words say which component it was."""
+        named = _BUILT.match(error.message)
+        keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
+        if keys is None:
+            return error
+        line = self.where(keys).partition(" ")[0] if self._file is not None else self.where(keys)
+        made = ManifestError(error.message, detail=error.detail, stream=error.stream, path=line)
+        made.__cause__ = error.__cause__
+        return made
+
+    def _find(self, stream: str | None, kind: str, field: str) -> Keys | None:
+        """Where a field of a component stands; None when several could be meant, and they are written apart."""
+        found = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]
+        if stream is not None:
+            streams = [
+                keys
+                for keys, node in _components(self._resolved, ())
+                if node.get("name") == stream and "retriever" in node and len(keys) == 2  # noqa: PLR2004 - streams[n]
+            ]
+            found = [keys for keys in found if any(keys[: len(outer)] == outer for outer in streams)]
+        lines = {self.where((*keys, field)).partition(" ")[0] if self._file else keys for keys in found}
+        return (*found[0], field) if len(lines) == 1 else None
+
+    def _told(self, problems: "Sequence[Problem]") -> list[str]:
+        """What to say of problems: once for each place in the file, however often references use it."""
+        places: dict[tuple[Keys, str], list[Keys]] = {}
+        for problem in problems:
+            written = (*self._references.where(problem.keys), *problem.keys[-1:])
+            places.setdefault((written, problem.text), []).append(problem.keys)
+        lines = []
+        for (_, text), used in places.items():
+            more = f" (referred to from {len(used)} places)" if len(used) > 1 else ""
+            lines.append(f"{self._said(used[0])}: {text}{more}")
+        return lines
+
+    def _said(self, keys: Sequence[str | int]) -> str:
+        """The place of a problem; a field that a parameter filled says so."""
+        node: Json = self._resolved
+        parameters: Json = None
+        for key in keys[:-1]:
+            node = node[key]
+        written = self._references.where(keys)
+        if isinstance(node, Mapping) and keys and (not written or written[-1] != keys[-1]):
+            parameters = node.get("$parameters")
+        given = isinstance(parameters, Mapping) and keys[-1] in parameters
+        return f"{self.where(keys)}{' (from $parameters)' if given else ''}"
+
+
+def _components(value: Json, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, Json]]]:
+    if isinstance(value, Mapping):
+        if isinstance(value.get("type"), str):
+            yield keys, value
+        for name, part in value.items():
+            yield from _components(part, (*keys, name))
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from _components(part, (*keys, i))
+
+
+def problems(error: Exception, value: Json = None) -> str:
+    """What a ValidationError says, in one line each, without places in a file.
+
+    value: the component that was validated, for errors that name the form that was meant.
+    """
+    if not isinstance(error, ValidationError):
+        return f"there is no component {error}"
+    from cdk.declarative.problems import explained, listed  # noqa: PLC0415 - only errors need it
+
+    kind = Component.registry.get(str(value.get("type"))) if isinstance(value, Mapping) else None
+    found = listed(error) if kind is None else explained(value, kind, error)
+    return "\n".join(f"{dotted(p.keys)}: {p.text}" if p.keys else p.text for p in found)
+
+
+def _keys(path: str) -> list[str | int]:
+    keys: list[str | int] = []
+    for part in path.replace("[", ".[").split("."):
+        if part.startswith("["):
+            keys.append(int(part[1:-1]))
+        elif part:
+            keys.append(part)
+    return keys

@@ -1,0 +1,286 @@
+"""Old manifests: what the language called things before, in today's terms.
+
+A manifest counts as old when it uses words that are no longer there: `$options`, `*ref(...)`, or an old type. Airbyte
+refuses those. Fields that Airbyte passes over in today's manifests, such as `stream_slicer`, mean what they meant only
+in an old one; elsewhere they are passed over too.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from cdk.base.values import Json
+
+Node: TypeAlias = dict[str, Json]
+
+_OLD_REF = re.compile(r"\*ref\(([^()]+)\)")
+_BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_OPTIONS = re.compile(r"(?<![\w.'\"])options(?=\s*[\[.])")
+_SHORT = re.compile(r"(\d+)([hdwmyHDWMY])")
+
+_RENAMED = {
+    "CsvParser": "CsvDecoder",
+    "CustomStreamSlicer": "CustomPartitionRouter",
+    "DatetimeStreamSlicer": "DatetimeBasedCursor",
+    "JsonLineParser": "JsonlDecoder",
+    "JsonParser": "JsonDecoder",
+    "JsonSchema": "JsonFileSchemaLoader",
+    "LimitPaginator": "DefaultPaginator",
+    "ListStreamSlicer": "ListPartitionRouter",
+    "SubstreamSlicer": "SubstreamPartitionRouter",
+}
+_FIELDS = {
+    "DatetimeStreamSlicer": {
+        "stream_state_field_start": "partition_field_start",
+        "stream_state_field_end": "partition_field_end",
+    },
+    "DpathExtractor": {"field_pointer": "field_path"},
+    "LimitPaginator": {"limit_option": "page_size_option"},
+    "ListStreamSlicer": {"slice_values": "values"},
+    "ParentStreamConfig": {"stream_slice_field": "partition_field"},
+}
+# Of components that may be written without their type.
+_ANYWHERE = {"field_pointer": "field_path", "stream_slice_field": "partition_field"}
+_REBUILT = frozenset(
+    {
+        "CartesianProductStreamSlicer",
+        "CompositeRawDecoder",
+        "GzipJsonDecoder",
+        "GzipParser",
+        "InterpolatedRequestOptionsProvider",
+        "SingleSlice",
+    }
+)
+_OLD_TYPES = frozenset(_RENAMED) | _REBUILT
+_REQUEST = ("request_parameters", "request_headers", "request_body_data", "request_body_json")
+
+_GONE = {
+    "InterpolatedRequestOptionsProvider": "write its fields into the HttpRequester",
+    "PerPartitionCursor": "write incremental_sync and partition_router, which combine by themselves",
+}
+# Fields that are passed over unless the manifest is old, and what is written today.
+_NEW_FIELDS = {
+    "field_pointer": "field_path",
+    "limit_option": "page_size_option",
+    "request_options_provider": "request_parameters and request_headers of the requester",
+    "slice_values": "values",
+    "stream_cursor_field": "cursor_field of incremental_sync",
+    "stream_slice_field": "partition_field",
+    "stream_slicer": "partition_router, or incremental_sync of the stream",
+    "urls_extractor": "download_target_extractor",
+    "urls_requester": "download_target_requester",
+}
+
+
+def gone(name: str) -> str | None:
+    """Why a type is no longer there, and what to write; None for a type that never was."""
+    return _GONE.get(name)
+
+
+def renamed(field: str) -> str | None:
+    """What is written today instead of a field of old manifests; None for one that never was."""
+    return _NEW_FIELDS.get(field)
+
+
+def migrate(manifest: Mapping[str, Json]) -> Mapping[str, Json]:
+    """A manifest with the old ways of writing parameters and references in today's way.
+
+    The manifest itself when it uses none of them.
+    """
+    said = _Said()
+    said.look(manifest)
+    if not said.old_syntax:
+        return manifest
+    return _Rewritten(parameters=said.options).of(manifest)  # type: ignore[no-any-return] # a map stays one
+
+
+def adapt(root: Node, *, old: bool = False) -> Node:
+    """A manifest without references in today's terms; itself when it has no old type and is not `old` already.
+
+    Parts that are shared stay shared.
+    """
+    said = _Said()
+    said.look(root)
+    if not (old or said.old_types):
+        return root
+    return _Adapted().of(root)  # type: ignore[no-any-return] # a map stays one
+
+
+class _Said:
+    """Which old words a manifest uses. Each part is looked at once, however often it is used."""
+
+    def __init__(self) -> None:
+        self.options = self.references = self.old_types = False
+        self._seen: set[int] = set()
+
+    @property
+    def old_syntax(self) -> bool:
+        return self.options or self.references
+
+    def look(self, value: Json) -> None:
+        if isinstance(value, str):
+            self.references |= value.startswith("*ref(")
+        elif isinstance(value, Mapping | list) and id(value) not in self._seen:
+            self._seen.add(id(value))
+            if isinstance(value, list):
+                for part in value:
+                    self.look(part)
+                return
+            if (kind := value.get("type")) is not None:
+                self.old_types |= isinstance(kind, str) and (kind in _OLD_TYPES or _is_old(value))
+            self.options |= "$options" in value
+            for part in value.values():
+                self.look(part)
+
+
+def _is_old(value: Mapping[str, Json]) -> bool:
+    match value:
+        case {"type": "DpathExtractor", "field_pointer": _}:
+            return "field_path" not in value
+        case {"type": "SessionTokenAuthenticator", "login_url": _}:
+            return "login_requester" not in value
+        case _:
+            return False
+
+
+class _Walk:
+    """Changes every object of a manifest, each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Json] = {}
+
+    def of(self, value: Json) -> Json:
+        if isinstance(value, str):
+            return self.text(value)
+        if not isinstance(value, Mapping | list):
+            return value
+        if id(value) not in self._known:
+            if isinstance(value, list):
+                self._known[id(value)] = [self.of(part) for part in value]
+            else:
+                self._known[id(value)] = self.object({name: self.of(part) for name, part in value.items()})
+        return self._known[id(value)]
+
+    def text(self, value: str) -> str:
+        return value
+
+    def object(self, value: Node) -> Json:
+        return value
+
+
+class _Rewritten(_Walk):
+    """`*ref(a.b)` becomes `#/a/b`, and `$options` becomes `$parameters`, in expressions too."""
+
+    def __init__(self, *, parameters: bool) -> None:
+        super().__init__()
+        self._parameters = parameters
+
+    def text(self, value: str) -> str:
+        if (link := _OLD_REF.fullmatch(value)) is not None:
+            return "#/" + re.sub(r"\[(\d+)\]", r"/\1", link[1].strip()).replace(".", "/")
+        if not self._parameters or "options" not in value:
+            return value
+        return _BRACES.sub(lambda found: _OPTIONS.sub("parameters", found[0]), value)
+
+    def object(self, value: Node) -> Node:
+        if "$options" not in value:
+            return value
+        rest = {name: part for name, part in value.items() if name not in {"$options", "$parameters"}}
+        # `$options: "*ref(definitions.x)"` has become a text already; a reference is resolved with the others.
+        own, newer = value["$options"], value.get("$parameters") or {}
+        return {**rest, "$parameters": {**own, **newer} if isinstance(own, dict) else own}
+
+
+class _Adapted(_Walk):
+    """Old types and fields, in today's. Works from the inside out, so parts are adapted already."""
+
+    def object(self, value: Node) -> Json:
+        kind = value.get("type")
+        if isinstance(kind, str):
+            _rename(value, _FIELDS.get(kind, {}))
+            if (rebuild := _REBUILDS.get(kind)) is not None:
+                return rebuild(value)
+            if kind in _RENAMED:
+                value["type"] = _RENAMED[kind]
+        else:
+            _rename(value, _ANYWHERE)
+        if value.get("inject_into") == "path":
+            return {"type": "RequestPath"}
+        if "request_options_provider" in value:
+            _lift_request(value)
+        if isinstance(value.get("retriever"), dict):
+            _lift_slicer(value)
+        return value
+
+
+def _rename(value: Node, names: Mapping[str, str]) -> None:
+    for old, new in names.items():
+        if old in value:
+            value.setdefault(new, value.pop(old))
+
+
+def _lift_request(requester: Node) -> None:
+    provider = requester.pop("request_options_provider")
+    if isinstance(provider, Mapping):
+        for name in _REQUEST:
+            if name in provider:
+                requester.setdefault(name, provider[name])
+
+
+def _lift_slicer(stream: Node) -> None:
+    """What slices a stream: its cursor belongs to the stream today, its partitions to the retriever."""
+    retriever = dict(stream["retriever"])
+    slicer = retriever.pop("stream_slicer", None)
+    slicers = slicer if isinstance(slicer, list) else [] if slicer is None else [slicer]
+    cursors = [one for one in slicers if isinstance(one, Mapping) and one.get("type") == "DatetimeBasedCursor"]
+    routers = [one for one in slicers if one not in cursors]
+    if cursors:
+        stream.setdefault("incremental_sync", cursors[0])
+    if routers:
+        retriever.setdefault("partition_router", routers if len(routers) > 1 else routers[0])
+    cursor, named = stream.get("incremental_sync"), stream.pop("stream_cursor_field", None)
+    if named and isinstance(cursor, dict) and "cursor_field" not in cursor:
+        stream["incremental_sync"] = {**cursor, "cursor_field": named}
+    stream.pop("checkpoint_interval", None)
+    stream["retriever"] = retriever
+
+
+def _paginator(value: Node) -> Node:
+    size, strategy = value.pop("page_size", None), value.get("pagination_strategy")
+    value.pop("url_base", None)
+    if size is not None and isinstance(strategy, dict):
+        value["pagination_strategy"] = {"page_size": size, **strategy}
+    return {**value, "type": "DefaultPaginator"}
+
+
+def _datetime(value: Node) -> Node:
+    for name in ("step", "lookback_window", "cursor_granularity"):
+        if isinstance(text := value.get(name), str) and (short := _SHORT.fullmatch(text.strip())) is not None:
+            unit = short[2].upper()
+            value[name] = f"PT{short[1]}H" if unit == "H" else f"P{short[1]}{unit}"
+    return {**value, "type": "DatetimeBasedCursor"}
+
+
+def _product(value: Node) -> Json:
+    return [part for part in value.get("stream_slicers", []) if part is not None]
+
+
+def _session(value: Node) -> Node:
+    old = "login_url" in value and "login_requester" not in value
+    return {**value, "type": "LegacySessionTokenAuthenticator"} if old else value
+
+
+def _gzip(value: Node) -> Node:
+    return {"type": "GzipDecoder", "decoder": value.get("inner_parser") or {"type": "JsonDecoder"}}
+
+
+_REBUILDS: Mapping[str, Callable[[Node], Json]] = {
+    "CartesianProductStreamSlicer": _product,
+    "CompositeRawDecoder": lambda value: value.get("parser"),
+    "DatetimeStreamSlicer": _datetime,
+    "GzipJsonDecoder": _gzip,
+    "GzipParser": _gzip,
+    "LimitPaginator": _paginator,
+    "SessionTokenAuthenticator": _session,
+    "SingleSlice": lambda _: None,
+}

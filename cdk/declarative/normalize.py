@@ -1,0 +1,206 @@
+"""Normalizer: casts the values of records to the types of a schema, compiled once per schema.
+
+Airbyte's default schema normalization, quirks included, since manifests rely on its results:
+a value is cast where its schema names exactly one type besides `null`, and not where that schema hides behind a
+`$ref`; a null that the schema forbids becomes the text `None`; only `properties`, `items` and `$ref` are looked into.
+A value that cannot be cast stays as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TypeAlias
+
+from cdk.base.logs import logger
+from cdk.base.values import Json, JsonSchema
+
+Cast: TypeAlias = Callable[[Json], Json]
+_Fields: TypeAlias = tuple[tuple[str, frozenset[type], Cast], ...]
+
+_MISSING = ...
+_WORDS: Mapping[str, bool] = dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True) | dict.fromkeys(
+    ("n", "no", "f", "false", "off", "0"), False
+)
+_NAMES: Mapping[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+_READY: Mapping[str, tuple[type, ...]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (float, int),
+    "string": (str,),
+    "array": (list,),
+    "object": (dict,),
+}
+"""What a value is that needs no cast. Where `number` is the only type, whole numbers become floats."""
+
+
+def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[dict[str, Json]]], None]:
+    """The function that casts the records of a page in place. `where` names the stream, for warnings.
+
+    It warns once of each field with a value that does not fit, and never shows the value.
+    """
+    compiler = _Compiler(schema, where)
+    fields, others = compiler.root()
+
+    def normalize(records: list[dict[str, Json]]) -> None:
+        for record in records:
+            for name, ready, cast in fields:
+                value = record.get(name, _MISSING)
+                if type(value) not in ready:
+                    record[name] = cast(value)
+            for look in others:
+                look(record)
+
+    return normalize
+
+
+class _Compiler:
+    """Makes the functions for one schema. A `$ref` is followed when a value first gets there, so it may recur."""
+
+    def __init__(self, root: JsonSchema, where: str) -> None:
+        self._root, self._where = root, where
+        self._warned: set[str] = set()
+        self._known: dict[tuple[str, str], Cast] = {}
+
+    def root(self) -> tuple[_Fields, list[Cast]]:
+        others = [self._ref(str(self._root["$ref"]), "")] if "$ref" in self._root else []
+        return self._fields(self._root, ""), others
+
+    def _fields(self, schema: JsonSchema, path: str) -> _Fields:
+        properties = schema.get("properties")
+        made = []
+        for name, part in properties.items() if isinstance(properties, Mapping) else ():
+            if isinstance(part, Mapping) and (field := self._value(part, f"{path}.{name}" if path else name)):
+                made.append((name, field[0] | {type(_MISSING)}, field[1]))
+        return tuple(made)
+
+    def _value(self, schema: JsonSchema, path: str) -> tuple[frozenset[type], Cast] | None:
+        """The types that need nothing, and the cast for the others. None if nothing needs anything."""
+        kinds = _kinds(schema)
+        inside = self._inside(schema, path)
+        if kinds is None:
+            return None if inside is None else (frozenset({str, int, float, bool, type(None)}), inside)
+        named = [kind for kind in kinds if kind != "null"]
+        only = named[0] if len(named) == 1 else ""
+        convert = _array(schema) if only == "array" else _CASTS.get(only)
+        ready = {kind for name in kinds for kind in _READY.get(name, ())}
+        if only == "number":
+            ready.discard(int)
+        if inside is not None:
+            ready -= {dict, list}
+        return frozenset(ready), self._cast(convert, kinds, inside, path, nullable="null" in kinds)
+
+    def _cast(self, convert: Cast | None, kinds: list[str], inside: Cast | None, path: str, *, nullable: bool) -> Cast:
+        def cast(value: Json) -> Json:
+            if convert is not None and not (nullable and value is None):
+                with suppress(ValueError, TypeError, OverflowError):
+                    value = convert(value)
+            if not _fits(value, kinds):
+                self._warn(value, kinds, path)
+            return value if inside is None else inside(value)
+
+        return cast
+
+    def _inside(self, schema: JsonSchema, path: str) -> Cast | None:
+        """The function that casts what is in a value, and gives the value. None if there is nothing to look into."""
+        fields = self._fields(schema, path)
+        part = schema.get("items")
+        items = self._value(part, f"{path}.*") if isinstance(part, Mapping) else None
+        ref = self._ref(str(schema["$ref"]), path) if "$ref" in schema else None
+        if not fields and items is None and ref is None:
+            return None
+
+        def inside(value: Json) -> Json:
+            if fields and isinstance(value, dict):
+                for name, ready, cast in fields:
+                    child = value.get(name, _MISSING)
+                    if type(child) not in ready:
+                        value[name] = cast(child)
+            elif items is not None and isinstance(value, list):
+                ready, cast = items
+                for i, child in enumerate(value):
+                    if type(child) not in ready:
+                        value[i] = cast(child)
+            return value if ref is None else ref(value)
+
+        return inside
+
+    def _ref(self, pointer: str, path: str) -> Cast:
+        """Looks into a value with the schema that a `$ref` names; the value itself is checked, and not cast."""
+
+        def follow(value: Json) -> Json:
+            look = self._known.get((pointer, path))
+            if look is None:
+                schema = resolve(self._root, pointer)
+                kinds = _kinds(schema)
+                inside = self._inside(schema, path)
+                look = inside or _same if kinds is None else self._cast(None, kinds, inside, path, nullable=False)
+                self._known[pointer, path] = look
+            return look(value)
+
+        return follow
+
+    def _warn(self, value: Json, kinds: list[str], path: str) -> None:
+        if path in self._warned:
+            return
+        self._warned.add(path)
+        logger.warning(
+            "%sthe field %r: found %s, expected %s; such values are left as they are",
+            f"{self._where}: " if self._where else "",
+            path,
+            _NAMES.get(type(value), type(value).__name__),
+            " or ".join(kinds) or "nothing",
+        )
+
+
+def resolve(root: JsonSchema, pointer: str) -> JsonSchema:
+    """The part of a schema that a local `$ref` (`#/definitions/x`) names; an empty one where there is none."""
+    value: Json = root
+    for part in pointer.removeprefix("#").split("/"):
+        if part:
+            name = part.replace("~1", "/").replace("~0", "~")
+            value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _same(value: Json) -> Json:
+    return value
+
+
+def _kinds(schema: JsonSchema) -> list[str] | None:
+    kinds = schema.get("type")
+    if kinds is None:
+        return None
+    return [kinds] if isinstance(kinds, str) else [str(kind) for kind in kinds]
+
+
+def _fits(value: Json, kinds: list[str]) -> bool:
+    name = _NAMES.get(type(value))
+    if name is None or name in kinds:
+        return True
+    return (name == "integer" and "number" in kinds) or (
+        name == "number" and "integer" in kinds and bool(value.is_integer())
+    )
+
+
+def _boolean(value: Json) -> Json:
+    return _WORDS.get(value.lower().strip(), value) if isinstance(value, str) else bool(value)
+
+
+def _array(schema: JsonSchema) -> Cast | None:
+    """Makes a list of a value that is none; None where the elements are told to be of one type, or hold others."""
+    items = schema.get("items")
+    kinds = items.get("type") if isinstance(items, Mapping) else None
+    if isinstance(kinds, str) or (kinds is not None and ("object" in kinds or "array" in kinds)):
+        return None
+    return lambda value: value if isinstance(value, list | dict) else [value]
+
+
+_CASTS: Mapping[str, Cast] = {"string": str, "number": float, "integer": int, "boolean": _boolean}

@@ -1,0 +1,158 @@
+"""The reference pages of the manifest language: one for each family, rendered from its components."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import orjson
+from pydantic import BaseModel
+
+from cdk.declarative.component import Component
+from cdk.declarative.components import register
+from cdk.declarative.docstrings import told
+from cdk.declarative.shapes import (
+    Choice,
+    Either,
+    Family,
+    FieldShape,
+    ListOf,
+    MapOf,
+    Nothing,
+    Part,
+    Shape,
+    fields_of,
+    kind_of,
+    models_in,
+    open_to_more,
+    words,
+)
+
+_NOTE = "<!-- Written by `python -m cdk.declarative.language --write`; change the docstrings instead. -->\n"
+_SOURCE = "source"
+_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def component_pages() -> dict[str, str]:
+    """The text of each page by its file name, `index.md` among them."""
+    register()
+    pages: defaultdict[str, list[type[Component]]] = defaultdict(list)
+    places = _places()
+    for name in sorted(Component.registry):
+        pages[places[name]].append(Component.registry[name])
+    made = {f"{page}.md": _page(page, kinds, places) for page, kinds in sorted(pages.items())}
+    return {"index.md": _index(pages), **made}
+
+
+def _places() -> dict[str, str]:
+    """The page of each component: that of its family, or of what uses it."""
+    users: defaultdict[str, set[str]] = defaultdict(set)
+    for name, kind in Component.registry.items():
+        for field in fields_of(kind).values():
+            for model in _named(field.shape):
+                users[kind_of(model)].add(name)
+
+    def place(name: str, seen: frozenset[str]) -> str | None:
+        if (family := _family(Component.registry[name])) is not None:
+            return _slug(kind_of(family))
+        found = (place(user, seen | {name}) for user in sorted(users[name] - seen - {name}))
+        return next((page for page in found if page is not None), None)
+
+    return {name: place(name, frozenset()) or _SOURCE for name in Component.registry}
+
+
+def _named(shape: Shape) -> Iterator[type[BaseModel]]:
+    """The models that a shape names itself, through plain models too."""
+    match shape:
+        case ListOf(item=item) | MapOf(item=item):
+            yield from _named(item)
+        case Either(options=options):
+            for option in options:
+                yield from _named(option)
+        case Part():
+            yield from models_in(shape)
+        case _:
+            return
+
+
+def _family(kind: type[Component]) -> type[Component] | None:
+    """The widest family of a component."""
+    bases = [base for base in kind.__mro__ if base.__name__.startswith("Any") and issubclass(base, Component)]
+    return bases[-1] if bases else None
+
+
+def _slug(name: str) -> str:
+    return _HUMPS.sub("-", name).lower()
+
+
+def _title(page: str) -> str:
+    return page.replace("-", " ").capitalize()
+
+
+def _index(pages: Mapping[str, list[type[Component]]]) -> str:
+    lines = [_NOTE, "# The manifest language\n", "Every component, by its family.\n"]
+    for page, kinds in sorted(pages.items()):
+        names = ", ".join(f"[{kind_of(kind)}]({page}.md#{kind_of(kind).lower()})" for kind in kinds)
+        lines.append(f"- [{_title(page)}]({page}.md): {names}")
+    return "\n".join(lines) + "\n"
+
+
+def _page(page: str, kinds: list[type[Component]], places: Mapping[str, str]) -> str:
+    family = _family(kinds[0])
+    families = {_family(kind) for kind in kinds} - {None}
+    about = told(family).text if family is not None and len(families) == 1 else ""
+    if not families:
+        about = "The manifest as a whole."
+    parts = [_NOTE, f"# {_title(page)}\n", f"{about}\n"] if about else [_NOTE, f"# {_title(page)}\n"]
+    return "\n".join([*parts, *(_section(kind, page, places) for kind in kinds)])
+
+
+def _section(kind: type[Component], page: str, places: Mapping[str, str]) -> str:
+    said = told(kind)
+    rows = [_row(field, page, places) for key, field in fields_of(kind).items() if key not in {"type", "$parameters"}]
+    lines = [f"## {kind_of(kind)}\n", f"{said.text}\n"]
+    if rows:
+        lines += ["| Field | Takes | Default | Meaning |", "|---|---|---|---|", *rows, ""]
+    if open_to_more(kind):
+        lines.append("Other fields are kept.\n")
+    if said.example:
+        lines.append(f"```yaml\n{said.example}\n```\n")
+    return "\n".join(lines)
+
+
+def _row(field: FieldShape, page: str, places: Mapping[str, str]) -> str:
+    default = "required" if field.required else "" if field.default is None else f"`{_shown(field.default)}`"
+    if not field.required and field.default == "":
+        default = "empty"
+    cells = (f"`{field.key}`", _takes(field.shape, page, places), default, field.description)
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def _shown(default: object) -> str:
+    return orjson.dumps(default, default=str).decode()
+
+
+def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: PLR0911 - one for each shape there is
+    """What a field takes, with links to the pages of the components."""
+    match shape:
+        case Either(options=options):
+            return ", or ".join(_takes(one, page, places) for one in options if not isinstance(one, Nothing))
+        case ListOf(item=item, alone=alone):
+            inner = _takes(item, page, places)
+            return f"{inner}, or a list of them" if alone else f"a list: {inner}"
+        case MapOf(item=Part() | Family() | Either() | ListOf() as item):
+            return f"an object: {_takes(item, page, places)}"
+        case Part(model=model) if issubclass(model, Component):
+            return _link(kind_of(model), places.get(kind_of(model), page), page, anchor=True)
+        case Family(kind=kind, default=default):
+            widest = _family(kind) or kind
+            link = _link(kind_of(kind), _slug(kind_of(widest)), page, anchor=False)
+            return f"{link} (`{default.type}` without a `type`)" if default is not None and default.type else link
+        case Choice(values=values):
+            return " or ".join(f"`{value}`" for value in values)
+        case _:
+            return words(shape)
+
+
+def _link(name: str, target: str, page: str, *, anchor: bool) -> str:
+    file = "" if target == page and anchor else f"{target}.md"
+    return f"[{name}]({file}{f'#{name.lower()}' if anchor else ''})"

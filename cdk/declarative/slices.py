@@ -1,0 +1,35 @@
+"""What expressions see of a slice: `stream_slice`, under all its names."""
+
+from collections.abc import Mapping
+
+from cdk.base.values import Json
+from cdk.state.slice import Slice
+
+
+class SliceView(dict[str, Json]):
+    """The fields of a slice's partition and the ends of its window.
+
+    partition, cursor_slice: the two apart. window: the window itself. extra_fields: fields of the parent's record.
+    """
+
+    __slots__ = ("cursor_slice", "extra_fields", "partition", "window")
+
+    def __init__(self, slice: Slice, cursor_slice: Mapping[str, Json]) -> None:
+        super().__init__({**slice.partition, **cursor_slice})
+        self.partition, self.cursor_slice, self.window = slice.partition, cursor_slice, slice.window
+        self.extra_fields = slice.partition.extra
+
+
+def view(slice: Slice, fields: tuple[str, str]) -> SliceView:
+    """The slice as expressions see it. fields: the names of its window's start and end."""
+    window: dict[str, Json] = {}
+    if slice.window is not None:
+        window[fields[0]] = slice.window.start
+        if slice.window.end is not None:
+            window[fields[1]] = slice.window.end
+    return SliceView(slice, window)
+
+
+def slice_names(seen: SliceView) -> dict[str, Json]:
+    """The names under which a slice is seen; fields of the parent's record are names of their own."""
+    return {**seen.extra_fields, "stream_slice": seen, "stream_partition": seen, "stream_interval": seen}

@@ -1,0 +1,149 @@
+"""ManifestSource: a connector that is a manifest."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import cast
+
+import orjson
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, JsonSchema, canonical
+from cdk.declarative.component import Component
+from cdk.declarative.components.config_rules import ConfigRules
+from cdk.declarative.components.routers import ParentStreamConfig
+from cdk.declarative.components.source import DeclarativeSource
+from cdk.declarative.components.streams import DeclarativeStream
+from cdk.declarative.context import BuildContext, Runtime
+from cdk.declarative.delegating import DelegatingStream
+from cdk.declarative.manifest import Manifest
+from cdk.declarative.stream import ManifestStream
+from cdk.declarative.templates import set_at
+from cdk.streams.source import NO_CONFIG, Source
+from cdk.streams.stream import Stream
+
+
+class ManifestSource(Source):
+    """The source that a manifest describes.
+
+    Raises ManifestError with every place of the manifest that is wrong.
+    """
+
+    def __init__(self, manifest: Manifest, runtime: Runtime | None = None) -> None:
+        self._manifest = manifest
+        self._runtime = runtime or Runtime()
+        self._root = cast("DeclarativeSource", manifest.root())
+        self._kept: dict[str, Json] | None = None
+        self._parents = frozenset(parent_names(self._root))
+        self.name = self._runtime.folder.name or "manifest"
+
+    @classmethod
+    def load(cls, path: Path, *, trusted: bool = False, components: Path | None = None) -> "ManifestSource":
+        """The source of a manifest file. trusted: Python code that the manifest names may run; components: its file."""
+        folder = path.resolve().parent
+        return cls(Manifest.load(path), Runtime(folder=folder, trusted=trusted, components=components))
+
+    @property
+    def config_schema(self) -> JsonSchema:  # type: ignore[override] # read-only here
+        """The schema in `spec`."""
+        return NO_CONFIG if self._root.spec is None else self._root.spec.connection_specification
+
+    @property
+    def documentation_url(self) -> str | None:  # type: ignore[override]
+        """The address in `spec`."""
+        return None if self._root.spec is None else self._root.spec.documentation_url
+
+    @property
+    def advanced_auth(self) -> Mapping[str, Json] | None:
+        """How a platform obtains OAuth credentials."""
+        return None if self._root.spec is None else self._root.spec.advanced_auth
+
+    def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The config after the manifest's migrations, which are kept, and its transformations, which are not."""
+        rules = self._rules(config)
+        migrated = rules.migrate(config)
+        if migrated is not config:
+            self.events.config_changed(migrated)
+        return rules.transform(migrated)
+
+    def concurrency(self, config: Mapping[str, Json]) -> int:
+        level = self._root.concurrency_level
+        return 1 if level is None else level.build(self._context(config))
+
+    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+        """The streams for a config. Raises ManifestError: two have one name, or a part cannot be built."""
+        ctx = self._context(config)
+        self._rules(config).validate(config)
+        recipe = Recipe(
+            orjson.dumps(self._manifest.value), canonical(config), self._runtime.folder, self._runtime.trusted
+        )
+        streams: dict[str, Stream] = {}
+        for stream in self._root.built(ctx):
+            if stream.name in streams:
+                raise ManifestError(f"{self._manifest.name}: two streams are called {stream.name!r}")
+            if isinstance(stream, ManifestStream | DelegatingStream):
+                stream.reload = partial(recipe.stream, stream.name)
+            streams[stream.name] = stream
+        return list(streams.values())
+
+    def check(self, config: Mapping[str, Json]) -> None:
+        check = self._root.check
+        overrides = getattr(check, "config_overrides", None) or {}
+        config = {**config, **overrides}
+        check.build(self._context(config))(self.streams(config))
+
+    def _context(self, config: Mapping[str, Json]) -> BuildContext:
+        # Answers that a stream and the children that read it as their parent both ask for are fetched once.
+        runtime = self._runtime
+        runtime.shared.setdefault("parents", self._parents)
+        runtime.learn, runtime.limited = self.events.learned, self.events.waiting
+        runtime.keep = partial(self._keep, config)
+        ctx = BuildContext(config, runtime)
+        if self._root.api_budget is not None and "budget" not in runtime.shared:
+            runtime.shared["budget"] = self._root.api_budget.build(ctx)
+        return ctx
+
+    def _rules(self, config: Mapping[str, Json]) -> ConfigRules:
+        rules = None if self._root.spec is None else self._root.spec.config_normalization_rules
+        return ConfigRules() if rules is None else rules.build(self._context(config))
+
+    def _keep(self, config: Mapping[str, Json], updates: Mapping[tuple[str, ...], Json]) -> None:
+        """Have a config saved that differs from the last one in `updates`."""
+        kept = self._kept if self._kept is not None else deepcopy(dict(config))
+        for path, value in updates.items():
+            set_at(kept, path, value, create=True)
+        self._kept = kept
+        self.events.config_changed(kept)
+
+
+def parent_names(component: Component) -> Iterator[str]:
+    """The names of the streams that others below a component read as their parents."""
+    if isinstance(component, ParentStreamConfig) and isinstance(component.stream, DeclarativeStream):
+        yield component.stream.name
+    for value in component.__dict__.values():
+        for part in value if isinstance(value, list) else (value,):
+            if isinstance(part, Component):
+                yield from parent_names(part)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What travels to another process in place of a stream: the manifest and the config, to build it there."""
+
+    manifest: bytes
+    config: str
+    folder: Path
+    trusted: bool
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name. Built once in a process."""
+        return _rebuilt(self)[name]
+
+
+@lru_cache(maxsize=8)
+def _rebuilt(recipe: Recipe) -> Mapping[str, Stream]:
+    runtime = Runtime(folder=recipe.folder, trusted=recipe.trusted)
+    source = ManifestSource(Manifest(orjson.loads(recipe.manifest)), runtime)
+    return {stream.name: stream for stream in source.streams(orjson.loads(recipe.config))}

@@ -1,0 +1,35 @@
+import pytest
+
+from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.interpolation.template import compile_template
+
+TREE = {"items": [{"n": 1, "of": [1, 2]}, {"n": 2, "of": []}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{% for i in tree['items'] %}{{ i.n }}{% if not loop.last %};{% endif %}{% endfor %}", "1;2"),
+        ("{% for i in tree['items'] %}{{ loop.length }}/{{ loop.index0 }} {% endfor %}", "2/0 2/1 "),
+        ("{% for i in tree['items'] %}{% for j in i.of %}{{ j }}x{% else %}none{% endfor %}{% endfor %}", "1x2xnone"),
+        ("{% for i in tree.missing %}x{% else %}y{% endfor %}", "y"),
+        ("{% for key, value in tree.items() %}{{ key }}{% endfor %}", "items"),
+        ("{% for i in tree['items'] if i.n > 1 %}n{{ i.n }}{% endfor %}", "n2"),
+        (
+            "{% set s = namespace(t=0) %}{% for i in tree['items'] %}{% set s.t = s.t + i.n %}{% endfor %}{{ s.t }}",
+            3,
+        ),
+        ("{% macro m(x) %}[{{ x }}]{% endmacro %}{{ m(5) }}", [5]),
+        ("{% raw %}{{ x }}{% endraw %}", "{{ x }}"),
+    ],
+)
+def test_statements_work_as_in_jinja(text: str, expected: object) -> None:
+    assert expected == compile_template(text).value({"tree": TREE})
+
+
+def test_endless_loops_end_in_an_error() -> None:
+    template = compile_template("{% for i in 'x' * 100000 %}{% for j in 'x' * 100000 %}{% endfor %}{% endfor %}")
+
+    for _ in range(2):
+        with pytest.raises(ExpressionError, match="do not end"):
+            template.value({})
