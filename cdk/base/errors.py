@@ -53,7 +53,7 @@ class CdkError(Exception):
 class ConfigError(CdkError):
     """A file or value a person gave is wrong: fix it and run again."""
 
-    failure_type = "config_error"
+    failure_type: ClassVar[FailureType] = "config_error"
 
 
 class ManifestError(ConfigError):

@@ -6,6 +6,7 @@ from pathlib import Path
 from cdk.base.errors import ConfigError
 from cdk.base.masking import Secrets, secret_values
 from cdk.base.values import Json, JsonSchema
+from cdk.cli.config_quick import plainly_fits
 from cdk.cli.documents import read_document
 from cdk.streams.source import Source
 
@@ -29,7 +30,7 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
 def check_config(config: Mapping[str, Json], schema: JsonSchema, where: str, secrets: Secrets) -> None:
     """Add the secrets of `config` to `secrets`, and raise ConfigError with every place that does not fit `schema`."""
     secrets.add(*secret_values(schema, config))
-    if not schema.get("properties") and not schema.get("required"):
+    if plainly_fits(config, schema):
         return
     # Importing jsonschema costs more than all of `spec`.
     from cdk.cli.config_check import misfits  # noqa: PLC0415

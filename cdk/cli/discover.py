@@ -6,7 +6,7 @@ import click
 
 from cdk.cli.catalog_file import offered
 from cdk.cli.config_file import load_config
-from cdk.cli.options import FindSource, config_option, debug_option, with_source
+from cdk.cli.options import FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
 from cdk.cli.talk import talk
 from cdk.cli.told import Told
@@ -16,6 +16,7 @@ from cdk.protocol import AirbyteMessage, Type
 @click.command()
 @with_source
 @config_option
+@with_egress
 @debug_option
 def discover(find: FindSource, *, config: Path | None, debug: bool) -> int:
     """Print the catalog: the streams there are, with their schemas."""

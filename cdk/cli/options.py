@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeAlias
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import click
 
+from cdk.base.errors import ConfigError
 from cdk.cli.connectors import find_source, manifest_source
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 FindSource: TypeAlias = Callable[[], Source]
 """Gives the source a command works with, or raises ConfigError: called where errors are messages already."""
@@ -67,6 +69,31 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
         if not isinstance(connector, str):
             raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
         return command(lambda: find_source(connector), *args, **kwargs)
+
+    return run
+
+
+def with_egress(command: Callable[P, R]) -> Callable[P, R]:
+    """Let requests of `command` go only where `--egress` says."""
+
+    @click.option(
+        "--egress",
+        metavar="LIST",
+        help="Where requests may go: `public`, hosts, or both. Default: anywhere.",
+    )
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        text = kwargs.pop("egress", None)
+        if not isinstance(text, str):
+            return command(*args, **kwargs)
+        from cdk.rest.egress import Egress, limited  # noqa: PLC0415 - most runs need none
+
+        try:
+            egress = Egress.parse(text)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        with limited(egress):
+            return command(*args, **kwargs)
 
     return run
 

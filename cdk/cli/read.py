@@ -10,7 +10,15 @@ import click
 
 from cdk.cli.catalog_file import load_catalog, whole_catalog
 from cdk.cli.config_file import load_config
-from cdk.cli.options import FindSource, catalog_option, config_option, debug_option, state_option, with_source
+from cdk.cli.options import (
+    FindSource,
+    catalog_option,
+    config_option,
+    debug_option,
+    state_option,
+    with_egress,
+    with_source,
+)
 from cdk.cli.output import Output
 from cdk.cli.state_file import load_state
 from cdk.cli.talk import talk
@@ -30,6 +38,7 @@ from cdk.state.manager import ConnectorStateManager
     type=click.IntRange(min=1),
     help="How many slices to read at once. Default: what the manifest says, else 1.",
 )
+@with_egress
 @debug_option
 def read(
     find: FindSource,

@@ -16,6 +16,7 @@ from cdk.base.logs import logger
 from cdk.base.masking import Secrets, secret_values
 from cdk.cli.config_file import check_config
 from cdk.cli.connectors import find_source, manifest_source
+from cdk.cli.options import with_egress
 from cdk.streams.source import Source
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # importing it at run time would import pyspark for every com
     is_flag=True,
     help="Let Python code that a manifest names run, such as a components.py beside it.",
 )
+@with_egress
 def sync(pipeline: Path, names: tuple[str, ...], *, allow_custom_code: bool) -> None:
     """Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.
 
@@ -38,6 +40,7 @@ def sync(pipeline: Path, names: tuple[str, ...], *, allow_custom_code: bool) -> 
     """
     # pyspark alone takes longer to import than `spec` may run.
     from cdk.cli.show_sync import Display  # noqa: PLC0415
+    from cdk.rest.egress import VARIABLE  # noqa: PLC0415
     from cdk.spark.pipeline import Pipeline, StreamOptions  # noqa: PLC0415
     from cdk.spark.sync import SyncRunner  # noqa: PLC0415
 
@@ -50,6 +53,10 @@ def sync(pipeline: Path, names: tuple[str, ...], *, allow_custom_code: bool) -> 
     secrets.add(*secret_values(source.config_schema, settings.config))
     config = source.prepare(settings.config)
     settings = settings.model_copy(update={"source": settings.source.model_copy(update={"config": config})})
+    if (egress := os.environ.get(VARIABLE)) is not None:
+        # The machines of a cluster read, too, and do not inherit this environment.
+        conf = {**settings.spark.conf, f"spark.executorEnv.{VARIABLE}": egress}
+        settings = settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})
     check_config(settings.config, source.config_schema, f"{pipeline} source.config", secrets)
     with Display(settings.name) as display, _logging(secrets):
         try:

@@ -4,9 +4,9 @@ A component is chosen by its `type`. A field that takes any component of a kind 
 abstract component such as `AnyDecoder` (see `cdk.declarative.families`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -119,32 +119,6 @@ def _listed(value: Json) -> Json:
 
 ONE_OR_MANY = BeforeValidator(_listed)
 """Marks a list that may also be written as its one element."""
-
-
-def default_type(component: str, field: str, value: Mapping[str, Json]) -> str | None:
-    """The type that an object without one has in a field of a component; None where there is none."""
-    kind = Component.registry.get(component)
-    info = kind.model_fields.get(field) if kind is not None else None
-    if info is None:
-        return None
-    for mark in (*info.metadata, *_marks(info.annotation)):
-        if isinstance(mark, Default):
-            return mark.of(value)
-        if isinstance(mark, type) and issubclass(mark, Component) and (name := mark.type_name()) is not None:
-            return name
-    return None
-
-
-def _marks(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - annotations have no common type
-    """Everything inside an annotation that may say what a component is: metadata first, then classes."""
-    if get_origin(annotation) is Literal:
-        return
-    parts = get_args(annotation)
-    yield from getattr(annotation, "__metadata__", ())
-    for part in parts:
-        yield from _marks(part)
-    if not parts:
-        yield annotation
 
 
 def _named(value: Json) -> str:

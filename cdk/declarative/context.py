@@ -8,10 +8,12 @@ from typing import TypeAlias
 from cdk.base.times import Clock, Sleep, sleep, system_clock
 from cdk.base.values import Json
 from cdk.declarative.component import Component
+from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.template import (
     MappingTemplate,
     NestedTemplate,
     Template,
+    broken,
     compile_mapping,
     compile_nested,
     compile_template,
@@ -76,7 +78,7 @@ class BuildContext:
         base = {"config": self.config, "parameters": component.parameters}
         if not isinstance(value, str):
             return Expression(None, base, value)
-        template = compile_template(value, self.where(component, field))
+        template = _compiled(value, self.where(component, field))
         return Expression(
             template, base, fixed=template.fixed or (template.names <= base.keys() and not template.varies)
         )
@@ -85,17 +87,32 @@ class BuildContext:
         """The map of expressions in a field of a component: each key and value is one, and null values are left out."""
         value = getattr(component, field)
         base = {"config": self.config, "parameters": component.parameters}
-        return MappingExpression(compile_mapping(value or {}, self.where(component, field)), base)
+        where = self.where(component, field)
+        try:
+            return MappingExpression(compile_mapping(value or {}, where), base)
+        except ExpressionError as error:
+            return MappingExpression(MappingTemplate((), broken(error)), base)
 
     def nested(self, component: Component, field: str) -> "NestedExpression":
         """The value with expressions inside, at any depth, in a field of a component."""
         base = {"config": self.config, "parameters": component.parameters}
-        return NestedExpression(compile_nested(getattr(component, field), self.where(component, field)), base)
+        value, where = getattr(component, field), self.where(component, field)
+        try:
+            return NestedExpression(compile_nested(value, where), base)
+        except ExpressionError as error:
+            return NestedExpression(NestedTemplate(value, where, broken(error).value), base)
 
     def where(self, component: Component, field: str) -> str:
         """A field of a component, as errors name it."""
         name = component.type_name() or type(component).__name__
         return f"{self.stream}: {name}.{field}" if self.stream else f"{name}.{field}"
+
+
+def _compiled(text: str, where: str) -> Template:
+    try:
+        return compile_template(text, where)
+    except ExpressionError as error:
+        return broken(error)
 
 
 @dataclass(slots=True)

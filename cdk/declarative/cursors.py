@@ -162,6 +162,9 @@ class ManifestCursor(Cursor):
     def reached(self, window: Window, greatest: Json | None, before: Json | None) -> Json:
         value = super().reached(window, greatest, before)
         moment, planned = self._moment(value), self._moment(window.until)
+        if moment is not None and moment < self._first():
+            # Records from before the start of all reads do not move the cursor there.
+            return self.start
         # A record dated beyond the moment the read was planned must not carry the cursor there: nothing that comes
         # before its date would ever be read.
         if window.last and moment is not None and planned is not None and moment > planned:

@@ -44,12 +44,12 @@ class Manifest:
             found = "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:60]
             raise ManifestError(f"found {found}, expected an object with `version`, `check` and `streams`", path=where)
         try:
-            self.value = migrate(value)
+            self._today = migrate(value)
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=where) from None
-        self._old = self.value is not value
+        self.value: Mapping[str, Json] = value
         self._file = file
-        self._references = References(self.value)
+        self._references = References(self._today)
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
@@ -72,11 +72,11 @@ class Manifest:
         """
         register()
         root = {
-            name: self._references.resolve(part, (name,)) for name, part in self.value.items() if name not in _QUARRIES
+            name: self._references.resolve(part, (name,)) for name, part in self._today.items() if name not in _QUARRIES
         }
         if not bounded(root, MOST_PARTS):
             raise ManifestError(f"has more than {MOST_PARTS:,} parts when its references and aliases are written out")
-        return propagate(adapt({"type": ROOT, **root}, old=self._old))
+        return propagate(adapt({"type": ROOT, **root}, old=self._today is not self.value))
 
     def root(self) -> Component:
         """The component at the root. Raises ManifestError with every place that is wrong.

@@ -28,6 +28,7 @@ from cdk.declarative.shapes import (
 )
 
 _NOTE = "<!-- Written by `python -m cdk.declarative.language --write`; change the docstrings instead. -->\n"
+_INTRODUCTION = "[How manifests are written](language.md), and every component, by its family:\n"
 _SOURCE = "source"
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -89,7 +90,7 @@ def _title(page: str) -> str:
 
 
 def _index(pages: Mapping[str, list[type[Component]]]) -> str:
-    lines = [_NOTE, "# The manifest language\n", "Every component, by its family.\n"]
+    lines = [_NOTE, "# The manifest language\n", _INTRODUCTION]
     for page, kinds in sorted(pages.items()):
         names = ", ".join(f"[{kind_of(kind)}]({page}.md#{kind_of(kind).lower()})" for kind in kinds)
         lines.append(f"- [{_title(page)}]({page}.md): {names}")
@@ -97,13 +98,11 @@ def _index(pages: Mapping[str, list[type[Component]]]) -> str:
 
 
 def _page(page: str, kinds: list[type[Component]], places: Mapping[str, str]) -> str:
-    family = _family(kinds[0])
-    families = {_family(kind) for kind in kinds} - {None}
-    about = told(family).text if family is not None and len(families) == 1 else ""
-    if not families:
-        about = "The manifest as a whole."
-    parts = [_NOTE, f"# {_title(page)}\n", f"{about}\n"] if about else [_NOTE, f"# {_title(page)}\n"]
-    return "\n".join([*parts, *(_section(kind, page, places) for kind in kinds)])
+    families = sorted({family for kind in kinds if (family := _family(kind)) is not None}, key=kind_of)
+    about = told(families[0]).text if families else "The manifest as a whole."
+    # Members of the family first, then what they are made of.
+    ordered = sorted(kinds, key=lambda kind: (_family(kind) is None, kind_of(kind)))
+    return "\n".join([_NOTE, f"# {_title(page)}\n", f"{about}\n", *(_section(k, page, places) for k in ordered)])
 
 
 def _section(kind: type[Component], page: str, places: Mapping[str, str]) -> str:
@@ -136,7 +135,7 @@ def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: 
     match shape:
         case Either(options=options):
             return ", or ".join(_takes(one, page, places) for one in options if not isinstance(one, Nothing))
-        case ListOf(item=item, alone=alone):
+        case ListOf(item=Part() | Family() | Either() as item, alone=alone) if any(models_in(item)):
             inner = _takes(item, page, places)
             return f"{inner}, or a list of them" if alone else f"a list: {inner}"
         case MapOf(item=Part() | Family() | Either() | ListOf() as item):

@@ -8,7 +8,8 @@ since manifests rely on them.
 from collections.abc import Mapping
 
 from cdk.base.values import Json
-from cdk.declarative.component import Component, default_type
+from cdk.declarative.component import Component
+from cdk.declarative.shapes import Family, ListOf, Part, Shape, fields_of, flat, kind_of
 
 _PARAMETERS = "$parameters"
 
@@ -31,7 +32,7 @@ def propagate(
     if not isinstance(own, Mapping):
         return made  # which validation refuses
     inherited = inherited or {}
-    if "type" not in made and (implied := default_type(parent, field, made)) is not None:
+    if "type" not in made and (implied := implied_type(parent, field, made)) is not None:
         made = {"type": implied, **made}
     if "type" not in made:
         return _through(made, inherited, parent_wins=parent_wins)
@@ -45,6 +46,22 @@ def propagate(
     if current:
         made[_PARAMETERS] = current
     return made
+
+
+def implied_type(component: str, field: str, value: Mapping[str, Json]) -> str | None:
+    """The type that an object without one has in a field of a component; None where there is none."""
+    kind = Component.registry.get(component)
+    known = None if kind is None else fields_of(kind).get(field)
+    return None if known is None else _implied(known.shape, value)
+
+
+def _implied(shape: Shape, value: Mapping[str, Json]) -> str | None:
+    """The first that an option of a shape implies; what families say counts before what stands there plainly."""
+    options = [option.item if isinstance(option, ListOf) else option for option in flat(shape)]
+    options = [inner for option in options for inner in flat(option)]
+    said = [option.default.of(value) for option in options if isinstance(option, Family) and option.default]
+    plain = [kind_of(o.model) for o in options if isinstance(o, Part) and issubclass(o.model, Component)]
+    return next((name for name in (*said, *plain) if name is not None), None)
 
 
 def _descend(made: dict[str, Json], kind: str, current: Mapping[str, Json], *, parent_wins: bool) -> None:

@@ -44,23 +44,37 @@ _OURS = frozenset({"type", "$parameters"})
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong at one place of a manifest. sure: it is why the manifest is refused; others are guesses."""
+    """Something wrong at one place of a manifest.
+
+    sure: it is why the manifest is refused; others are guesses. inside: it is about all that is inside the place.
+    """
 
     keys: Keys
     text: str
     sure: bool = True
+    inside: bool = True
+
+    def tells(self, place: Keys) -> bool:
+        """Whether what validation says of a place needs no more words."""
+        around = place == self.keys[: len(place)]
+        return self.sure and (around or (self.inside and self.keys == place[: len(self.keys)]))
 
 
 def explained(value: Json, model: type[BaseModel], error: ValidationError) -> list[Problem]:
     """The problems of a value that is no `model`, in the order of the manifest, guesses last."""
-    found = list(_explain(Part(model), value, ()))
-    told = {problem.keys for problem in found if problem.sure}
-    for detail in error.errors(include_url=False):
-        keys = _place(detail["loc"], value)
-        if not any(keys == place[: len(keys)] or place == keys[: len(place)] for place in told):
+    details = [(_place(detail["loc"], value), detail) for detail in error.errors(include_url=False)]
+    places = {keys for keys, _ in details}
+    # Validation has the last word: what a field takes besides its shape, through a validator of its own, is no problem.
+    found = [p for p in _explain(Part(model), value, ()) if not p.sure or any(_same(p.keys, place) for place in places)]
+    for keys, detail in details:
+        if not any(problem.tells(keys) for problem in found):
             found.append(Problem(keys, failed_check(detail) + _inherited(detail, value, keys)))
-            told.add(keys)
     return sorted(found, key=lambda problem: not problem.sure)
+
+
+def _same(keys: Keys, place: Keys) -> bool:
+    """Whether an error at a place of validation is what a problem tells of: there, inside, or of the object around."""
+    return place[: len(keys)] == keys or place == keys[:-1]
 
 
 def _inherited(detail: ErrorDetails, value: Json, keys: Keys) -> str:
@@ -162,10 +176,12 @@ def _part(model: type[BaseModel], shape: Part, value: Json, keys: Keys) -> Itera
         yield _wrong(shape, value, keys)
         return
     name = model.type_name() if issubclass(model, Component) else None
-    if name is not None and value.get("type", name) != name:
-        yield Problem((*keys, "type"), _stranger(value["type"], name, {name: model}))
-    else:
-        yield from _fields(model, value, keys)
+    found = value.get("type", name)
+    if name is not None and found != name:
+        yield Problem((*keys, "type"), _stranger(found, name, {name: model}))
+        if isinstance(found, str) and found in Component.registry:
+            return  # its fields are those of something else
+    yield from _fields(model, value, keys)
 
 
 def _fields(model: type[BaseModel], value: Mapping[str, Json], keys: Keys) -> Iterator[Problem]:
@@ -180,7 +196,7 @@ def _fields(model: type[BaseModel], value: Mapping[str, Json], keys: Keys) -> It
         elif field.required:
             slip = next((written for written, near in strange.items() if near == name), None)
             if slip is None:
-                yield Problem(keys, f"{kind} needs the field {name!r}, {words(field.shape)}")
+                yield Problem(keys, f"{kind} needs the field {name!r}, {words(field.shape)}", inside=False)
             else:
                 told.add(slip)
                 yield Problem((*keys, slip), f"{kind} needs the field {name!r}; found {slip!r}, did you mean {name!r}?")
@@ -228,7 +244,7 @@ def _known_everywhere() -> frozenset[str]:
     size = len(Component.registry)
     if size not in _KNOWN:
         models = [kind for kind in Component.registry.values() if not open_to_more(kind)]
-        _KNOWN[size] = frozenset(name for kind in models for name in fields_of(kind))
+        _KNOWN[size] = frozenset(f.alias or name for kind in models for name, f in kind.model_fields.items())
     return _KNOWN[size]
 
 
@@ -241,10 +257,10 @@ def _stranger(name: Json, kind: str, members: Mapping[str, type[BaseModel]]) -> 
         return f"found {named(name)}, expected the type of {an(kind)}, a text"
     if (reason := gone(name)) is not None:
         return f"the type {name!r} is no longer part of the language: {reason}"
-    if (near := nearest(name, members)) is not None:
-        return f"unknown type {name!r}; did you mean {near!r}?"
     if name in Component.registry:
         return f"{an(name)} cannot stand here{_expected(members)}"
+    if (near := nearest(name, members)) is not None:
+        return f"unknown type {name!r}; did you mean {near!r}?"
     return f"unknown type {name!r}{_expected(members)}"
 
 

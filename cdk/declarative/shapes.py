@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -99,7 +99,8 @@ class FieldShape:
 @cache
 def fields_of(model: type[BaseModel]) -> Mapping[str, FieldShape]:
     """The fields of a model by their names in a manifest, in the order they are declared, `type` first."""
-    model.model_rebuild()
+    if any(_unresolved(info.annotation) for info in model.model_fields.values()):
+        model.model_rebuild()  # costs the model's validator, which most starts do not need
     return {field.key: field for field in map(_field, *zip(*model.model_fields.items(), strict=True))}
 
 
@@ -164,6 +165,12 @@ def models_in(shape: Shape) -> Iterator[type[BaseModel]]:
             yield from kind.members().values()
         case _:
             return
+
+
+def _unresolved(annotation: Any) -> bool:  # noqa: ANN401 - annotations have no common type
+    if get_origin(annotation) is Literal:
+        return False
+    return isinstance(annotation, str | ForwardRef) or any(map(_unresolved, get_args(annotation)))
 
 
 def _field(name: str, info: FieldInfo) -> FieldShape:
@@ -234,7 +241,7 @@ def _marked(shape: Shape, mark: Any) -> Shape:  # noqa: ANN401 - marks have no c
             return shape
 
 
-def _of(item: Shape) -> str:
+def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
     match item:
         case Anything():
             return ""

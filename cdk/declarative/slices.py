@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from cdk.base.values import Json
 from cdk.state.slice import Slice
 
+FIRST_PAGE = "child_response"
+"""The extra field of a partition that holds the first page of its records, where the parent's record brings it."""
+
 
 class SliceView(dict[str, Json]):
     """The fields of a slice's partition and the ends of its window.

@@ -76,8 +76,15 @@ class ManifestSource(Source):
         """The streams for a config. Raises ManifestError: two have one name, or a part cannot be built."""
         ctx = self._context(config)
         self._rules(config).validate(config)
+        try:
+            return self._built(ctx, config)
+        except ManifestError as error:
+            raise self._manifest.located(error) from error
+
+    def _built(self, ctx: BuildContext, config: Mapping[str, Json]) -> Sequence[Stream]:
+        runtime = self._runtime
         recipe = Recipe(
-            orjson.dumps(self._manifest.value), canonical(config), self._runtime.folder, self._runtime.trusted
+            orjson.dumps(self._manifest.value), canonical(config), runtime.folder, runtime.trusted, runtime.components
         )
         streams: dict[str, Stream] = {}
         for stream in self._root.built(ctx):
@@ -136,6 +143,7 @@ class Recipe:
     config: str
     folder: Path
     trusted: bool
+    components: Path | None = None
 
     def stream(self, name: str) -> Stream:
         """The stream of this name. Built once in a process."""
@@ -144,6 +152,6 @@ class Recipe:
 
 @lru_cache(maxsize=8)
 def _rebuilt(recipe: Recipe) -> Mapping[str, Stream]:
-    runtime = Runtime(folder=recipe.folder, trusted=recipe.trusted)
+    runtime = Runtime(folder=recipe.folder, trusted=recipe.trusted, components=recipe.components)
     source = ManifestSource(Manifest(orjson.loads(recipe.manifest)), runtime)
     return {stream.name: stream for stream in source.streams(orjson.loads(recipe.config))}

@@ -24,9 +24,9 @@ from cdk.protocol import (
     Type,
     error_line,
     error_text,
-    message_line,
     milliseconds,
     record_lines,
+    state_line,
     status_line,
 )
 from cdk.state.manager import ConnectorStateManager
@@ -166,7 +166,7 @@ class _StreamRun:
         if state is None:
             return
         stats = AirbyteStateStats(record_count=float(self._count))
-        line = message_line(AirbyteMessage(type=Type.STATE, state=state.model_copy(update={"source_stats": stats})))
+        line = state_line(AirbyteMessage(type=Type.STATE, state=state.model_copy(update={"source_stats": stats})))
         self._write(line)
         self._count = 0
         self._pace.wrote_state(len(line))

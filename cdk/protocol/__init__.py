@@ -17,6 +17,7 @@ from cdk.protocol.control import (
 from cdk.protocol.lines import (
     message_line,
     record_lines,
+    state_line,
 )
 from cdk.protocol.messages import (
     AirbyteLogMessage,
@@ -113,5 +114,6 @@ __all__ = [
     "message_line",
     "milliseconds",
     "record_lines",
+    "state_line",
     "status_line",
 ]

@@ -6,8 +6,9 @@ work; mock libraries patch its `send`.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -15,8 +16,10 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_environ_proxies, requote_uri
 from urllib3.connectionpool import ConnectionPool
+from urllib3.util import parse_url
 
 from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
+from cdk.rest.egress import Egress
 from cdk.rest.message import Headers, Request, Response
 from cdk.rest.streamed import MAX_BYTES, StreamedResponse, whole
 
@@ -39,11 +42,18 @@ _DEFAULTS = {"User-Agent": "spark-cdk", "Accept": "*/*", "Accept-Encoding": "gzi
 
 
 class Connections:
-    """A pool of connections to any number of hosts. Safe to use from several threads."""
+    """A pool of connections to any number of hosts, or those that `limits` allow. Safe to use from several threads."""
 
-    def __init__(self, connect_seconds: float, read_seconds: float, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        connect_seconds: float,
+        read_seconds: float,
+        max_bytes: int = MAX_BYTES,
+        *,
+        limits: Sequence[Egress] = (),
+    ) -> None:
         self._timeout, self._max_bytes = (connect_seconds, read_seconds), max_bytes
-        self._adapter = _Adapter()
+        self._adapter = _LimitedAdapter(limits) if limits else _Adapter()
         self._verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._proxies: dict[str, dict[str, str]] = {}
 
@@ -150,6 +160,37 @@ class _Adapter(HTTPAdapter):
         response.url = req.url or ""
         response.request = req
         return response
+
+
+class _LimitedAdapter(_Adapter):
+    """An adapter for some hosts only.
+
+    What a name leads to is seen when a connection is made. Behind a proxy that is the proxy, which is always allowed:
+    there only the name counts.
+    """
+
+    def __init__(self, limits: Sequence[Egress]) -> None:
+        super().__init__()
+        self._limits = limits
+        from cdk.rest.egress_pools import limited_pools  # noqa: PLC0415 - most transports go anywhere
+
+        self.poolmanager.pool_classes_by_scheme = limited_pools(limits)
+
+    def get_connection_with_tls_context(
+        self,
+        request: requests.PreparedRequest,
+        verify: bool | str | None,  # noqa: FBT001 - the signature is that of `requests`
+        proxies: Mapping[str, str] | None = None,
+        cert: tuple[str, str] | str | None = None,
+    ) -> ConnectionPool:
+        url = request.url or ""
+        if _host(url) not in self._pools:
+            # Both ways of reading a URL, as the proxy gets it whole.
+            ports = {"http": 80, "https": 443}
+            for parts, host in ((found := urlsplit(url), found.hostname), (read := parse_url(url), read.host)):
+                for limit in self._limits:
+                    limit.check_host(host or "", parts.port or ports.get(parts.scheme or "", 0))
+        return super().get_connection_with_tls_context(request, verify, proxies, cert)
 
 
 def _at_once(raw: requests.Response) -> int | None:

@@ -4,15 +4,28 @@ import math
 import threading
 from collections import deque
 from datetime import timedelta
-from typing import Literal, TypedDict
+from typing import Literal, Protocol, TypedDict
 
 from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
 from cdk.base.times import Clock, Sleep, sleep, system_clock
-from cdk.rest.message import Response
+from cdk.rest.message import Request, Response
 
 # Shorter waits are how a budget works; longer ones look like a read that hangs.
 _QUIET_SECONDS = 1
+
+
+class CallBudget(Protocol):
+    """Says when a request may be sent.
+
+    Contract: safe to use from several threads; waits with an injected sleep only.
+    """
+
+    def take(self, request: Request) -> None:
+        """Wait until `request` may be sent, and count it. Raises RateLimited: that is too far away."""
+
+    def observe(self, response: Response) -> None:
+        """Learn from an answer how many calls are left."""
 
 
 class _Settings(TypedDict):
@@ -74,8 +87,8 @@ class Budget:
     def __setstate__(self, settings: _Settings) -> None:
         self.__init__(**settings)  # type: ignore[misc] # a budget starts fresh in another process
 
-    def take(self) -> None:
-        """Wait until a call is allowed, and count it.
+    def take(self, request: Request | None = None) -> None:
+        """Wait until a call is allowed, and count it. All requests are counted alike.
 
         Raises RateLimited: the API allows the next one later than `max_wait`; nothing is counted.
         """

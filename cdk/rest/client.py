@@ -1,20 +1,26 @@
 """HttpClient: a request until it succeeds, is given up, or is ignored."""
 
+from collections.abc import Callable
 from contextlib import closing
 
-from cdk.base.errors import BugError, CdkError
+from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger
 from cdk.base.times import Sleep, sleep
 from cdk.rest.auth.authenticator import Authenticator
-from cdk.rest.budget import Budget
+from cdk.rest.budget import CallBudget
 from cdk.rest.error_handler import Action, ErrorHandler, Verdict
+from cdk.rest.errors import error_text
 from cdk.rest.message import Request, Response
 from cdk.rest.status_handler import StatusErrorHandler
 from cdk.rest.transport import Transport
 
 
 class HttpClient:
-    """Sends requests with credentials, within a budget, again where that helps. Safe to use from several threads."""
+    """Sends requests with credentials, within a budget, again where that helps. Safe to use from several threads.
+
+    on_rate_limited: told of each wait, in seconds, that is there because the API is asked too often, before it begins.
+    sleep: waits; what it raises, to stop a read, ends the request.
+    """
 
     def __init__(
         self,
@@ -22,18 +28,20 @@ class HttpClient:
         *,
         authenticator: Authenticator | None = None,
         error_handler: ErrorHandler | None = None,
-        budget: Budget | None = None,
+        budget: CallBudget | None = None,
         sleep: Sleep = sleep,
+        on_rate_limited: Callable[[float], None] | None = None,
     ) -> None:
         self._transport, self._authenticator, self._budget, self._sleep = transport, authenticator, budget, sleep
         self._error_handler = error_handler or StatusErrorHandler()
+        self._on_rate_limited = on_rate_limited
 
     def send(self, request: Request) -> Response:
         """The answer to `request` that the error handler calls a success or ignores.
 
-        Raises the CdkError with which it gives up.
+        Raises the CdkError with which it gives up: a PagingSignal where the error handler wants other pages.
         """
-        attempt = 1
+        attempt, renewed = 1, False
         while True:
             outcome = self._outcome(request)
             verdict = self._error_handler.judge(outcome, attempt)
@@ -43,6 +51,9 @@ class HttpClient:
                         logger.info("%s answered %s, which is ignored", request, outcome.status)
                     return outcome
                 case Action.RETRY | Action.RATE_LIMITED:
+                    self._wait(request, outcome, verdict, attempt)
+                case Action.REFRESH_TOKEN_THEN_RETRY:
+                    renewed = self._renew(outcome, renewed=renewed)
                     self._wait(request, outcome, verdict, attempt)
                 case _:
                     raise _error(outcome, verdict)
@@ -70,15 +81,35 @@ class HttpClient:
     def _send(self, request: Request) -> Response:
         if self._budget is None:
             return self._transport.send(request)
-        self._budget.take()
+        self._budget.take(request)
         response = self._transport.send(request)
         self._budget.observe(response)
         return response
 
+    def _renew(self, outcome: Response | CdkError, *, renewed: bool) -> bool:
+        """Let the authenticator forget its token, once for a request. Whether the next attempt has a new one."""
+        forget: Callable[[], None] | None = getattr(self._authenticator, "forget", None)
+        if forget is None:
+            return False
+        if renewed:
+            if isinstance(outcome, CdkError):
+                raise outcome
+            words = error_text(outcome)
+            raise CredentialsError(
+                f"{outcome.request} answered {outcome.status}{f': {words}' if words else ''}, also with a new access "
+                "token; check what the credentials may read, or renew them in the config"
+            )
+        forget()
+        return True
+
     def _wait(self, request: Request, outcome: Response | CdkError, verdict: Verdict, attempt: int) -> None:
         said = f"{request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
+        if isinstance(outcome, Response):
+            outcome.close()
         limited = ", rate limited" if verdict.action is Action.RATE_LIMITED else ""
         logger.info("%s%s; waiting %.1f s after attempt %d", said, limited, verdict.wait, attempt)
+        if limited and self._on_rate_limited is not None:
+            self._on_rate_limited(verdict.wait)
         self._sleep(verdict.wait)
 
 
@@ -87,4 +118,6 @@ def _error(outcome: Response | CdkError, verdict: Verdict) -> CdkError:
         return verdict.error
     if isinstance(outcome, CdkError):
         return outcome
-    return BugError(f"{outcome.request} answered {outcome.status}: the error handler says FAIL without an error")
+    return BugError(
+        f"{outcome.request} answered {outcome.status}: the error handler says {verdict.action.name} without an error"
+    )

@@ -9,18 +9,29 @@ from cdk.rest.message import Response
 
 
 class Action(Enum):
-    """What becomes of an attempt."""
+    """What becomes of an attempt.
+
+    RESET_PAGINATION, REDUCE_PAGE_SIZE and SPLIT_REQUEST_WINDOW end the request, and ask whoever reads pages to ask
+    differently. REFRESH_TOKEN_THEN_RETRY is RETRY with new credentials, where the authenticator can renew them.
+    """
 
     SUCCESS = auto()
     RETRY = auto()
     RATE_LIMITED = auto()
     FAIL = auto()
     IGNORE = auto()
+    RESET_PAGINATION = auto()
+    REFRESH_TOKEN_THEN_RETRY = auto()
+    REDUCE_PAGE_SIZE = auto()
+    SPLIT_REQUEST_WINDOW = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do now. wait: seconds before the next attempt (RETRY, RATE_LIMITED). error: what to raise (FAIL).
+    """What to do now.
+
+    wait: seconds before the next attempt (RETRY, RATE_LIMITED, REFRESH_TOKEN_THEN_RETRY). error: what to raise (FAIL),
+    or the PagingSignal (RESET_PAGINATION, REDUCE_PAGE_SIZE, SPLIT_REQUEST_WINDOW).
 
     IGNORE takes the answer as it is; when its status is no success, the stream has no records there.
     """

@@ -1,7 +1,7 @@
 """Paginators that follow what the response says: a cursor, or the URL of the next page."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json, Record
@@ -60,10 +60,8 @@ class LinkHeader:
     """The header `Link` holds the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        for target, relations in links(response.headers.get("link", "")):
-            if "next" in relations:
-                return {"url": next_url(response, target)}
-        return None
+        following = links(response.headers.get("link", "")).get("next")
+        return None if following is None else {"url": next_url(response, following["url"])}
 
     def apply(self, request: Request, token: Token | None) -> Request:
         return request if token is None else ask_url(request, token)
@@ -74,9 +72,13 @@ _LINK = re.compile(r'<([^>]*)>((?:[^",<]|"(?:[^"\\]|\\.)*")*)')
 _PARAMETER = re.compile(r';\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]+))')
 
 
-def links(header: str) -> Iterator[tuple[str, list[str]]]:
-    """Targets of a Link header, each with its relations in lower case."""
+def links(header: str) -> dict[str, dict[str, str]]:
+    """A Link header by relation, in lower case: its target as `url`, and its parameters. The first of each counts."""
+    found: dict[str, dict[str, str]] = {}
     for target, parameters in _LINK.findall(header):
+        fields = {"url": target}
         for name, quoted, plain in _PARAMETER.findall(parameters):
-            if name.lower() == "rel":
-                yield target, (quoted or plain).lower().split()
+            fields[name] = quoted or plain
+        for relation in fields.get("rel", "").lower().split():
+            found.setdefault(relation, fields)
+    return found

@@ -6,14 +6,16 @@ from datetime import timedelta
 from cdk.base.errors import CdkError, RateLimited, TransientError
 from cdk.base.times import Clock, system_clock
 from cdk.rest.backoff import Backoff, retry_after
-from cdk.rest.error_handler import IGNORE, SUCCESS, Action, Verdict, fail, rate_limited, retry
+from cdk.rest.error_handler import IGNORE, SUCCESS, Action, Verdict, fail
 from cdk.rest.errors import error_for
+from cdk.rest.finding import Finding, signal
 from cdk.rest.message import Response
 
 _USUAL: Mapping[int, Action] = {
     **dict.fromkeys((400, 401, 403, 404, 405, 410, 422), Action.FAIL),
     429: Action.RATE_LIMITED,
 }
+_ACCEPTED = {Action.SUCCESS: SUCCESS, Action.IGNORE: IGNORE}
 
 
 class StatusErrorHandler:
@@ -54,14 +56,14 @@ class StatusErrorHandler:
         action = self._actions.get(outcome.status)
         if action is None:
             action = Action.SUCCESS if outcome.ok else Action.RETRY
+        if (accepted := _ACCEPTED.get(action)) is not None:
+            return accepted
         match action:
-            case Action.SUCCESS:
-                return SUCCESS
-            case Action.IGNORE:
-                return IGNORE
             case Action.FAIL:
                 return fail(error_for(outcome))
-            case Action.RETRY | Action.RATE_LIMITED:
+            case Action.RESET_PAGINATION | Action.REDUCE_PAGE_SIZE | Action.SPLIT_REQUEST_WINDOW:
+                return Verdict(action, error=signal(Finding(action), outcome))
+            case _:
                 asked = retry_after(outcome, self._clock)
                 return self._again(action, error_for(outcome, wait=asked), asked, attempt)
 
@@ -69,4 +71,4 @@ class StatusErrorHandler:
         if attempt > self._retries or (asked is not None and asked > self._max_wait):
             return fail(error)
         wait = self._backoff.seconds(attempt) if asked is None else asked
-        return rate_limited(wait) if action is Action.RATE_LIMITED else retry(wait)
+        return Verdict(action, wait)

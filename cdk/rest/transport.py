@@ -8,6 +8,7 @@ from typing import Protocol
 from urllib.parse import urljoin
 
 from cdk.base.errors import FatalError
+from cdk.rest.egress import Egress, process_egress
 from cdk.rest.message import Request, Response
 from cdk.rest.origin import may_follow, origin
 from cdk.rest.streamed import MAX_BYTES
@@ -41,6 +42,7 @@ class RequestsTransport:
 
     connect_timeout: how long to wait for a connection. read_timeout: how long the source may be silent.
     max_bytes: how much of a body is read into memory at once, after content encoding is undone.
+    egress: where requests may go, redirects included, besides what the process allows; None for anywhere.
     """
 
     def __init__(
@@ -49,27 +51,33 @@ class RequestsTransport:
         connect_timeout: timedelta = timedelta(seconds=15),
         read_timeout: timedelta = timedelta(minutes=2),
         max_bytes: int = MAX_BYTES,
+        egress: Egress | None = None,
     ) -> None:
         self._limits = (connect_timeout.total_seconds(), read_timeout.total_seconds(), max_bytes)
+        self._egress = egress
         self._open()
 
     def _open(self) -> None:
         self._opening = threading.Lock()
         self._one_hop: Callable[[Request], Response] | None = None
+        self._process: Egress | None = None
 
-    def __getstate__(self) -> tuple[float, float, int]:
-        return self._limits
+    def __getstate__(self) -> tuple[tuple[float, float, int], Egress | None]:
+        return self._limits, self._egress
 
-    def __setstate__(self, limits: tuple[float, float, int]) -> None:
-        self._limits = limits
+    def __setstate__(self, state: tuple[tuple[float, float, int], Egress | None]) -> None:
+        self._limits, self._egress = state
         self._open()
 
     def send(self, request: Request) -> Response:
         """Send `request`, following up to ten redirects.
 
-        Raises FatalError: the redirects do not end, or would carry a body to another host.
+        Raises FatalError: the redirects do not end, or would carry a body to another host. Raises ConfigError: the
+        request, or a redirect, goes where it may not.
         """
-        send = self._one_hop or self._connect()
+        send = self._one_hop
+        if send is None or self._process is not process_egress():
+            send = self._connect()
         asked = request
         for _ in range(_FOLLOWED + 1):
             response = send(asked)
@@ -81,10 +89,12 @@ class RequestsTransport:
 
     def _connect(self) -> Callable[[Request], Response]:
         with self._opening:
-            if self._one_hop is None:
+            process = process_egress()
+            if self._one_hop is None or self._process is not process:
                 from cdk.rest.adapter import Connections  # noqa: PLC0415 - `requests` takes 60 ms that `spec` can save
 
-                self._one_hop = Connections(*self._limits).send
+                limits = [limit for limit in (self._egress, process) if limit is not None]
+                self._one_hop, self._process = Connections(*self._limits, limits=limits).send, process
             return self._one_hop
 
 

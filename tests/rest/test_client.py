@@ -1,10 +1,12 @@
 import logging
+from collections.abc import Generator
 
 import pytest
 
-from cdk import RateLimited, ServerError, Timeout
+from cdk import CredentialsError, RateLimited, ServerError, Timeout
 from cdk.base.errors import BugError, CdkError
 from cdk.rest import Action, Backoff, HttpClient, Request, Response, StatusErrorHandler, Verdict
+from cdk.rest.signals import ResetPagination
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
 
@@ -77,3 +79,80 @@ def test_a_failure_without_an_error_is_said_to_be_the_handlers() -> None:
 
     with pytest.raises(BugError, match="FAIL without an error"):
         HttpClient(api, error_handler=Wrong()).send(USERS)
+
+
+def test_a_wait_for_a_limit_is_told_before_it_begins() -> None:
+    api, time, told = MockApi(), Time(), list[float]()
+    api.get("/users").returns(status=429, headers={"Retry-After": "3"}).returns(status=500).returns(json=[])
+    handler = StatusErrorHandler(backoff=Backoff(jitter=0), clock=time.clock)
+
+    HttpClient(api, error_handler=handler, sleep=time.sleep, on_rate_limited=told.append).send(USERS)
+
+    assert told == [3]
+    assert time.slept == [3, 2]
+
+
+def test_a_sleep_that_is_stopped_ends_the_request() -> None:
+    api = MockApi()
+    api.get("/users").returns(status=500)
+
+    def stopped(_: float) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        HttpClient(api, sleep=stopped).send(USERS)
+    assert len(api.requests) == 1
+
+
+def test_other_pages_are_asked_for_by_a_signal() -> None:
+    api = MockApi()
+    api.get("/users").returns(status=400)
+
+    with pytest.raises(ResetPagination):
+        HttpClient(api, error_handler=StatusErrorHandler({400: Action.RESET_PAGINATION})).send(USERS)
+    assert len(api.requests) == 1
+
+
+class Tokens:
+    """An authenticator whose token can be forgotten."""
+
+    def __init__(self) -> None:
+        self.number = 1
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        yield request.with_headers({"Token": str(self.number)}, secret=True)
+
+    def forget(self) -> None:
+        self.number += 1
+
+
+RENEW = StatusErrorHandler({401: Action.REFRESH_TOKEN_THEN_RETRY}, backoff=Backoff(jitter=0))
+
+
+def test_a_refused_token_is_renewed_once() -> None:
+    api, time, tokens = MockApi(), Time(), Tokens()
+    api.get("/users").returns(status=401).returns(json=[1])
+
+    assert HttpClient(api, authenticator=tokens, error_handler=RENEW, sleep=time.sleep).send(USERS).json() == [1]
+    assert [request.headers["Token"] for request in api.requests] == ["1", "2"]
+
+
+def test_a_new_token_that_is_refused_too_is_an_error_of_the_credentials() -> None:
+    api, time, tokens = MockApi(), Time(), Tokens()
+    api.get("/users").returns(status=401, json={"error": "kkkk?"})
+
+    with pytest.raises(CredentialsError, match="also with a new access token") as caught:
+        HttpClient(api, authenticator=tokens, error_handler=RENEW, sleep=time.sleep).send(USERS)
+
+    assert len(api.requests) == 2
+    assert "kkkk" not in str(caught.value)
+
+
+def test_without_a_token_to_renew_the_request_is_just_tried_again() -> None:
+    api, time = MockApi(), Time()
+    api.get("/users").returns(status=401)
+
+    with pytest.raises(CredentialsError):
+        HttpClient(api, error_handler=RENEW, sleep=time.sleep).send(USERS)
+
+    assert len(api.requests) == 6

@@ -245,6 +245,6 @@ class DynamicDeclarativeStream(Component):
             try:
                 stream = Component.registry[str(made["type"])].model_validate(made)
             except (KeyError, ValidationError) as error:
-                raise ManifestError(f"the streams of {self.name!r}: {problems(error)}") from None
+                raise ManifestError(f"the streams of {self.name!r}: {problems(error, made)}") from None
             assert isinstance(stream, AnyStream)
             yield stream.build(ctx)

@@ -25,7 +25,7 @@ class NoPagination(AnyPaginator):
 
     type: Literal["NoPagination"] = "NoPagination"
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:  # noqa: ARG002 - the family's signature
+    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:
         """The one page."""
         return _OnePage()
 
@@ -41,7 +41,7 @@ class _OnePage:
 
     def ask(self, draft: Draft, token: Json, size: int | None) -> None: ...
 
-    def next(self, page: Turned, size: int | None) -> Json:  # noqa: ARG002
+    def next(self, page: Turned, size: int | None) -> Json:
         return None
 
 
@@ -112,7 +112,7 @@ class PageIncrement(AnyPaginationStrategy):
     start_from_page: int = Field(0, description="Number of the first page.")
     inject_on_first_request: bool = Field(False, description="Whether the first page is asked for by its number.")
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:  # noqa: ARG002
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         """The strategy."""
         start = self.start_from_page
         return _Counting(_size(self, ctx), start if self.inject_on_first_request else None, start, by_records=False)
@@ -130,7 +130,7 @@ class OffsetIncrement(AnyPaginationStrategy):
     page_size: int | str | None = Field(None, description="Records of a full page; may read `response`.")
     inject_on_first_request: bool = Field(False, description="Whether the first page is asked for with offset 0.")
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:  # noqa: ARG002
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         """The strategy."""
         first = 0 if self.inject_on_first_request else None
         if isinstance(self.page_size, str):
@@ -182,7 +182,7 @@ class CursorPagination(AnyPaginationStrategy):
     page_size: int | str | None = Field(None, description="Records of a full page.")
     stop_condition: str | None = Field(None, description="Holds on the last page.")
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:  # noqa: ARG002
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         """The strategy."""
         stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")
         return _CursorStrategy(ctx.expression(self, "cursor_value"), stop, _size(self, ctx))
@@ -217,11 +217,7 @@ class _CursorStrategy:
 def header_map(headers: Headers) -> dict[str, Json]:
     """Headers as expressions see them: by any usual spelling of their names, and `link` taken apart by relation."""
     shown: dict[str, Json] = _AnyCase(headers)
-    shown["link"] = {
-        relation: {"url": target, "rel": relation}
-        for target, relations in links(headers.get("link", ""))
-        for relation in relations
-    }
+    shown["link"] = links(headers.get("link", ""))
     return shown
 
 

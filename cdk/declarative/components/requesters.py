@@ -2,19 +2,37 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import urljoin
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.component import Default
+from cdk.declarative.components.bodies import fill_json
+from cdk.declarative.components.errors import DefaultErrorHandler
+from cdk.declarative.components.properties import PropertiesFromEndpoint, QueryProperties
 from cdk.declarative.context import BuildContext, Names
 from cdk.declarative.draft import Draft
 from cdk.declarative.families import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
+from cdk.declarative.properties import NAME as PROPERTIES
+from cdk.declarative.properties import Properties
 from cdk.rest import Decoder, HttpClient, RequestsTransport
 from cdk.rest.cache import cached as cached_transport
+
+
+def _with_properties(value: Json) -> Json:
+    """Parameters with the properties among them as a component."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: QueryProperties.model_validate(item)
+        if isinstance(item, Mapping) and item.get("type") == "QueryProperties"
+        else item
+        for name, item in value.items()
+    }
 
 
 class HttpRequester(AnyRequester):
@@ -33,10 +51,12 @@ class HttpRequester(AnyRequester):
     url_base: str | None = Field(None, description="The beginning of the URL, when `path` is the rest of it.")
     path: str | None = Field(None, description="What follows `url_base`.")
     http_method: str = Field("GET", description="GET, POST or another method.")
-    authenticator: Annotated[AnyAuthenticator | None, Default("NoAuth", "CustomAuthenticator")] = Field(
+    authenticator: Annotated[AnyAuthenticator | None, Default("", "CustomAuthenticator")] = Field(
         None, description="Adds the credentials."
     )
-    request_parameters: str | dict[str, Json] | None = Field(None, description="Query parameters.")
+    request_parameters: Annotated[str | dict[str, Json] | None, BeforeValidator(_with_properties)] = Field(
+        None, description="Query parameters; one may be a `QueryProperties`, which is older than `query_properties`."
+    )
     request_headers: str | dict[str, Json] | None = Field(None, description="Headers.")
     request_body: AnyRequestBody | None = Field(None, description="The body.")
     request_body_data: str | dict[str, Json] | None = Field(
@@ -45,24 +65,24 @@ class HttpRequester(AnyRequester):
     request_body_json: str | dict[str, Json] | None = Field(
         None, description="A JSON object. Older than `request_body`."
     )
-    error_handler: Annotated[
-        AnyErrorHandler | None, Default("DefaultErrorHandler", "CustomErrorHandler")
-    ] = Field(None, description="Says what an answer means and whether to try again.")
+    error_handler: Annotated[AnyErrorHandler | None, Default("DefaultErrorHandler", "CustomErrorHandler")] = Field(
+        None, description="Says what an answer means and whether to try again."
+    )
     use_cache: bool | None = Field(
         None, description="Whether answers are kept for others that ask the same. Parents do so by default."
     )
-    query_properties: Annotated[Json, Field(description="Properties to ask for, in several requests if need be.")] = None
-    fetch_properties_from_endpoint: Annotated[
-        Json, Field(description="Properties to ask for, taken from another request. Older than `query_properties`.")
-    ] = None
+    query_properties: QueryProperties | None = Field(
+        None, description="Properties to ask for, in several requests if need be."
+    )
+    fetch_properties_from_endpoint: PropertiesFromEndpoint | None = Field(
+        None, description="Properties to ask for, taken from another request. Older than `query_properties`."
+    )
     connect_timeout_in_seconds: float | None = Field(None, description="How long to wait for a connection.")
     read_timeout_in_seconds: float | None = Field(None, description="How long the API may be silent.")
     use_tcp_keepalive: bool | None = Field(None, description="Whether idle connections are kept alive.")
 
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
         """The requester."""
-        if not (self.url or self.url_base):
-            raise ManifestError(f"{ctx.where(self, 'url')}: a request needs a `url`, or a `url_base` and a `path`")
         transport = ctx.runtime.transport
         if self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None:
             transport = RequestsTransport(
@@ -74,9 +94,10 @@ class HttpRequester(AnyRequester):
         client = HttpClient(
             transport,
             authenticator=self.authenticator.build(ctx) if self.authenticator is not None else None,
-            error_handler=self.error_handler.build(ctx) if self.error_handler is not None else None,
+            error_handler=(self.error_handler or DefaultErrorHandler()).build(ctx),
             budget=ctx.runtime.shared.get("budget"),
             sleep=ctx.runtime.sleep,
+            on_rate_limited=partial(ctx.runtime.limited, ctx.stream),
         )
         return _HttpRequester(self, ctx, client)
 
@@ -88,6 +109,7 @@ class _HttpRequester:
         self.client = client
         self._method, self._where = component.http_method.upper(), ctx.where(component, "url")
         self._url = _url(component, ctx)
+        self.properties, self._parameter, component = _properties(component, ctx)
         self._params = ctx.mapping(component, "request_parameters") if component.request_parameters else None
         self._headers = ctx.mapping(component, "request_headers") if component.request_headers else None
         self._fill = _body(component, ctx)
@@ -97,6 +119,8 @@ class _HttpRequester:
         draft = Draft(self._method, self._url(names), self._where)
         if self._params is not None:
             draft.params.update(self._params.value(names, types=(str, list)))
+        if self._parameter is not None:
+            draft.params[self._parameter] = ",".join(names[PROPERTIES])
         if self._headers is not None:
             draft.headers.update({name: str(value) for name, value in self._headers.value(names).items()})
         if self._fill is not None:
@@ -104,7 +128,36 @@ class _HttpRequester:
         return draft
 
 
+def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties | None, str | None, HttpRequester]:
+    """The properties to ask for, the parameter that names them by itself, and the requester without that.
+
+    Raises ManifestError: they are told in more than one place.
+    """
+    told = [component.query_properties] if component.query_properties is not None else []
+    if component.fetch_properties_from_endpoint is not None:
+        told.append(QueryProperties(property_list=component.fetch_properties_from_endpoint))
+    parameters = component.request_parameters
+    own = {} if not isinstance(parameters, dict) else parameters
+    named = [name for name, value in own.items() if isinstance(value, QueryProperties)]
+    told += [own[name] for name in named]
+    if len(told) > 1:
+        where = ctx.where(component, "query_properties")
+        raise ManifestError(f"{where}: properties to ask for are told in {len(told)} places; keep one of them")
+    if named:
+        rest = {name: value for name, value in own.items() if name not in named}
+        component = component.model_copy(update={"request_parameters": rest})
+    return (told[0].build(ctx) if told else None), (named[0] if named else None), component
+
+
 def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:
+    if not (component.url or component.url_base):
+        # Said when it is used: a part of an old manifest that nothing uses must not keep the rest from working.
+        where = ctx.where(component, "url")
+
+        def missing(_: Names) -> str:
+            raise ManifestError(f"{where}: a request needs a `url`, or a `url_base` and a `path`")
+
+        return missing
     if component.url_base is None or component.url:
         whole = ctx.expression(component, "url")
         return whole.text
@@ -137,9 +190,14 @@ def _body(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names
         parts.append(_text_or_form(component, ctx) if isinstance(form, str) else _form(component, ctx))
     if component.request_body_json is not None:
         parts.append(_json(component, ctx))
-    if len(parts) != 1:
-        return (lambda draft, names: [part(draft, names) for part in parts] and None) if parts else None
-    return parts[0]
+    if len(parts) < 2:  # noqa: PLR2004 - one part is the whole body
+        return parts[0] if parts else None
+
+    def fill(draft: Draft, names: Names) -> None:
+        for part in parts:
+            part(draft, names)
+
+    return fill
 
 
 def _text_or_form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
@@ -165,8 +223,6 @@ def _form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names
 
 
 def _json(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
-    from cdk.declarative.components.bodies import fill_json
-
     if isinstance(component.request_body_json, str):
         text = ctx.expression(component, "request_body_json")
         return lambda draft, names: fill_json(draft, text.value(names))

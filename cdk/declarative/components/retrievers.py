@@ -1,15 +1,18 @@
 """SimpleRetriever: page after page, one request each; and RecordSelector, which makes records of a response."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-import orjson
 from pydantic import Field
 
-from cdk.base.errors import DecodeError, NotFound, PaginationLoop, StaleToken
+from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.component import Component, Default
-from cdk.declarative.components.routers import PartitionRouters, router_of
+from cdk.declarative.components.options import RequestPath
+from cdk.declarative.components.pagination import CursorPagination, DefaultPaginator, PageIncrement
+from cdk.declarative.components.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
+from cdk.declarative.components.routers import PartitionRouters, SubstreamPartitionRouter, router_of
 from cdk.declarative.context import BuildContext, Names
 from cdk.declarative.families import (
     AnyDecoder,
@@ -21,21 +24,21 @@ from cdk.declarative.families import (
     AnySchemaNormalization,
     Incremental,
     Pages,
-    Requester,
-    Router,
     Select,
     SliceReader,
     StreamParts,
-    Turned,
 )
-from cdk.declarative.slices import SliceView, slice_names, view
-from cdk.rest import BadRequest, JsonDecoder, Response
-from cdk.rest.records import Counted, Extractor
-from cdk.state.position import Checkpoint
-from cdk.state.slice import Slice
-from cdk.streams.stream import Item, Page
+from cdk.declarative.page_reader import PageReader
+from cdk.declarative.page_sizes import Reduction
+from cdk.declarative.properties import Properties
+from cdk.declarative.recoveries import RecoveringReader
+from cdk.declarative.slices import SliceView
+from cdk.rest import JsonDecoder
 
-_TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
+_PageReader = PageReader
+_COMPARED = re.compile(
+    r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
+)
 
 
 class RecordSelector(Component):
@@ -58,8 +61,9 @@ class RecordSelector(Component):
         None, description="`Default` casts values to the types of the schema."
     )
     transform_before_filtering: bool | None = Field(
-        None, description="Whether the filter sees transformed records. The default is false, except where the filter "
-        "is the cursor (`is_client_side_incremental`)."
+        None,
+        description="Whether the filter sees transformed records. The default is false, except where the filter "
+        "is the cursor (`is_client_side_incremental`).",
     )
 
     def select(self, ctx: BuildContext, parts: StreamParts) -> Select:
@@ -114,8 +118,9 @@ def _normalizing(parts: StreamParts) -> Select:
 
     def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:  # noqa: ARG001
         if not known:
-            from cdk.declarative.normalize import normalizer
-            known.append(normalizer(parts.schema()))
+            from cdk.declarative.normalize import normalizer  # noqa: PLC0415 - few streams cast values
+
+            known.append(normalizer(parts.schema(), parts.name))
         known[0](records)
         return records
 
@@ -157,119 +162,72 @@ class SimpleRetriever(AnyRetriever):
         False, description="Whether only the first page is asked for with the partition's and the cursor's parameters."
     )
 
+    pagination_reset: PaginationReset | None = Field(None, description="When and how pages begin anew.")
+    page_size_reduction: PageSizeReduction | None = Field(None, description="How pages shrink that the API refuses.")
+    request_window_splitting: RequestWindowSplitting | None = Field(
+        None, description="How windows of the cursor shrink that the API refuses."
+    )
+
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
-        """The reader."""
+        """The reader. Raises ManifestError: parts of it do not go together."""
         decoder = JsonDecoder() if self.decoder is None else self.decoder.build(ctx)
         router = router_of(self.partition_router, ctx)
-        return _PageReader(
+        requester = self.requester.build(ctx, decoder=decoder, cached=parts.cached)
+        pages = None if self.paginator is None else self.paginator.build(ctx, decoder)
+        # Only what is an HttpRequester knows of properties.
+        properties: Properties | None = getattr(requester, "properties", None)
+        reader = PageReader(
             ctx=ctx,
             router=router,
-            requester=self.requester.build(ctx, decoder=decoder, cached=parts.cached),
+            requester=requester,
             extractor=self.record_selector.extractor.build(ctx, decoder),
             select=self.record_selector.select(ctx, parts),
-            pages=None if self.paginator is None else self.paginator.build(ctx, decoder),
+            pages=pages,
             incremental=parts.incremental,
             changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=self.ignore_stream_slicer_parameters_on_paginated_requests,
             json=isinstance(decoder, JsonDecoder),
+            decoder=decoder,
+            properties=properties,
+            reduction=self._reduction(ctx, pages, properties),
+            lazy=self._lazy(),
+        )
+        reset, split = self.pagination_reset, self.request_window_splitting
+        if reset is None and split is None:
+            return reader
+        return RecoveringReader(
+            reader,
+            parts.incremental,
+            reset=None if reset is None else reset.reset(ctx, parts.incremental),
+            split=None if split is None else split.split(ctx, parts.incremental),
         )
 
+    def _reduction(self, ctx: BuildContext, pages: Pages | None, properties: Properties | None) -> Reduction | None:
+        reduction, paginator = self.page_size_reduction, self.paginator
+        if reduction is None:
+            return None
+        where = ctx.where(self, "page_size_reduction")
+        if properties is not None:
+            raise ManifestError(f"{where}: pages that are asked for in several requests cannot shrink")
+        if isinstance(paginator, DefaultPaginator):
+            strategy = paginator.pagination_strategy
+            if isinstance(strategy, PageIncrement):
+                raise ManifestError(f"{where}: pages with numbers cannot shrink: a number names other records then")
+            if isinstance(paginator.page_token_option, RequestPath):
+                raise ManifestError(f"{where}: a RequestPath already says how large the page is")
+            if paginator.page_size_option is None:
+                raise ManifestError(f"{where}: there is no page_size_option, so the API would not know of it")
+            if isinstance(strategy, CursorPagination) and _COMPARED.search(strategy.stop_condition or ""):
+                raise ManifestError(
+                    f"{where}: the stop_condition compares last_page_size with a number; compare it with page_size"
+                )
+        return reduction.reduction(ctx, pages)
 
-class _PageReader:
-    """Reads slices page by page. Shares nothing between slices but the client."""
-
-    def __init__(
-        self,
-        *,
-        ctx: BuildContext,
-        router: Router | None,
-        requester: Requester,
-        extractor: Extractor,
-        select: Select,
-        pages: Pages | None,
-        incremental: Incremental | None,
-        changes: bool,
-        only_first: bool,
-        json: bool,
-    ) -> None:
-        self.router = router
-        self._ctx, self._requester, self._extractor, self._select, self._pages = ctx, requester, extractor, select, pages
-        self._incremental, self._only_first, self._json = incremental, only_first, json
-        # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
-        self._copies = changes and pages is not None and pages.reads_body
-
-    def read(self, slice: Slice) -> Iterator[Item]:
-        """See SliceReader."""
-        names = slice_names(view(slice, self._ctx.window))
-        saved = slice.start.cursor.get(_TOKEN) if isinstance(slice.start, Checkpoint) else None
-        token = saved if saved is not None or self._pages is None else self._pages.first()
-        # Brent's way of finding a cycle holds one token, however many pages there are.
-        held, steps, limit = token, 0, 1
-        while True:
-            following = None
-            for page in self._page(slice, token, names, saved=token is not None and token == saved):
-                if isinstance(page, list):
-                    yield from page
-                else:
-                    following = page.next
-                    yield page
-            if following is None:
-                return
-            token = following[_TOKEN]
-            if token == held:
-                raise PaginationLoop(f"the page of {token!r} is named as the next one again; nothing would be new")
-            steps += 1
-            if steps == limit:
-                held, steps, limit = token, 0, 2 * limit
-
-    def _page(self, slice: Slice, token: Json, names: dict[str, Json], *, saved: bool) -> Iterator[Page | list[Json]]:
-        names = {**names, _TOKEN: None if token is None else {_TOKEN: token}}
-        response = self._ask(slice, token, names, saved=saved)
-        if not response.ok:
-            yield Page((), None)
-            return
-        raw = kept = 0
-        records: list[dict[str, Json]] | None = None
-        last: Mapping[str, Json] | None = None
-        for found in self._extractor.pages(response):
-            if records is not None:
-                yield records
-            raw += found.raw if isinstance(found, Counted) else len(found)
-            records = self._select(found, names) if found else found
-            kept += len(records)
-            last = records[-1] if records else last
-        following = None
-        if self._pages is not None:
-            body = self._body(response) if self._pages.reads_body else {}
-            following = self._pages.next(Turned(response, body, raw, kept, last, token, names), self._pages.size())
-        if self._incremental is not None and self._incremental.data_feed and records:
-            wants, window = self._incremental.wants, slice.window
-            following = following if wants(records[-1], window) else None
-            records = [record for record in records if wants(record, window)]
-        yield Page(records or (), None if following is None else {_TOKEN: following})
-
-    def _ask(self, slice: Slice, token: Json, names: dict[str, Json], *, saved: bool) -> Response:
-        draft = self._requester.draft(names)
-        if self._pages is not None:
-            self._pages.ask(draft, token, self._pages.size())
-        if not (self._only_first and token is not None):
-            if self.router is not None:
-                self.router.ask(draft, slice)
-            if self._incremental is not None:
-                self._incremental.ask(draft, slice)
-        try:
-            return self._requester.client.send(draft.request())
-        except (BadRequest, NotFound) as refused:
-            if saved:
-                raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
-            raise
-
-    def _body(self, response: Response) -> Json:
-        if not self._json:
-            return {}
-        if self._copies:
-            return orjson.loads(response.body)
-        try:
-            return response.json()
-        except DecodeError:
-            return {}
+    def _lazy(self) -> bool:
+        routers = self.partition_router or []
+        return len(routers) == 1 and any(
+            config.lazy_read_pointer
+            for router in routers
+            if isinstance(router, SubstreamPartitionRouter)
+            for config in router.parent_stream_configs
+        )

@@ -13,6 +13,7 @@ from cdk.declarative.components.options import Put, RequestOption
 from cdk.declarative.context import BuildContext
 from cdk.declarative.draft import Draft
 from cdk.declarative.families import AnyPartitionRouter, AnyStream, Router
+from cdk.declarative.slices import FIRST_PAGE
 from cdk.rest import Extract, path
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -65,7 +66,7 @@ class _Listed:
     def __init__(self, name: str, values: Sequence[Json], put: Put | None) -> None:
         self._name, self._values, self._put = name, values, put
 
-    def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:  # noqa: ARG002
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
         return [Partition({self._name: value}) for value in self._values]
 
     def ask(self, draft: Draft, slice: Slice) -> None:
@@ -130,6 +131,9 @@ class _Parent:
         key = ctx.expression(config, "parent_key").text()
         self._value: Extract = path(*key.strip("/").split("/"))
         self._extra = [(".".join(names), path(*names)) for names in config.extra_fields or ()]
+        if config.lazy_read_pointer:
+            names = [ctx.expression(config, "lazy_read_pointer", name).text() for name in config.lazy_read_pointer]
+            self._extra.append((FIRST_PAGE, path(*names)))
 
     def partitions(self, state: StreamState | None) -> Iterator[Partition | ParentState]:
         """The partitions of the parent's records; where it stands, too, if that is followed."""
@@ -287,7 +291,7 @@ class Product:
         self._routers = routers
         self.parents = [parent for router in routers for parent in router.parents]
 
-    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition]:  # noqa: ARG002
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition]:
         first, *rest = self._routers
         held = [_plain(router) for router in rest]
         for head in _partitions(first):

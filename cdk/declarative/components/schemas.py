@@ -38,7 +38,7 @@ class InlineSchemaLoader(AnySchemaLoader):
     type: Literal["InlineSchemaLoader"] = "InlineSchemaLoader"
     schema_: dict[str, Json] = Field({}, alias="schema", description="The JSON Schema of a record.")
 
-    def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:  # noqa: ARG002
+    def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         """The schema."""
         return lambda: self.schema_
 

@@ -9,12 +9,14 @@ from cdk.base.errors import CdkError, ManifestError
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
 from cdk.declarative.component import Component, Default
+from cdk.declarative.components.budget import HTTPAPIBudget
 from cdk.declarative.components.config_rules import ConfigNormalizationRules
 from cdk.declarative.components.dynamic import DynamicDeclarativeStream
 from cdk.declarative.context import BuildContext
 from cdk.declarative.delegating import DelegatingStream
 from cdk.declarative.families import AnyCheck, AnyStreams
 from cdk.declarative.stream import ManifestStream
+from cdk.rest.jobs import JobBudget
 from cdk.state.stream_state import StreamState
 from cdk.streams.reading import read_slice
 from cdk.streams.stream import Stream
@@ -215,7 +217,9 @@ class DeclarativeSource(Component):
     concurrency_level: Annotated[ConcurrencyLevel | None, Default("ConcurrencyLevel")] = Field(
         None, description="How many slices are read at once."
     )
-    api_budget: Annotated[Json, Field(description="How often the API may be called.")] = None
+    api_budget: Annotated[HTTPAPIBudget | None, Default("HTTPAPIBudget")] = Field(
+        None, description="How often the API may be called."
+    )
     stream_groups: dict[str, StreamGroup] | None = Field(None, description="Streams that must not be read together.")
     max_concurrent_async_job_count: int | str | None = Field(None, description="Jobs that may run at once.")
     schemas: dict[str, Json] | None = Field(None, description="Schemas that streams refer to.")
@@ -231,6 +235,12 @@ class DeclarativeSource(Component):
 
     def built(self, ctx: BuildContext) -> Iterator[Stream]:
         """The streams for the config, those of templates last."""
+        if self.max_concurrent_async_job_count is not None:
+            count = ctx.expression(self, "max_concurrent_async_job_count").value()
+            if type(count) is not int or count < 1:
+                where = ctx.where(self, "max_concurrent_async_job_count")
+                raise ManifestError(f"{where}: found {count!r}, expected a whole number of at least 1")
+            ctx.runtime.shared.setdefault("jobs", JobBudget(count))
         for item in self.streams:
             yield from item.streams(ctx)
         for template in self.dynamic_streams:

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema
 from cdk.declarative.component import ONE_OR_MANY, Default
+from cdk.declarative.components.file_uploader import FileUploader
 from cdk.declarative.components.schemas import JsonFileSchemaLoader, merged
 from cdk.declarative.context import BuildContext
 from cdk.declarative.families import (
@@ -53,7 +54,9 @@ class DeclarativeStream(AnyStream):
         [], description="Changes of the records, in order."
     )
     state_migrations: list[AnyStateMigration] = Field([], description="Old forms of the state that are understood.")
-    file_uploader: Annotated[Json, Field(description="Fetches a file for each record.")] = None
+    file_uploader: Annotated[FileUploader | None, Default("FileUploader")] = Field(
+        None, description="Fetches a file for each record."
+    )
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> ManifestStream:
         """The stream."""
@@ -70,9 +73,12 @@ class DeclarativeStream(AnyStream):
             schema=schema,
             cached=as_parent or name in ctx.runtime.shared.get("parents", ()),
         )
+        reader = self.retriever.build(ctx, parts)
+        if self.file_uploader is not None and not as_parent:
+            reader = self.file_uploader.around(ctx, reader)
         return ManifestStream(
             name,
-            self.retriever.build(ctx, parts),
+            reader,
             config=ctx.config,
             clock=ctx.runtime.clock,
             schema=schema,

@@ -1,6 +1,8 @@
 """ExpressionError: an expression of a manifest is wrong, or failed on the values it met."""
 
-from cdk.base.errors import ManifestError
+from typing import ClassVar
+
+from cdk.base.errors import FailureType, ManifestError
 
 _SHOWN = 200
 
@@ -18,6 +20,12 @@ class ExpressionError(ManifestError):
         self.expression = expression
         self.why = why
         self.incomparable = incomparable
+
+
+class EvaluationError(ExpressionError):
+    """An expression failed on the values it met; what it met may be the API's doing."""
+
+    failure_type: ClassVar[FailureType] = "system_error"
 
 
 class Refused(Exception):

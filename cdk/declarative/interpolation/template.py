@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cdk.base.values import Json
-from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
 from cdk.declarative.interpolation.literals import STARTS, literal, typed
 
 _EXPRESSION = re.compile(r"\{[{%#]")
@@ -58,7 +58,7 @@ class Template:
             # Jinja is imported lazily, so its error is known by name.
             if default is not _UNSET and type(error).__name__ == "UndefinedError":
                 return default
-            raise self._failed(error, scope) from None
+            raise error if isinstance(error, ExpressionError) else self._failed(error, scope) from None
         if default is not _UNSET and value == "" and not str(found):
             return default
         return value if not types or isinstance(value, types) else str(found)
@@ -68,7 +68,7 @@ class Template:
         try:
             text = str(self._run(scope))
         except Exception as error:  # noqa: BLE001 - whatever an expression does wrong is the manifest's error
-            raise self._failed(error, scope) from None
+            raise error if isinstance(error, ExpressionError) else self._failed(error, scope) from None
         return str(literal(text)) if self._quotes and text[:3] == '"""' else text
 
     def true(self, scope: Mapping[str, Json]) -> bool:
@@ -91,7 +91,19 @@ class Template:
         from cdk.declarative.interpolation.explain import why  # noqa: PLC0415 - only errors need it
 
         found = why(error, self.text, self.names, scope)
-        return ExpressionError(self.where, self.text, found, incomparable=isinstance(error, TypeError))
+        return EvaluationError(self.where, self.text, found, incomparable=isinstance(error, TypeError))
+
+
+def broken(error: ExpressionError) -> Template:
+    """A template that cannot be compiled: it says so when it is evaluated.
+
+    One stream that uses what the language no longer has must not keep the others from being read.
+    """
+
+    def fail(_: Mapping[str, Json]) -> Json:
+        raise error
+
+    return Template(error.expression, error.path, _NOTHING, varies=True, _run=fail)
 
 
 @lru_cache(maxsize=8192)

@@ -3,17 +3,19 @@
 from base64 import b64encode
 from collections.abc import Generator
 
+from cdk.rest.auth.authenticator import Given, text_of
 from cdk.rest.message import Request, Response
 
 
 class Basic:
     """Sends user and password, in UTF-8. Many APIs take a key as the user and no password."""
 
-    def __init__(self, user: str, password: str = "") -> None:
+    def __init__(self, user: Given, password: Given = "") -> None:
         self._user, self._password = user, password
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        yield request.with_headers({"Authorization": basic_credentials(self._user, self._password)}, secret=True)
+        credentials = basic_credentials(text_of(self._user), text_of(self._password))
+        yield request.with_headers({"Authorization": credentials}, secret=True)
 
     def __repr__(self) -> str:
         return "Basic(****)"

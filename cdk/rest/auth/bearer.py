@@ -2,17 +2,18 @@
 
 from collections.abc import Generator
 
+from cdk.rest.auth.authenticator import Given, text_of
 from cdk.rest.message import Request, Response
 
 
 class Bearer:
     """Sends `Authorization: Bearer <token>`; `scheme` is the word before the token."""
 
-    def __init__(self, token: str, *, scheme: str = "Bearer") -> None:
+    def __init__(self, token: Given, *, scheme: str = "Bearer") -> None:
         self._token, self._scheme = token, scheme
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        yield request.with_headers({"Authorization": f"{self._scheme} {self._token}"}, secret=True)
+        yield request.with_headers({"Authorization": f"{self._scheme} {text_of(self._token)}"}, secret=True)
 
     def __repr__(self) -> str:
         return f"Bearer(****, scheme={self._scheme!r})"

@@ -1,51 +1,110 @@
-"""OAuth 2.0: access tokens that are renewed (RFC 6749, sections 4.4 and 6)."""
+"""OAuth 2.0: access tokens that are renewed (RFC 6749, sections 4.4 and 6; RFC 7523)."""
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
-from cdk.base.errors import CredentialsError, DecodeError
+from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
+from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
 from cdk.rest.auth.basic import basic_credentials
+from cdk.rest.auth.token_answer import Refusal, body_of, expiry, find, saved_expiry, written_expiry
 from cdk.rest.backoff import retry_after
-from cdk.rest.errors import error_for, error_text
+from cdk.rest.errors import error_for
 from cdk.rest.message import Request, Response
 
+Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], Json]], None]
+"""Saves values in the config, each at its path, and returns when they are safe."""
+
 _UNAUTHORIZED = 401
-_REFUSALS = {400, 401, 403}
-_USUAL_LIFE = timedelta(hours=1)
 _MARGIN = timedelta(seconds=30)
+_FORM = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFields:
+    """What a token server calls the fields of its requests and answers."""
+
+    grant_type: str = "grant_type"
+    client_id: str = "client_id"
+    client_secret: str = "client_secret"  # noqa: S105 - a name
+    refresh_token: str = "refresh_token"  # noqa: S105 - a name
+    access_token: str = "access_token"  # noqa: S105 - a name
+    expires_in: str = "expires_in"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Keeps what a token server gives, for the next run. Needed where a refresh token works once.
+
+    save: is called with the new tokens before the first of them is used, so that a crash loses none. Where they lie
+    in the config is said by the paths. expiry_format: how the moment is written there.
+    """
+
+    save: Keep
+    access_token: tuple[str, ...] = ("credentials", "access_token")
+    refresh_token: tuple[str, ...] = ("credentials", "refresh_token")
+    expiry: tuple[str, ...] = ("credentials", "token_expiry_date")
+    expiry_format: str | None = None
 
 
 class OAuth2:
     """Sends a bearer token and gets a new one when it has expired, or once when the API refuses it (401).
 
-    token_url: where tokens come from. With a refresh_token that grant is used, else client_credentials.
-    scopes: sent joined by blanks, as `scope`. extra: more fields of the token request (`{"audience": "..."}`).
+    token_url: where tokens come from. With a refresh_token that grant is used, else client_credentials, unless
+        grant_type names another one.
+    scopes: sent joined by blanks, as `scope`. extra: more fields of the token request (`{"audience": "..."}`); a list
+        repeats its name. headers: more headers of it; with an Authorization among them, client id and secret are not
+        sent otherwise. Both may be functions, which are called for each token request.
     credentials_in: whether the client id and secret go in the form or in the header Authorization.
+    send_in: whether the fields are the body of the token request or its query.
+    assertion: gives a signed token, which is then sent in place of everything but the grant type (RFC 7523).
+    access_token, expires: a token to begin with, and until when it can be used; a text is read as `expiry_format`,
+        ISO 8601 or seconds since 1970. expiry_format: also how the server says when a token expires, if it does not
+        say in how many seconds.
+    refusal: answers that mean that the credentials are no good. kept: keeps new tokens for the next run.
+    learn: is told of each token. fields: what the server calls the fields.
 
-    A token without `expires_in` is taken to live an hour. When the answer brings a new refresh token, it is used from
-    then on, by this process only. One thread renews, the others wait.
+    A token without `expires_in` is taken to live an hour; it and the token may lie deeper in the answer. When the
+    answer brings a new refresh token, it is used from then on; by this process only, unless it is `kept`. One thread
+    renews, the others wait.
     """
 
     def __init__(
         self,
-        token_url: str,
+        token_url: Given,
         *,
-        client_id: str,
-        client_secret: str,
-        refresh_token: str | None = None,
+        client_id: Given = "",
+        client_secret: Given = "",
+        refresh_token: Given | None = None,
+        grant_type: Given | None = None,
         scopes: Sequence[str] = (),
-        extra: Mapping[str, str] | None = None,
+        extra: Mapping[str, Json] | Callable[[], Mapping[str, Json]] | None = None,
+        headers: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
         credentials_in: Literal["body", "header"] = "body",
+        send_in: Literal["body", "query"] = "body",
+        assertion: Callable[[], str] | None = None,
+        access_token: Given | None = None,
+        expires: Given | datetime | None = None,
+        expiry_format: str | None = None,
+        refusal: Refusal | None = None,
+        kept: Kept | None = None,
+        fields: TokenFields | None = None,
+        learn: Learn = ignore,
         clock: Clock = system_clock,
     ) -> None:
         self._token_url, self._client_id, self._client_secret = token_url, client_id, client_secret
-        self._refresh_token, self._scopes, self._extra = refresh_token, tuple(scopes), dict(extra or {})
-        self._credentials_in, self._clock = credentials_in, clock
+        self._refresh_token, self._grant_type, self._scopes = refresh_token, grant_type, tuple(scopes)
+        self._extra = extra or {}
+        self._headers = {"Accept": "application/json"} if headers is None else headers
+        self._credentials_in, self._send_in, self._assertion = credentials_in, send_in, assertion
+        self._given, self._given_expires, self._expiry_format = access_token, expires, expiry_format
+        self._refusal, self._kept, self._fields = refusal or Refusal(), kept, fields or TokenFields()
+        self._learn, self._clock = learn, clock
         self._access_token: str | None = None
         self._expires: datetime | None = None
         self._lock = threading.Lock()
@@ -62,74 +121,118 @@ class OAuth2:
         token = yield from self._token()
         response = yield _bearing(request, token)
         if response.status == _UNAUTHORIZED:
+            response.close()
             token = yield from self._token(refused=token)
             yield _bearing(request, token)
+
+    def forget(self) -> None:
+        """See Renewable."""
+        with self._lock:
+            self._access_token, self._given = None, None
 
     def _token(self, refused: str | None = None) -> Generator[Request, Response, str]:
         """A token that has not expired and is not the one that was `refused`."""
         with self._lock:
             now = self._clock()
+            self._begin()
             expired = self._expires is None or now >= self._expires
             if self._access_token is None or expired or self._access_token == refused:
-                self._access_token = self._keep((yield self._token_request()), now)
+                self._access_token = self._take((yield self._token_request()), now)
             return self._access_token
 
-    def _token_request(self) -> Request:
-        grant = "client_credentials" if self._refresh_token is None else "refresh_token"
-        form = {"grant_type": grant, "refresh_token": self._refresh_token, "scope": " ".join(self._scopes) or None}
-        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        if self._credentials_in == "header":
-            headers["Authorization"] = basic_credentials(self._client_id, self._client_secret)
-        else:
-            form |= {"client_id": self._client_id, "client_secret": self._client_secret}
-        form |= self._extra
-        body = urlencode({name: value for name, value in form.items() if value is not None}).encode()
-        # Servers echo the form in any kind of answer, so its secrets go with the request.
-        hidden = frozenset({self._client_secret, self._refresh_token or "", *self._extra.values()})
-        return Request("POST", self._token_url, headers=headers, body=body, hidden=hidden)
+    def _begin(self) -> None:
+        """Take the token that was given, once."""
+        if self._given is not None:
+            self._access_token, self._given = text_of(self._given) or None, None
+            expires = self._given_expires
+            text = expires if expires is None or isinstance(expires, datetime) else text_of(expires)
+            self._expires = text if isinstance(text, datetime) else saved_expiry(text, self._expiry_format)
 
-    def _keep(self, response: Response, now: datetime) -> str:
-        if response.status in _REFUSALS:
-            said = error_text(response)
-            raise CredentialsError(
-                f"{response.request} refused to give an access token ({response.status}{f': {said}' if said else ''}); "
-                f"check client id and secret, and authenticate again"
-            )
+    def _token_request(self) -> Request:
+        url = text_of(self._token_url)
+        if not url:
+            raise ConfigError("OAuth2: the access token has expired, and there is no token URL; give one")
+        headers = dict(self._headers() if callable(self._headers) else self._headers)
+        extra = self._extra() if callable(self._extra) else self._extra
+        fields = {**extra, **self._form(headers)}
+        # Servers echo the fields in any kind of answer, so their secrets go with the request.
+        client = text_of(self._client_id)
+        hidden = frozenset(str(value) for name, value in fields.items() if value != client and name not in self._open)
+        if self._credentials_in == "header":
+            hidden |= {text_of(self._client_secret)}
+        if self._send_in == "query":
+            secret = frozenset(name.lower() for name in fields)
+            params = {name: _shown(value) for name, value in fields.items()}
+            return Request("POST", url, params, headers, secret=secret, hidden=hidden)
+        if not any(name.lower() == "content-type" for name in headers):
+            headers["Content-Type"] = _FORM
+        return Request("POST", url, headers=headers, body=urlencode(fields, doseq=True).encode(), hidden=hidden)
+
+    @property
+    def _open(self) -> set[str]:
+        """Fields that are no secret, and that errors would be of little use without."""
+        return {self._fields.grant_type, self._fields.client_id, "scope", "scopes"}
+
+    def _form(self, headers: dict[str, str]) -> dict[str, Json]:
+        """The fields that this class knows of; `headers` gets the client where it goes there."""
+        names, refresh = self._fields, None if self._refresh_token is None else text_of(self._refresh_token)
+        usual = "client_credentials" if refresh is None else "refresh_token"
+        form: dict[str, Json] = {names.grant_type: usual if self._grant_type is None else text_of(self._grant_type)}
+        if self._assertion is not None:
+            return {**form, "assertion": self._assertion()}
+        if self._credentials_in == "header":
+            headers["Authorization"] = basic_credentials(text_of(self._client_id), text_of(self._client_secret))
+        elif not any(name.lower() == "authorization" for name in headers):
+            form[names.client_id] = text_of(self._client_id)
+            form[names.client_secret] = text_of(self._client_secret)
+        if refresh is not None:
+            form[names.refresh_token] = refresh
+        if self._scopes:
+            form["scope"] = " ".join(self._scopes)
+        return form
+
+    def _take(self, response: Response, now: datetime) -> str:
+        self._refusal.check(response)
         if not response.ok:
             raise error_for(response, wait=retry_after(response, self._clock))
-        answer = self._answer(response)
-        token, life = answer.get("access_token"), answer.get("expires_in")
-        if not isinstance(token, str) or not token:
-            fields = response.request.hide(", ".join(sorted(answer)) or "none")
-            raise CredentialsError(
-                f"{response.request} answered with the fields {fields}, expected an access_token; "
-                f"check the token URL and the client"
-            )
-        self._expires = now + max(timedelta(), _life(life) - _MARGIN)
-        if isinstance(renewed := answer.get("refresh_token"), str) and self._refresh_token is not None:
-            self._refresh_token = renewed
-        return token
-
-    def _answer(self, response: Response) -> dict[str, Json]:
-        try:
-            answer = response.json()
-        except DecodeError:
-            answer = None
+        answer = body_of(response)
         if type(answer) is not dict:
             raise CredentialsError(f"{response.request} did not answer with a JSON object; check the token URL")
-        return answer
+        names, token = self._fields, find(answer, self._fields.access_token)
+        if not isinstance(token, str) or not token:
+            found = response.request.hide(", ".join(sorted(answer)) or "none")
+            raise CredentialsError(
+                f"{response.request} answered with the fields {found}, expected an {names.access_token}; "
+                f"check the token URL and the client"
+            )
+        expires = expiry(find(answer, names.expires_in), self._expiry_format, now)
+        renewed = find(answer, names.refresh_token)
+        self._learn(token)
+        if isinstance(renewed, str) and renewed and self._refresh_token is not None:
+            self._learn(renewed)
+            self._refresh_token = renewed
+        self._save(token, expires)
+        self._expires = expires - min(_MARGIN, max(timedelta(), (expires - now) / 10))
+        return token
+
+    def _save(self, token: str, expires: datetime) -> None:
+        if self._kept is None:
+            return
+        updates = {self._kept.access_token: token, self._kept.expiry: written_expiry(expires, self._kept.expiry_format)}
+        if self._refresh_token is not None:
+            updates[self._kept.refresh_token] = text_of(self._refresh_token)
+        self._kept.save(updates)
 
     def __repr__(self) -> str:
-        grant = "client_credentials" if self._refresh_token is None else "refresh_token"
-        return f"OAuth2({self._token_url!r}, grant={grant!r})"
+        url = self._token_url if isinstance(self._token_url, str) else "..."
+        grant = self._grant_type or ("client_credentials" if self._refresh_token is None else "refresh_token")
+        return f"OAuth2({url!r}, grant={grant if isinstance(grant, str) else '...'!r})"
 
 
 def _bearing(request: Request, token: str) -> Request:
     return request.with_headers({"Authorization": f"Bearer {token}"}, secret=True)
 
 
-def _life(seconds: Json) -> timedelta:
-    try:
-        return timedelta(seconds=float(seconds))
-    except (TypeError, ValueError, OverflowError):
-        return _USUAL_LIFE
+def _shown(value: Json) -> Json:
+    """A query parameter as a form spells it."""
+    return value if isinstance(value, list | tuple) else str(value)

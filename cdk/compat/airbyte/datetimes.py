@@ -1,0 +1,98 @@
+"""Moments as custom components read and write them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from cdk.base.times import parse_moment, write_moment
+from cdk.base.values import Json
+from cdk.compat.airbyte.current import current
+
+_FORMATS = ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S%z")
+
+
+class AirbyteDateTime(datetime):
+    """A moment with a zone, UTC where none is given; its text is ISO 8601."""
+
+    def __new__(cls, *args: Json, **kwargs: Json) -> Self:
+        made = super().__new__(cls, *args, **kwargs)
+        return made if made.tzinfo else made.replace(tzinfo=UTC)
+
+    @classmethod
+    def from_datetime(cls, moment: datetime) -> "AirbyteDateTime":
+        """The same moment."""
+        zone = moment.tzinfo or UTC
+        return cls(moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second,
+                   moment.microsecond, zone)  # fmt: skip
+
+    @classmethod
+    def from_epoch_millis(cls, milliseconds: int) -> "AirbyteDateTime":
+        """The moment so many milliseconds after 1970."""
+        return cls.from_datetime(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+    @classmethod
+    def from_str(cls, text: str) -> "AirbyteDateTime":
+        """The moment that a text names."""
+        return ab_datetime_parse(text)
+
+    def to_datetime(self) -> datetime:
+        """The moment as a plain datetime."""
+        return datetime.fromisoformat(self.isoformat())
+
+    def to_epoch_millis(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self.timestamp() * 1000)
+
+    def add(self, delta: timedelta) -> "AirbyteDateTime":
+        """The moment later by `delta`."""
+        return self + delta
+
+    def subtract(self, delta: timedelta) -> "AirbyteDateTime":
+        """The moment earlier by `delta`."""
+        return self - delta
+
+    def __str__(self) -> str:
+        return self.isoformat()
+
+
+def ab_datetime_now() -> AirbyteDateTime:
+    """The present moment."""
+    return AirbyteDateTime.from_datetime(current.runtime.clock())
+
+
+def ab_datetime_parse(value: Json) -> AirbyteDateTime:
+    """The moment that a text or a number of seconds names. Raises ValueError: it is none."""
+    if isinstance(value, int | float) or (isinstance(value, str) and value.lstrip("-").isdecimal()):
+        return AirbyteDateTime.from_datetime(datetime.fromtimestamp(float(value), UTC))
+    moment = parse_moment(value, _FORMATS)
+    if moment is None:
+        raise ValueError(f"found {value!r}, expected a moment, such as '2024-01-31T00:00:00Z'")
+    return AirbyteDateTime.from_datetime(moment)
+
+
+def ab_datetime_try_parse(value: Json) -> AirbyteDateTime | None:
+    """The moment that a value names; None when it is none."""
+    try:
+        return ab_datetime_parse(value)
+    except ValueError:
+        return None
+
+
+def ab_datetime_format(moment: datetime, format: str | None = None) -> str:
+    """A moment as text, ISO 8601 by default."""
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.isoformat() if format is None else moment.strftime(format)
+
+
+class DatetimeParser:
+    """Reads and writes moments in the formats of manifests."""
+
+    def parse(self, date: Json, format: str) -> datetime:
+        """The moment that `date` names. Raises ValueError: it is none."""
+        moment = parse_moment(date, [format])
+        if moment is None:
+            raise ValueError(f"found {date!r}, expected a moment written as {format!r}")
+        return moment
+
+    def format(self, dt: datetime, format: str) -> str:
+        """A moment as text."""
+        return str(write_moment(dt, format))

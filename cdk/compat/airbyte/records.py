@@ -1,0 +1,203 @@
+"""Decoders, extractors, filters and transformations: from a response to records."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import InitVar, dataclass, field
+
+import requests
+
+from cdk.base.values import Json
+from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
+from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
+from cdk.rest import path
+
+
+@dataclass
+class Decoder:
+    """Reads one format of bodies."""
+
+    def is_stream_response(self) -> bool:
+        """Whether bodies are read in pieces."""
+        return False
+
+    def decode(self, response: requests.Response) -> Generator[Json, None, None]:
+        """The values in a body, one after the other."""
+        raise NotImplementedError
+
+
+@dataclass
+class JsonDecoder(Decoder):
+    """Bodies that are JSON: an object, or the items of a list; an empty object for a body without any."""
+
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        """Take the parameters."""
+
+    def decode(self, response: requests.Response) -> Generator[Json, None, None]:
+        """See Decoder."""
+        try:
+            body = response.json()
+        except requests.JSONDecodeError:
+            body = None
+        if isinstance(body, list) and body:
+            yield from body
+        else:
+            yield body or {}
+
+
+class RecordExtractor(ABC):
+    """Finds the records of a response."""
+
+    @abstractmethod
+    def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
+        """The records."""
+
+
+@dataclass
+class DpathExtractor(RecordExtractor):
+    """Records at a path of the body."""
+
+    field_path: list[Json]
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    decoder: Decoder = field(default_factory=lambda: JsonDecoder(parameters={}))
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+        self._field_path = [InterpolatedString.create(step, parameters=parameters) for step in self.field_path]
+
+    def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
+        """See RecordExtractor."""
+        steps = [str(step.eval(self.config)) for step in self._field_path]
+        for body in self.decoder.decode(response):
+            found = path(*steps)(body)
+            if isinstance(found, list):
+                yield from found
+            elif found:
+                yield found
+
+
+class HttpSelector(ABC):
+    """Makes records of a response."""
+
+    @abstractmethod
+    def select_records(
+        self,
+        response: requests.Response,
+        stream_state: StreamState,
+        records_schema: Mapping[str, Json],
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+    ) -> Iterable[Mapping[str, Json]]:
+        """The records."""
+
+
+@dataclass
+class RecordFilter:
+    """Keeps the records for which a condition holds."""
+
+    parameters: InitVar[Mapping[str, Json]]
+    config: Config
+    condition: str = ""
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+        self._condition = InterpolatedBoolean(self.condition, parameters=parameters)
+
+    def filter_records(
+        self,
+        records: Iterable[Mapping[str, Json]],
+        stream_state: StreamState,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+    ) -> Iterable[Mapping[str, Json]]:
+        """The records to keep."""
+        names = {"stream_state": stream_state, "stream_slice": stream_slice or {}, "next_page_token": next_page_token}
+        for record in records:
+            if not self.condition or self._condition.eval(self.config, record=record, **names):
+                yield record
+
+
+@dataclass
+class RecordSelector(HttpSelector):
+    """Extracts, filters, transforms and casts, with the objects that custom code gives it."""
+
+    extractor: RecordExtractor
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    schema_normalization: Json
+    name: str = ""
+    record_filter: RecordFilter | None = None
+    transformations: list[Json] = field(default_factory=list)
+    transform_before_filtering: bool = False
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+
+    def select_records(
+        self,
+        response: requests.Response,
+        stream_state: StreamState,
+        records_schema: Mapping[str, Json],
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+    ) -> Iterable[Mapping[str, Json]]:
+        """See HttpSelector."""
+        records: Json = list(self.extractor.extract_records(response))
+        if self.transform_before_filtering:
+            self._transform(records, stream_slice)
+        if self.record_filter is not None:
+            records = list(self.record_filter.filter_records(records, stream_state, stream_slice, next_page_token))
+        if not self.transform_before_filtering:
+            self._transform(records, stream_slice)
+        for record in records:
+            self.schema_normalization.transform(record, records_schema)
+            yield record
+
+    def _transform(self, records: Json, stream_slice: StreamSlice | None) -> None:
+        for transformation in self.transformations:
+            for record in records:
+                transformation.transform(record, config=self.config, stream_state={}, stream_slice=stream_slice)
+
+
+class RecordTransformation:
+    """Changes a record in place."""
+
+    def transform(
+        self,
+        record: dict[str, Json],
+        config: Config | None = None,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+    ) -> None:
+        """Change `record`."""
+        raise NotImplementedError
+
+
+class ConfigTransformation(ABC):
+    """Changes a config in place."""
+
+    @abstractmethod
+    def transform(self, config: dict[str, Json]) -> None:
+        """Change `config`."""
+
+
+class ValidationStrategy(ABC):
+    """Raises ValueError for a value it does not accept."""
+
+    @abstractmethod
+    def validate(self, value: Json) -> None:
+        """Look at `value`."""
+
+
+class StateMigration:
+    """Turns an old form of a state into today's."""
+
+    def should_migrate(self, stream_state: Mapping[str, Json]) -> bool:
+        """Whether it is the old form."""
+        raise NotImplementedError
+
+    def migrate(self, stream_state: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Today's form."""
+        raise NotImplementedError

@@ -1,0 +1,106 @@
+"""Schema loaders and the casting of values to a schema's types."""
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass
+
+from cdk.base.values import Json
+from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.interpolation import InterpolatedString
+from cdk.compat.airbyte.plain_types import Config
+from cdk.declarative.components.schemas import read_schema
+from cdk.declarative.normalize import normalizer
+
+
+class SchemaLoader(ABC):
+    """Finds a stream's schema."""
+
+    @abstractmethod
+    def get_json_schema(self) -> Mapping[str, Json]:
+        """The JSON Schema."""
+
+
+@dataclass
+class InlineSchemaLoader(SchemaLoader):
+    """A schema that is given."""
+
+    schema: dict[str, Json]
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        """Take the parameters."""
+
+    def get_json_schema(self) -> Mapping[str, Json]:
+        """See SchemaLoader."""
+        return self.schema
+
+
+@dataclass
+class JsonFileSchemaLoader(SchemaLoader):
+    """A schema in a file beside the manifest."""
+
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    file_path: Json = ""
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+        default = "./schemas/{{ parameters['name'] }}.json"
+        self.file_path = InterpolatedString.create(self.file_path or default, parameters=parameters)
+
+    def get_json_schema(self) -> Mapping[str, Json]:
+        """See SchemaLoader."""
+        return read_schema(current.runtime.folder / str(self.file_path.eval(self.config)))
+
+
+class TransformConfig(enum.Flag):
+    """What a TypeTransformer does."""
+
+    NoTransform = enum.auto()
+    DefaultSchemaNormalization = enum.auto()
+    CustomSchemaNormalization = enum.auto()
+
+
+Transform = Callable[[Json, Mapping[str, Json]], Json]
+
+
+class TypeTransformer:
+    """Casts the values of a record to the types of a schema, as usual, by a function of its own, or both."""
+
+    def __init__(self, config: TransformConfig) -> None:
+        self._config = config
+        self._custom: Transform | None = None
+        self._known: dict[int, tuple[Json, Callable[[list[dict[str, Json]]], None]]] = {}
+
+    def registerCustomTransform(self, function: Transform) -> Transform:  # noqa: N802 - the name there
+        """Take a function from a value and its schema to the value it shall be."""
+        self._custom = function
+        return function
+
+    def transform(self, record: dict[str, Json], schema: Mapping[str, Json]) -> None:
+        """Change `record` in place."""
+        if TransformConfig.DefaultSchemaNormalization in self._config:
+            self._usual(schema)([record])
+        if TransformConfig.CustomSchemaNormalization in self._config and self._custom is not None:
+            _walk(record, schema, self._custom)
+
+    def _usual(self, schema: Mapping[str, Json]) -> Callable[[list[dict[str, Json]]], None]:
+        held = self._known.get(id(schema))
+        if held is None:
+            # The schema is kept, so that its id stays its own.
+            held = self._known[id(schema)] = (schema, normalizer(schema))
+        return held[1]
+
+
+def _walk(value: Json, schema: Mapping[str, Json], cast: Transform) -> None:
+    """Cast what lies in an object or a list: what is inside first, then the value itself."""
+    if isinstance(value, dict):
+        for name, inner in (schema.get("properties") or {}).items():
+            if name in value and isinstance(inner, Mapping):
+                _walk(value[name], inner, cast)
+                value[name] = cast(value[name], inner)
+    elif isinstance(value, list) and isinstance(inner := schema.get("items"), Mapping):
+        for i, item in enumerate(value):
+            _walk(item, inner, cast)
+            value[i] = cast(item, inner)

@@ -1,0 +1,1 @@
+"""Authenticators: who is asking."""

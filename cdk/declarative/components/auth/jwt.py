@@ -1,0 +1,107 @@
+"""JwtAuthenticator: tokens that the connector signs itself."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cdk.base.values import Json
+from cdk.declarative.components.auth.placing import place_of
+from cdk.declarative.components.options import RequestOption
+from cdk.declarative.context import BuildContext
+from cdk.declarative.families import AnyAuthenticator
+from cdk.rest.auth.placed import Place
+from cdk.rest.auth.signed_token import Algorithm, Jwt
+
+
+class _Part(BaseModel):
+    """A part of a JwtAuthenticator: an object without a type."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class JwtHeaders(_Part):
+    """The usual headers of a signed token."""
+
+    kid: str | None = Field(None, description="Which key signs, where the API knows several.")
+    typ: str | None = Field("JWT", description="What the token is.")
+    cty: str | None = Field(None, description="What the content of the token is.")
+
+
+class JwtPayload(_Part):
+    """The usual claims of a signed token."""
+
+    iss: str | None = Field(None, description="Who made the token.")
+    sub: str | None = Field(None, description="Whom the token is about.")
+    aud: str | None = Field(None, description="Whom the token is for.")
+
+
+class JwtAuthenticator(AnyAuthenticator):
+    """A JSON Web Token, signed anew for each request. It is valid from now on for `token_duration`.
+
+    Example:
+        type: JwtAuthenticator
+        secret_key: "{{ config['secret_key'] }}"
+        algorithm: HS256
+        header_prefix: Bearer
+        jwt_payload:
+          iss: "{{ config['key_id'] }}"
+    """
+
+    type: Literal["JwtAuthenticator"] = "JwtAuthenticator"
+    secret_key: str = Field(description="The secret, or the private key in PEM, that signs.")
+    base64_encode_secret_key: bool | str | None = Field(
+        False, description="Whether the key is put into base64 before it signs; may be an expression."
+    )
+    algorithm: Algorithm = Field(description="How to sign.")
+    token_duration: int | None = Field(1200, description="Seconds for which a token is valid.")
+    header_prefix: str | None = Field(None, description="The word before the token, such as `Bearer`.")
+    jwt_headers: JwtHeaders | None = Field(None, description="The usual headers of the token.")
+    additional_jwt_headers: dict[str, Json] | None = Field(None, description="More headers of the token.")
+    jwt_payload: JwtPayload | None = Field(None, description="The usual claims of the token.")
+    additional_jwt_payload: dict[str, Json] | None = Field(None, description="More claims of the token.")
+    passphrase: str | None = Field(None, description="What the private key is encrypted with.")
+    request_option: RequestOption | None = Field(
+        None, description="Where the token goes. The header Authorization by default."
+    )
+
+    def build(self, ctx: BuildContext) -> Jwt:
+        """The authenticator."""
+        place: Place = "header"
+        names: tuple[str, ...] = ("Authorization",)
+        if self.request_option is not None:
+            place, names = place_of(self.request_option, ctx)
+        return Jwt(
+            ctx.expression(self, "secret_key").text,
+            self.algorithm,
+            claims=self._fields(ctx, "jwt_payload", "additional_jwt_payload"),
+            headers=self._fields(ctx, "jwt_headers", "additional_jwt_headers"),
+            life=timedelta(seconds=1200 if self.token_duration is None else self.token_duration),
+            base64_key=ctx.expression(self, "base64_encode_secret_key").true(),
+            passphrase=None if self.passphrase is None else ctx.expression(self, "passphrase").text,
+            scheme=ctx.expression(self, "header_prefix").text,
+            name=names,
+            send_in=place,
+            learn=lambda secret: ctx.runtime.learn(secret),
+            clock=ctx.runtime.clock,
+        )
+
+    def _fields(self, ctx: BuildContext, usual: str, more: str) -> Callable[[], dict[str, Json]]:
+        """Claims or headers of a token, as they are now. Usual ones that are empty are left out."""
+        part: BaseModel | None = getattr(self, usual)
+        texts = {
+            name: ctx.expression(self, usual, text)
+            for name, text in (part.model_dump() if part else {}).items()
+            if text
+        }
+        extra = ctx.nested(self, more) if getattr(self, more) else None
+
+        def fields() -> dict[str, Json]:
+            told = {name: text.text() for name, text in texts.items()}
+            return {
+                **(extra.value() if extra is not None else {}),
+                **{name: text for name, text in told.items() if text},
+            }
+
+        return fields

@@ -1,0 +1,252 @@
+"""OAuthAuthenticator: access tokens that are renewed."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, canonical
+from cdk.declarative.components.auth.jwt import JwtAuthenticator
+from cdk.declarative.components.auth.sharing import definition, shared
+from cdk.declarative.context import BuildContext
+from cdk.declarative.families import AnyAuthenticator
+from cdk.rest import Authenticator, OAuth2
+from cdk.rest.auth.oauth2 import Kept, TokenFields
+from cdk.rest.auth.token_answer import Refusal
+from cdk.rest.extract import path
+
+_CLIENT_ID = ("credentials", "client_id")
+_CLIENT_SECRET = ("credentials", "client_secret")
+
+
+class RefreshTokenUpdater(BaseModel):
+    """Says that a refresh token works once, and where in the config the next one is kept."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    refresh_token_name: str = Field("refresh_token", description="What the server calls the refresh token.")
+    access_token_config_path: list[str] = Field(
+        ["credentials", "access_token"], description="Path of the access token in the config."
+    )
+    refresh_token_config_path: list[str] = Field(
+        ["credentials", "refresh_token"], description="Path of the refresh token in the config."
+    )
+    token_expiry_date_config_path: list[str] = Field(
+        ["credentials", "token_expiry_date"], description="Path of the moment at which the access token expires."
+    )
+    refresh_token_error_status_codes: list[int] | None = Field(
+        None, description="Statuses of answers that may say that the refresh token is no good."
+    )
+    refresh_token_error_key: str | None = Field(None, description="Name of the field that says so.")
+    refresh_token_error_values: list[str] | None = Field(None, description="Values of that field that say so.")
+
+
+class OAuthAuthenticator(AnyAuthenticator):
+    """OAuth 2.0: gets access tokens, and new ones when they have expired or are refused.
+
+    Example:
+        type: OAuthAuthenticator
+        token_refresh_endpoint: https://login.example.com/token
+        client_id: "{{ config['client_id'] }}"
+        client_secret: "{{ config['client_secret'] }}"
+        refresh_token: "{{ config['refresh_token'] }}"
+    """
+
+    type: Literal["OAuthAuthenticator"] = "OAuthAuthenticator"
+    token_refresh_endpoint: str | None = Field(None, description="URL that gives access tokens.")
+    client_id: str | None = Field(None, description="Who the connector is.")
+    client_secret: str | None = Field(None, description="The connector's password.")
+    refresh_token: str | None = Field(None, description="What the user granted; it gives access tokens.")
+    grant_type: str = Field("refresh_token", description="Such as `refresh_token` or `client_credentials`.")
+    scopes: list[str] | None = Field(None, description="What the access token shall be good for.")
+    access_token_value: str | None = Field(None, description="An access token to begin with.")
+    token_expiry_date: str | None = Field(None, description="When that one expires.")
+    token_expiry_date_format: str | None = Field(
+        None, description="How moments are written, also the one in the answer if it is no number of seconds."
+    )
+    refresh_request_body: dict[str, Json] | None = Field(None, description="More fields of the request for a token.")
+    refresh_request_headers: dict[str, Json] | None = Field(
+        None,
+        description="Headers of that request. With an Authorization, client id and secret are not sent as fields.",
+    )
+    send_refresh_request_as_query_params: bool = Field(
+        False, description="Whether the fields of that request go into the query, not into the body."
+    )
+    grant_type_name: str = Field("grant_type", description="What the server calls the grant type.")
+    client_id_name: str = Field("client_id", description="What the server calls the client id.")
+    client_secret_name: str = Field("client_secret", description="What the server calls the client secret.")
+    refresh_token_name: str = Field("refresh_token", description="What the server calls the refresh token.")
+    access_token_name: str = Field("access_token", description="What the server calls the access token.")
+    expires_in_name: str = Field("expires_in", description="What the server calls the life of an access token.")
+    refresh_token_error_status_codes: list[int] | None = Field(
+        None, description="Statuses of answers that may say that the refresh token is no good."
+    )
+    refresh_token_error_key: str | None = Field(None, description="Name of the field that says so.")
+    refresh_token_error_values: list[str] | None = Field(None, description="Values of that field that say so.")
+    refresh_token_updater: RefreshTokenUpdater | None = Field(
+        None, description="Says that a refresh token works once, and where the next one is kept."
+    )
+    profile_assertion: JwtAuthenticator | None = Field(None, description="Signs the token that asks for a token.")
+    use_profile_assertion: bool | None = Field(
+        False, description="Whether that signed token is sent in place of client and refresh token."
+    )
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.use_profile_assertion:
+            if self.profile_assertion is None:
+                raise ValueError("use_profile_assertion needs a profile_assertion")
+        elif self.refresh_token_updater is None and self.token_refresh_endpoint is not None:
+            if self.grant_type == "refresh_token" and self.refresh_token is None:
+                raise ValueError("the grant type refresh_token needs a refresh_token; or use client_credentials")
+            if self.client_id is None or self.client_secret is None:
+                raise ValueError("client_id and client_secret are needed; or use a profile_assertion")
+        return self
+
+    def build(self, ctx: BuildContext) -> Authenticator:
+        """The authenticator, which streams that authenticate in the same way share.
+
+        Raises ManifestError: there is no way to get an access token.
+        """
+        if self.token_refresh_endpoint is None and self.access_token_value is None:
+            raise ManifestError(
+                f"{ctx.where(self, 'token_refresh_endpoint')}: there is no way to get an access token; "
+                f"give a token_refresh_endpoint, or an access_token_value"
+            )
+        updater = self.refresh_token_updater
+        if updater is None:
+            return shared(ctx, definition(self, ctx), lambda: self._lasting(ctx))
+        # A refresh token that works once must have one owner, whatever the streams' parameters are.
+        paths = [updater.refresh_token_config_path, updater.access_token_config_path]
+        paths.append(updater.token_expiry_date_config_path)
+        config = ctx.config
+        for names in paths:
+            config = _without(config, names)
+        key = canonical([self._text(ctx, "token_refresh_endpoint")(), paths, config])
+        return shared(ctx, key, lambda: self._rotating(ctx, updater))
+
+    def _lasting(self, ctx: BuildContext) -> OAuth2:
+        return self._made(
+            ctx,
+            fields=self._fields(self.refresh_token_name),
+            client_id=self._text(ctx, "client_id"),
+            client_secret=self._text(ctx, "client_secret"),
+            refresh_token=None if self.refresh_token is None else self._text(ctx, "refresh_token"),
+            access_token=None if self.access_token_value is None else self._text(ctx, "access_token_value"),
+            # A token without a moment and without a place to get others is used as long as it works.
+            expires=self._text(ctx, "token_expiry_date") if self.token_refresh_endpoint else "9999-12-31",
+        )
+
+    def _rotating(self, ctx: BuildContext, updater: RefreshTokenUpdater) -> OAuth2:
+        config = ctx.config
+        kept = Kept(
+            lambda updates: ctx.runtime.keep(updates),
+            tuple(updater.access_token_config_path),
+            tuple(updater.refresh_token_config_path),
+            tuple(updater.token_expiry_date_config_path),
+            self.token_expiry_date_format,
+        )
+
+        def first(names: tuple[str, ...], otherwise: Callable[[], str]) -> Callable[[], str]:
+            found = path(*names)(config)
+            return (lambda: str(found)) if found else otherwise
+
+        def nothing() -> str:
+            return ""
+
+        return self._made(
+            ctx,
+            fields=self._fields(updater.refresh_token_name),
+            client_id=first(_CLIENT_ID, self._text(ctx, "client_id")),
+            client_secret=first(_CLIENT_SECRET, self._text(ctx, "client_secret")),
+            refresh_token=first(kept.refresh_token, self._text(ctx, "refresh_token")),
+            access_token=first(kept.access_token, nothing),
+            expires=first(kept.expiry, nothing),
+            kept=kept,
+        )
+
+    def _made(
+        self,
+        ctx: BuildContext,
+        *,
+        fields: TokenFields,
+        client_id: Callable[[], str],
+        client_secret: Callable[[], str],
+        refresh_token: Callable[[], str] | None,
+        access_token: Callable[[], str] | None,
+        expires: Callable[[], str] | str,
+        kept: Kept | None = None,
+    ) -> OAuth2:
+        assertion = None
+        if self.use_profile_assertion and self.profile_assertion is not None:
+            assertion = self.profile_assertion.build(ctx).token
+        return OAuth2(
+            self._text(ctx, "token_refresh_endpoint"),
+            client_id=client_id,
+            client_secret=client_secret,
+            refresh_token=refresh_token,
+            grant_type=self._text(ctx, "grant_type"),
+            extra={} if assertion is not None else self._extra(ctx),
+            headers=self._headers(ctx),
+            send_in="query" if self.send_refresh_request_as_query_params else "body",
+            assertion=assertion,
+            access_token=access_token,
+            expires=expires,
+            expiry_format=self.token_expiry_date_format,
+            refusal=self._refusal(),
+            kept=kept,
+            fields=fields,
+            learn=lambda secret: ctx.runtime.learn(secret),
+            clock=ctx.runtime.clock,
+        )
+
+    def _text(self, ctx: BuildContext, field: str) -> Callable[[], str]:
+        return ctx.expression(self, field).text
+
+    def _fields(self, refresh_token: str) -> TokenFields:
+        return TokenFields(
+            self.grant_type_name,
+            self.client_id_name,
+            self.client_secret_name,
+            refresh_token,
+            self.access_token_name,
+            self.expires_in_name,
+        )
+
+    def _extra(self, ctx: BuildContext) -> Callable[[], Mapping[str, Json]]:
+        body, scopes = ctx.mapping(self, "refresh_request_body"), self.scopes
+        if scopes:
+            return lambda: {**body.value(), "scopes": scopes}
+        return body.value
+
+    def _headers(self, ctx: BuildContext) -> Callable[[], Mapping[str, str]]:
+        headers = ctx.mapping(self, "refresh_request_headers")
+        return lambda: {name: str(value) for name, value in headers.value().items()}
+
+    def _refusal(self) -> Refusal:
+        said = self.refresh_token_updater
+        if said is None or said.refresh_token_error_status_codes is None:
+            statuses, key, values = (
+                self.refresh_token_error_status_codes,
+                self.refresh_token_error_key,
+                self.refresh_token_error_values,
+            )
+        else:
+            statuses, key, values = (
+                said.refresh_token_error_status_codes,
+                said.refresh_token_error_key,
+                said.refresh_token_error_values,
+            )
+        return Refusal(tuple(statuses or ()), key or "", tuple(values or ()))
+
+
+def _without(config: Mapping[str, Json], names: list[str]) -> Mapping[str, Json]:
+    """`config` without the value at a path."""
+    name, *rest = names
+    if name not in config:
+        return config
+    if not rest:
+        return {key: value for key, value in config.items() if key != name}
+    inner = config[name]
+    return {**config, name: _without(inner, rest)} if isinstance(inner, Mapping) else config

@@ -1,0 +1,21 @@
+"""From a `RequestOption` to the place in a request that an authenticator fills."""
+
+from collections.abc import Mapping
+
+from cdk.declarative.components.options import RequestOption
+from cdk.declarative.context import BuildContext
+from cdk.declarative.draft import Place as Inject
+from cdk.rest.auth.placed import Place
+
+_PLACES: Mapping[Inject, Place] = {
+    "header": "header",
+    "request_parameter": "query",
+    "body_data": "form",
+    "body_json": "json",
+}
+
+
+def place_of(option: RequestOption, ctx: BuildContext) -> tuple[Place, tuple[str, ...]]:
+    """Where `option` puts something, and under which names."""
+    names = [option.field_name or ""] if option.field_path is None else option.field_path
+    return _PLACES[option.inject_into], tuple(ctx.expression(option, "field_name", name).text() for name in names)

@@ -1,0 +1,122 @@
+"""SessionTokenAuthenticator: a login whose answer holds the token to send."""
+
+from abc import abstractmethod
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.declarative.component import Component, Default
+from cdk.declarative.components.auth.placing import place_of
+from cdk.declarative.components.auth.sharing import definition, shared
+from cdk.declarative.components.options import RequestOption
+from cdk.declarative.components.requesters import HttpRequester
+from cdk.declarative.context import BuildContext
+from cdk.declarative.durations import later, parse_duration
+from cdk.declarative.families import AnyAuthenticator, AnyDecoder, AnyRequester
+from cdk.rest import Authenticator, JsonDecoder
+from cdk.rest.auth.placed import placed
+from cdk.rest.auth.session_token import Present, SessionToken
+from cdk.rest.extract import path
+
+
+class AnySessionTokenRequest(Component):
+    """How requests carry a session token."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Present:
+        """The function that puts a token into a request."""
+
+
+class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
+    """The session token goes into a header, a query parameter or the body.
+
+    Example:
+        type: ApiKey
+        inject_into:
+          type: RequestOption
+          inject_into: header
+          field_name: X-Session
+        api_token: "Token {{ session_token }}"
+    """
+
+    type: Literal["ApiKey"] = "ApiKey"
+    inject_into: RequestOption = Field(description="Where the token goes.")
+    api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
+
+    def build(self, ctx: BuildContext) -> Present:
+        """See AnySessionTokenRequest."""
+        (place, names), text = place_of(self.inject_into, ctx), ctx.expression(self, "api_token")
+        return lambda request, token: placed(request, place, names, text.text({"session_token": token}))
+
+
+class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):
+    """The session token goes into the header Authorization.
+
+    Example:
+        type: Bearer
+    """
+
+    type: Literal["Bearer"] = "Bearer"
+
+    def build(self, ctx: BuildContext) -> Present:
+        """See AnySessionTokenRequest."""
+        return lambda request, token: request.with_headers({"Authorization": f"Bearer {token}"}, secret=True)
+
+
+class SessionTokenAuthenticator(AnyAuthenticator):
+    """Logs in with a request of its own, and sends the token of the answer with all others.
+
+    Example:
+        type: SessionTokenAuthenticator
+        login_requester:
+          type: HttpRequester
+          url: https://api.example.com/session
+          http_method: POST
+          request_body_json:
+            user: "{{ config['user'] }}"
+            password: "{{ config['password'] }}"
+        session_token_path: [data, token]
+        expiration_duration: PT12H
+        request_authentication:
+          type: Bearer
+    """
+
+    type: Literal["SessionTokenAuthenticator"] = "SessionTokenAuthenticator"
+    login_requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
+        description="The request that logs in."
+    )
+    session_token_path: list[str] = Field(description="Path of the token in the answer.")
+    expiration_duration: str | None = Field(
+        None, description="How long a token can be used. Without it, there is a login before each request."
+    )
+    request_authentication: AnySessionTokenRequest = Field(description="How requests carry the token.")
+    decoder: AnyDecoder | None = Field(None, description="The format of the answer; JSON by default.")
+
+    def build(self, ctx: BuildContext) -> Authenticator:
+        """The authenticator, which streams that log in the same way share."""
+        return shared(ctx, definition(self, ctx), lambda: self._made(ctx))
+
+    def _made(self, ctx: BuildContext) -> SessionToken:
+        login, own, judge = self.login_requester.build(ctx), None, None
+        if isinstance(self.login_requester, HttpRequester):
+            own, judge = self.login_requester.authenticator, self.login_requester.error_handler
+        decoder = JsonDecoder() if self.decoder is None else self.decoder.build(ctx)
+        token = path(*self.session_token_path)
+
+        return SessionToken(
+            lambda: login.draft({}).request(),
+            lambda response: token(decoder.decode(response)),
+            self.request_authentication.build(ctx),
+            life=self._life(ctx),
+            login_as=None if own is None else own.build(ctx),
+            judge=None if judge is None else judge.build(ctx),
+            learn=lambda secret: ctx.runtime.learn(secret),
+            clock=ctx.runtime.clock,
+        )
+
+    def _life(self, ctx: BuildContext) -> timedelta | None:
+        if not self.expiration_duration:
+            return None
+        text, now = ctx.expression(self, "expiration_duration").text(), ctx.runtime.clock()
+        return later(now, parse_duration(text, ctx.where(self, "expiration_duration"))) - now

@@ -1,0 +1,91 @@
+"""Authenticators that send what the config holds: nothing, a key, a token, user and password."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from cdk.declarative.components.auth.placing import place_of
+from cdk.declarative.components.options import RequestOption
+from cdk.declarative.context import BuildContext
+from cdk.declarative.families import AnyAuthenticator
+from cdk.rest import ApiKey, Authenticator, Basic, Bearer
+
+
+class NoAuth(AnyAuthenticator):
+    """No credentials. This is the default.
+
+    Example:
+        type: NoAuth
+    """
+
+    type: Literal["NoAuth"] = "NoAuth"
+
+    def build(self, ctx: BuildContext) -> Authenticator | None:
+        """None."""
+        return None
+
+
+class ApiKeyAuthenticator(AnyAuthenticator):
+    """A key in a header, a query parameter or the body. It is sent even when it is empty.
+
+    Example:
+        type: ApiKeyAuthenticator
+        api_token: "{{ config['api_key'] }}"
+        inject_into:
+          type: RequestOption
+          inject_into: header
+          field_name: X-API-Key
+    """
+
+    type: Literal["ApiKeyAuthenticator"] = "ApiKeyAuthenticator"
+    api_token: str | None = Field(None, description="The key.")
+    header: str | None = Field(None, description="Name of a header for the key. Older than `inject_into`.")
+    inject_into: RequestOption | None = Field(None, description="Where the key goes.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.header is None) == (self.inject_into is None):
+            raise ValueError("an ApiKeyAuthenticator needs either inject_into or header, and not both")
+        return self
+
+    def build(self, ctx: BuildContext) -> Authenticator:
+        """The authenticator."""
+        key = ctx.expression(self, "api_token").text
+        if self.inject_into is None:
+            return ApiKey(key, name=ctx.expression(self, "header").text())
+        place, path = place_of(self.inject_into, ctx)
+        return ApiKey(key, name=path, send_in=place)
+
+
+class BearerAuthenticator(AnyAuthenticator):
+    """A token in the header: `Authorization: Bearer <token>`. It is sent even when it is empty.
+
+    Example:
+        type: BearerAuthenticator
+        api_token: "{{ config['api_token'] }}"
+    """
+
+    type: Literal["BearerAuthenticator"] = "BearerAuthenticator"
+    api_token: str = Field(description="The token.")
+
+    def build(self, ctx: BuildContext) -> Authenticator:
+        """The authenticator."""
+        return Bearer(ctx.expression(self, "api_token").text)
+
+
+class BasicHttpAuthenticator(AnyAuthenticator):
+    """A user and a password in the header Authorization. Many APIs take a key as the user and no password.
+
+    Example:
+        type: BasicHttpAuthenticator
+        username: "{{ config['user'] }}"
+        password: "{{ config['password'] }}"
+    """
+
+    type: Literal["BasicHttpAuthenticator"] = "BasicHttpAuthenticator"
+    username: str = Field(description="The user.")
+    password: str | None = Field("", description="The password.")
+
+    def build(self, ctx: BuildContext) -> Authenticator:
+        """The authenticator."""
+        return Basic(ctx.expression(self, "username").text, ctx.expression(self, "password").text)

@@ -1,0 +1,237 @@
+"""PageReader: the pages of a slice, one request each, from the first or from where a cut read stopped."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
+from cdk.base.values import Json
+from cdk.declarative.context import BuildContext
+from cdk.declarative.draft import Draft
+from cdk.declarative.families import Incremental, Pages, Requester, Router, Select, Turned
+from cdk.declarative.page_sizes import PageSizes, Reduction
+from cdk.declarative.properties import Properties, with_properties
+from cdk.declarative.slices import FIRST_PAGE, slice_names, view
+from cdk.rest import BadRequest, Decoder, Headers, Response
+from cdk.rest.records import Counted, Extractor
+from cdk.rest.signals import ReducePageSize
+from cdk.state.position import Checkpoint, Start
+from cdk.state.slice import Slice
+from cdk.streams.stream import Item, Page
+
+TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a page was found to hold: its last answer, the records in that, and those that were kept."""
+
+    response: Response
+    raw: int
+    kept: int
+    last: Mapping[str, Json] | None
+    records: list[dict[str, Json]]
+
+
+class PageReader:
+    """Reads slices page by page. Shares nothing between slices but the client.
+
+    changes: records are changed after they are decoded. only_first: the partition and the window are said with the
+    first page only. json: bodies are JSON; other formats that `decoder` reads whole are shown to expressions, too.
+    properties: what to ask for, in several requests if need be. reduction: how pages shrink that the API refuses.
+    lazy: partitions may hold their first page, see FIRST_PAGE.
+    """
+
+    def __init__(
+        self,
+        *,
+        ctx: BuildContext,
+        router: Router | None,
+        requester: Requester,
+        extractor: Extractor,
+        select: Select,
+        pages: Pages | None,
+        incremental: Incremental | None,
+        changes: bool,
+        only_first: bool,
+        json: bool,
+        decoder: Decoder | None = None,
+        properties: Properties | None = None,
+        reduction: Reduction | None = None,
+        lazy: bool = False,
+    ) -> None:
+        self.router = router
+        self._ctx, self._requester, self._extractor, self._select, self._pages = (
+            ctx,
+            requester,
+            extractor,
+            select,
+            pages,
+        )
+        self._incremental, self._only_first, self._json = incremental, only_first, json
+        self._decoder = decoder if decoder is not None and not decoder.streams and not json else None
+        self._properties, self._reduction, self._lazy = properties, reduction, lazy
+        # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
+        self._copies = changes and pages is not None and pages.reads_body
+
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """See SliceReader."""
+        names = slice_names(view(slice, self._ctx.window))
+        saved = slice.start.cursor.get(TOKEN) if isinstance(slice.start, Checkpoint) else None
+        token = saved if saved is not None or self._pages is None else self._pages.first()
+        sizes = PageSizes(self._reduction, None if self._pages is None else self._pages.size())
+        # Brent's way of finding a cycle holds one token, however many pages there are.
+        held, steps, limit = token, 0, 1
+        while True:
+            following = None
+            for page in self._page(slice, token, names, sizes, saved=token is not None and token == saved):
+                if isinstance(page, list):
+                    yield from page
+                else:
+                    following = page.next
+                    yield page
+            if following is None:
+                return
+            token = following[TOKEN]
+            if token == held:
+                raise PaginationLoop(f"the page of {token!r} is named as the next one again; nothing would be new")
+            steps += 1
+            if steps == limit:
+                held, steps, limit = token, 0, 2 * limit
+
+    def _page(
+        self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, *, saved: bool
+    ) -> Iterator[Page | list[Json]]:
+        names = {**names, TOKEN: None if token is None else {TOKEN: token}}
+        if self._properties is not None:
+            found = self._merged(self._properties, slice, token, names, sizes, saved=saved)
+        else:
+            response = self._answer(slice, token, names, sizes, saved=saved)
+            if response is None or not response.ok:
+                yield Page((), None)
+                return
+            found = _Found(response, 0, 0, None, [])
+            yield from self._records(found, names)
+        if sizes.reducible:
+            sizes.succeeded()
+        records = found.records
+        try:
+            following = self._following(found, token, names, sizes.asked)
+        except CdkError:
+            # What was read is handed on before it is said that the next page cannot be found.
+            yield Page(records, None)
+            raise
+        if self._incremental is not None and self._incremental.data_feed and records:
+            wants, window = self._incremental.wants, slice.window
+            following = following if wants(records[-1], window) else None
+            records = [record for record in records if wants(record, window)]
+        yield Page(records, None if following is None else {TOKEN: following})
+
+    def _records(self, found: _Found, names: dict[str, Json]) -> Iterator[list[Json]]:
+        """The records of an answer but for the last list of them, which is left in `found`, with the counts."""
+        first = True
+        for listed in self._extractor.pages(found.response):
+            if not first:
+                yield found.records
+            first = False
+            found.raw += listed.raw if isinstance(listed, Counted) else len(listed)
+            found.records = records = self._select(listed, names) if listed else listed
+            found.kept += len(records)
+            found.last = records[-1] if records else found.last
+
+    def _merged(
+        self,
+        properties: Properties,
+        slice: Slice,
+        token: Json,
+        names: dict[str, Json],
+        sizes: PageSizes,
+        *,
+        saved: bool,
+    ) -> _Found:
+        """A page that is asked for in several requests, each for some of the properties."""
+        parts: list[list[dict[str, Json]]] = []
+        found: _Found | None = None
+        for asked in properties.chunks():
+            told = with_properties(names, asked)
+            response = self._ask(slice, token, told, sizes.asked, saved=saved)
+            found = _Found(response, 0, 0, None, [])
+            if response.ok:
+                parts.append([record for some in self._records(found, told) for record in some] + found.records)
+        assert found is not None
+        found.records = properties.merged(parts)
+        found.kept = len(found.records)
+        found.last = found.records[-1] if found.records else None
+        return found
+
+    def _following(self, found: _Found, token: Json, names: dict[str, Json], size: int | None) -> Json:
+        if self._pages is None or not found.response.ok:
+            return None
+        body = self._body(found.response) if self._pages.reads_body else {}
+        return self._pages.next(Turned(found.response, body, found.raw, found.kept, found.last, token, names), size)
+
+    def _answer(
+        self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, *, saved: bool
+    ) -> Response | None:
+        """The answer that brings a page; None when the parent's record has said that there is nothing."""
+        if self._lazy and token == self._first_token() and self._begins(slice):
+            known = slice.extra[FIRST_PAGE]
+            if not known:
+                return None
+            request = self._draft(slice, token, names, sizes.asked).request()
+            return Response(200, Headers({}), orjson.dumps(known, default=str), request.url, request)
+        if not sizes.reducible:
+            return self._ask(slice, token, names, sizes.asked, saved=saved)
+        while True:
+            try:
+                return self._ask(slice, token, names, sizes.asked, saved=saved)
+            except ReducePageSize as refused:
+                sizes.reduce(refused)
+
+    def _first_token(self) -> Json:
+        return None if self._pages is None else self._pages.first()
+
+    def _begins(self, slice: Slice) -> bool:
+        """Whether a slice is all there is of a partition that was never read, and its first page is known."""
+        if FIRST_PAGE not in slice.extra or not isinstance(slice.start, Start):
+            return False
+        window = slice.window
+        if window is None or self._incremental is None:
+            return True
+        return window.last and window.start == self._incremental.cursor.start
+
+    def _ask(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None, *, saved: bool) -> Response:
+        draft = self._draft(slice, token, names, size)
+        try:
+            return self._requester.client.send(draft.request())
+        except (BadRequest, NotFound) as refused:
+            if saved:
+                raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
+            raise
+
+    def _draft(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None) -> Draft:
+        draft = self._requester.draft(names)
+        if self._pages is not None:
+            self._pages.ask(draft, token, size)
+        if not (self._only_first and token is not None):
+            if self.router is not None:
+                self.router.ask(draft, slice)
+            if self._incremental is not None:
+                self._incremental.ask(draft, slice)
+        return draft
+
+    def _body(self, response: Response) -> Json:
+        """The body as expressions see it: nothing of one decoded as it comes, and of a list its first element."""
+        try:
+            if self._decoder is not None:
+                body = self._decoder.decode(response)
+            elif self._json:
+                body = orjson.loads(response.body) if self._copies else response.json()
+            else:
+                return {}
+        except (DecodeError, orjson.JSONDecodeError):
+            return {}
+        if type(body) is list:
+            return body[0] if body else {}
+        return body

@@ -1,0 +1,105 @@
+"""ApiBudget: different requests of an API, each within the policy that is about it."""
+
+import threading
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from cdk.base.errors import RateLimited
+from cdk.base.logs import logger
+from cdk.base.times import Clock, Sleep, sleep, system_clock
+from cdk.rest.message import Request, Response
+from cdk.rest.policies import CallRatePolicy, weight_of
+from cdk.rest.waits import as_seconds
+
+# Shorter waits are how a budget works; longer ones look like a read that hangs.
+_QUIET_SECONDS = 1
+# Smaller numbers are no moments of this century but seconds from now; larger ones than the second are milliseconds.
+_SMALLEST_EPOCH = 1e9
+_LARGEST_EPOCH = 1e11
+
+
+class ApiBudget:
+    """Each request is held back as the first policy that is about it says; one that none is about is not.
+
+    remaining_header, reset_header: the headers in which the API says how many calls are left and when there are more:
+    an epoch time in seconds or milliseconds, or seconds from now. limit_statuses: answers that mean that none are left.
+    longest: the longest wait that is worth it; a longer one ends the read with RateLimited.
+
+    Thread-safe. Time passes by the clock or by the waits, whichever says more, so a clock that stands still while code
+    runs, or is set back, does not make waits longer. Each process has its own.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[CallRatePolicy],
+        *,
+        remaining_header: str = "ratelimit-remaining",
+        reset_header: str = "ratelimit-reset",
+        limit_statuses: Collection[int] = (429,),
+        longest: timedelta = timedelta(days=1),
+        clock: Clock = system_clock,
+        sleep: Sleep = sleep,
+    ) -> None:
+        self._policies = tuple(policies)
+        self._remaining_header, self._reset_header = remaining_header, reset_header
+        self._limit_statuses = frozenset(limit_statuses)
+        self._longest, self._clock, self._sleep = longest.total_seconds(), clock, sleep
+        self._lock = threading.Lock()
+        self._reached = 0.0
+
+    def take(self, request: Request) -> None:
+        """Wait until `request` may be sent, and count it.
+
+        Raises RateLimited: that is further away than `longest`.
+        """
+        found = self._find(request)
+        if found is None:
+            return
+        policy, weight = found
+        with self._lock:
+            now = self._now()
+            at = policy.reserve(now, weight)
+        wait = at - now
+        if wait <= 0:
+            return
+        if wait > self._longest:
+            raise RateLimited(
+                f"{request}: the budget allows it in {wait:.0f} s, expected at most {self._longest:.0f} s; try again "
+                f"later, or check `api_budget` and the header {self._reset_header}",
+                wait=wait,
+            )
+        if wait > _QUIET_SECONDS:
+            logger.info("waiting %.1f s until the budget allows the next call", wait)
+        self._sleep(wait)
+        with self._lock:
+            self._reached = max(self._reached, at)
+
+    def observe(self, response: Response) -> None:
+        """Learn from an answer how many calls are left."""
+        left = as_seconds(response.headers.get(self._remaining_header))
+        reset = as_seconds(response.headers.get(self._reset_header))
+        if left is None and response.status in self._limit_statuses:
+            left = 0
+        if left is None and reset is None:
+            return
+        found = self._find(response.request)
+        if found is None:
+            return
+        with self._lock:
+            now = self._now()
+            found[0].learn(now, None if left is None else int(left), None if reset is None else _moment(reset, now))
+
+    def _find(self, request: Request) -> tuple[CallRatePolicy, int] | None:
+        for policy in self._policies:
+            if (weight := weight_of(policy, request)) is not None:
+                return policy, weight
+        return None
+
+    def _now(self) -> float:
+        return max(self._clock().timestamp(), self._reached)
+
+
+def _moment(number: float, now: float) -> float:
+    if number < _SMALLEST_EPOCH:
+        return now + number
+    return number / 1000 if number > _LARGEST_EPOCH else number

@@ -1,0 +1,92 @@
+"""Quota: how many calls a token has left, as an API tells it."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cdk.base.errors import ConfigError
+from cdk.base.times import parse_moment
+from cdk.base.values import Json
+from cdk.rest.extract import path
+from cdk.rest.message import Request, Response
+
+_TOO_MANY = 429
+_UNKNOWN_RESET = timedelta(minutes=1)
+
+
+def always(_: Request) -> bool:
+    """Whether a quota counts a request, for one that counts all."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One of the quotas that an API has for each token.
+
+    remaining, reset, limit: paths in the body of the quota status to how many calls are left, until when, as seconds
+        since 1970 or in ISO 8601, and how many there are in all. The headers of answers say the same.
+    counts: which requests it is about. exhausted_by: statuses that mean that none is left.
+    """
+
+    name: str
+    remaining: Sequence[str]
+    reset: Sequence[str]
+    limit: Sequence[str] = ()
+    remaining_header: str | None = None
+    reset_header: str | None = None
+    limit_header: str | None = None
+    counts: Callable[[Request], bool] = always
+    exhausted_by: Collection[int] = (_TOO_MANY,)
+
+
+@dataclass(slots=True)
+class Left:
+    """What is left of a quota for one token; changes as it is used."""
+
+    remaining: int
+    reset: datetime
+    limit: int | None
+
+    @classmethod
+    def of(cls, quota: Quota, status: Json, asked: Request) -> "Left":
+        """What a quota status says. Raises ConfigError: it does not tell at the paths of the quota."""
+        remaining = _number(path(*quota.remaining)(status))
+        reset = parse_moment(path(*quota.reset)(status), ("%s",))
+        if remaining is None or reset is None:
+            where = " > ".join(quota.remaining if remaining is None else quota.reset)
+            raise ConfigError(
+                f"{asked}: the quota status has nothing usable at {where}; check the paths of quota {quota.name!r}"
+            )
+        return cls(remaining, reset, _number(path(*quota.limit)(status)) if quota.limit else None)
+
+    def observe(self, quota: Quota, response: Response, now: datetime) -> bool:
+        """Learn from an answer. Whether it says that another token should go on."""
+        headers = response.headers
+        told = _number(headers.get(quota.remaining_header or ""))
+        reset = parse_moment(headers.get(quota.reset_header or ""), ("%s",))
+        limit = _number(headers.get(quota.limit_header or ""))
+        if limit is not None:
+            self.limit = limit
+        if told is not None:
+            # Answers come in any order: within one period only the lowest count is the latest.
+            later = reset is not None and reset > self.reset
+            self.remaining = told if later else min(told, self.remaining)
+        if reset is not None:
+            self.reset = max(self.reset, reset)
+        exhausted = response.status in quota.exhausted_by
+        if exhausted and not told:
+            self.remaining = 0
+            self.reset = self.reset if self.reset > now else now + _UNKNOWN_RESET
+        return exhausted
+
+    def renew(self, now: datetime) -> None:
+        """Begin a new period if this one is over and it is known how many calls that brings."""
+        if now >= self.reset and self.limit is not None:
+            self.remaining = max(self.remaining, self.limit)
+
+
+def _number(value: Json) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,164 @@
+"""TokenPool: several tokens, each with quotas; the one in use gives way to the next when it has no calls left."""
+
+import threading
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from cdk.base.errors import ConfigError, RateLimited
+from cdk.base.logs import logger
+from cdk.base.times import Clock, Sleep, sleep, system_clock
+from cdk.base.values import Json
+from cdk.rest.auth.authenticator import Given, text_of
+from cdk.rest.auth.quota import Left, Quota
+from cdk.rest.auth.token_answer import body_of
+from cdk.rest.errors import error_for
+from cdk.rest.message import Request, Response
+
+_LONGEST_DELAY = 10.0
+_SHORTEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaStatus:
+    """Where an API tells how many calls a token has left. unavailable: statuses that mean that it does not tell."""
+
+    url: Given
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    unavailable: Collection[int] = ()
+
+
+class TokenPool:
+    """Sends one of `tokens` as long as it has calls left, then the next.
+
+    status: is asked once for each token before the first request, and after each wait for new calls. Where it is
+        unavailable the tokens take turns. quotas: the first that counts a request is the one it uses up.
+    reserve: when no more than this share of all calls is left, and no more than `min_reserve`, if that is more, calls
+        are spread over the time until there are new ones, at most 10 s apart.
+    max_wait: the longest wait for new calls that is worth it; beyond it the read ends with RateLimited.
+    header, scheme: where a token goes, and the word before it.
+
+    Thread-safe; each process has its own view of the quotas. Raises ConfigError: there are no tokens.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        status: QuotaStatus,
+        quotas: Sequence[Quota],
+        *,
+        scheme: str = "Bearer",
+        header: str = "Authorization",
+        reserve: float = 0.1,
+        min_reserve: int = 50,
+        max_wait: timedelta = timedelta(hours=2),
+        clock: Clock = system_clock,
+        sleep: Sleep = sleep,
+    ) -> None:
+        if not tokens:
+            raise ConfigError("there are no tokens to share the calls among; give at least one in the config")
+        self._tokens, self._status, self._quotas = tuple(tokens), status, tuple(quotas)
+        self._scheme, self._header, self._reserve, self._min_reserve = scheme, header, reserve, min_reserve
+        self._max_wait, self._clock, self._sleep = max_wait, clock, sleep
+        self._left: dict[str, list[Left]] | None = None
+        self._told = True
+        self._current = 0
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Json]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Json]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        """See Authenticator. Raises RateLimited: no token has calls left for longer than `max_wait`."""
+        quota = next((quota for quota in self._quotas if quota.counts(request)), None)
+        turn = yield from self._turn(quota)
+        response = yield self._with(request, turn)
+        self._observe(quota, turn, response)
+
+    def _turn(self, quota: Quota | None) -> Generator[Request, Response, int]:
+        """Which token to use now, counted already. Waits until that is right."""
+        waited = 0.0
+        while True:
+            with self._lock:
+                if self._left is None:
+                    yield from self._ask()
+                turn, wait = self._choose(quota, self._clock())
+            if turn is None and waited + wait > self._max_wait.total_seconds():
+                raise RateLimited(
+                    f"none of the {len(self._tokens)} tokens has calls left, and there are new ones in {wait:.0f} s, "
+                    f"expected at most {self._max_wait.total_seconds():.0f} s (`max_wait`); try again later",
+                    wait=wait,
+                )
+            if wait:
+                self._sleep(wait)
+            if turn is not None:
+                return turn
+            logger.info("waited %.0f s until there were calls left", wait)
+            waited += wait
+            with self._lock:
+                self._left = None
+
+    def _choose(self, quota: Quota | None, now: datetime) -> tuple[int | None, float]:
+        """The token to use and how many seconds from now; no token: how long until there are calls again."""
+        if not self._told:
+            mine, self._current = self._current, (self._current + 1) % len(self._tokens)
+            return mine, 0.0
+        if quota is None or self._left is None:
+            return self._current, 0.0
+        left = self._left[quota.name]
+        for each in left:
+            each.renew(now)
+        order = [(self._current + step) % len(left) for step in range(len(left))]
+        turn = next((i for i in order if left[i].remaining > 0), None)
+        reset = (min(each.reset for each in left) - now).total_seconds()
+        if turn is None:
+            return None, max(_SHORTEST_WAIT, reset)
+        delay = self._delay(left, now)
+        left[turn].remaining -= 1
+        self._current = turn
+        return turn, delay
+
+    def _delay(self, left: Sequence[Left], now: datetime) -> float:
+        total = sum(each.remaining for each in left)
+        limit = sum(each.limit or 0 for each in left)
+        if total > max(self._reserve * limit, self._min_reserve):
+            return 0.0
+        seconds = (min(each.reset for each in left if each.remaining > 0) - now).total_seconds()
+        return min(_LONGEST_DELAY, max(0.0, seconds / total))
+
+    def _observe(self, quota: Quota | None, turn: int, response: Response) -> None:
+        with self._lock:
+            if quota is None or self._left is None or not self._told:
+                return
+            gives_way = self._left[quota.name][turn].observe(quota, response, self._clock())
+            if gives_way and turn == self._current:
+                self._current = (turn + 1) % len(self._tokens)
+
+    def _ask(self) -> Generator[Request, Response, None]:
+        """Ask the quota status for each token."""
+        left: dict[str, list[Left]] = {quota.name: [] for quota in self._quotas}
+        told = True
+        for turn in range(len(self._tokens)):
+            asked = self._with(
+                Request(self._status.method, text_of(self._status.url), headers=self._status.headers), turn
+            )
+            response = yield asked
+            if response.status in self._status.unavailable:
+                told = False
+                continue
+            if not response.ok:
+                raise error_for(response)
+            for quota in self._quotas:
+                left[quota.name].append(Left.of(quota, body_of(response), asked))
+        self._left, self._told = left, told
+
+    def _with(self, request: Request, turn: int) -> Request:
+        return request.with_headers({self._header: f"{self._scheme} {self._tokens[turn]}"}, secret=True)
+
+    def __repr__(self) -> str:
+        return f"TokenPool({len(self._tokens)} tokens, quotas={[quota.name for quota in self._quotas]})"

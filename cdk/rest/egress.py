@@ -1,0 +1,191 @@
+"""Egress: where requests may go, so that a connector's config or an API's redirect cannot reach inner networks."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Self, TypeAlias
+
+from cdk.base.errors import ConfigError
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+VARIABLE = "SPARK_CDK_EGRESS"
+"""The environment variable with the limit of a process and of those it starts; `--egress` sets it."""
+
+PUBLIC = "public"
+
+_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_TEREDO = IPv6Network("2001::/32")
+_RELAYS = IPv4Network("192.88.99.0/24")
+# Public by its number, but it is Azure's platform that answers there, and only to machines inside.
+_INSIDE = IPv4Address("168.63.129.16")
+_EXPECTED = "expected `public`, hosts (api.example.com, *.example.com, 127.0.0.1:8000), or both, separated by commas"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One host of the list: `api.example.com`, `*.example.com` or an address; any port when `port` is None."""
+
+    host: str
+    port: int | None = None
+
+    def covers(self, host: str, port: int) -> bool:
+        """Whether a host, spelled as `_plain` spells it, is meant."""
+        if self.port not in (None, port):
+            return False
+        return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """Which hosts may be connected to.
+
+    text: as it was given. public: any host whose address is public. targets: hosts that are allowed wherever their
+    name leads.
+    """
+
+    text: str
+    public: bool
+    targets: tuple[Target, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `public`, hosts, or both, separated by commas. Raises ConfigError: it is none of these, or empty."""
+        words = [word.strip() for word in text.split(",") if word.strip()]
+        if not words:
+            raise ConfigError(f"--egress is empty, {_EXPECTED}")
+        return cls(text, PUBLIC in words, tuple(_target(word) for word in words if word != PUBLIC))
+
+    def check_host(self, host: str, port: int) -> None:
+        """Raise ConfigError: no connection to this host is allowed, whatever its address."""
+        host = _plain(host)
+        if self._lists(host, port):
+            return
+        if not self.public:
+            raise self._refusal(host, port, "it is not in the list")
+        address = _address(host)
+        if address is not None and not is_public(address):
+            raise self._refusal(host, port, "the address is not public")
+        if host == "localhost" or host.endswith(".localhost"):
+            raise self._refusal(host, port, "it is this machine")
+
+    def check_address(self, host: str, port: int, address: str) -> None:
+        """Raise ConfigError: `host` leads to an address that is not allowed. For hosts that `check_host` allows."""
+        found = _address(address)
+        if self._lists(_plain(host), port) or (found is not None and is_public(found)):
+            return
+        if not self._lists(_plain(address), port):
+            raise self._refusal(host, port, f"its address {address} is not public")
+
+    def check_name(self, host: str, port: int) -> None:
+        """Raise ConfigError: `host` leads to an address that is not allowed, before anything is sent to that.
+
+        A name that leads nowhere is left to who connects.
+        """
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return
+        for *_, place in found:
+            self.check_address(host, port, str(place[0]))
+
+    def _lists(self, host: str, port: int) -> bool:
+        return any(target.covers(host, port) for target in self.targets)
+
+    def _refusal(self, host: str, port: int, why: str) -> ConfigError:
+        return ConfigError(
+            f"no request may go to {host}:{port} with --egress {self.text}: {why}; if that host is right, add it there"
+        )
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the internet: not private, this machine's, link-local, multicast or reserved.
+
+    An IPv6 address that wraps an IPv4 one is as public as that is.
+    """
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address in _NAT64:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+        return address in _UNICAST and address not in _TEREDO and address.is_global
+    special = address.is_multicast or address.is_reserved or address in _RELAYS or address == _INSIDE
+    return address.is_global and not special
+
+
+@dataclass(slots=True)
+class _Process:
+    """The limit of this process, read from its environment when it is first asked for."""
+
+    egress: Egress | None = None
+    known: bool = False
+
+
+_PROCESS = _Process()
+
+
+def process_egress() -> Egress | None:
+    """The limit that holds for every transport of this process. Raises ConfigError: the environment's is wrong."""
+    if not _PROCESS.known:
+        text = os.environ.get(VARIABLE)
+        _PROCESS.egress, _PROCESS.known = None if text is None else Egress.parse(text), True
+    return _PROCESS.egress
+
+
+@contextmanager
+def limited(egress: Egress | None) -> Iterator[None]:
+    """Let requests of this process, and of those it starts meanwhile, go only where `egress` says; None: anywhere."""
+    if egress is None:
+        yield
+        return
+    before, known = os.environ.get(VARIABLE), (_PROCESS.egress, _PROCESS.known)
+    os.environ[VARIABLE] = egress.text
+    _PROCESS.egress, _PROCESS.known = egress, True
+    try:
+        yield
+    finally:
+        _PROCESS.egress, _PROCESS.known = known
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def _target(word: str) -> Target:
+    host, port = word, ""
+    if word.startswith("["):
+        host, _, port = word[1:].partition("]")
+        port = port.removeprefix(":")
+    elif word.count(":") == 1:
+        host, _, port = word.partition(":")
+    wild = host.removeprefix("*.")
+    if (
+        not wild
+        or any(letter in wild for letter in "*/?#@[] ")
+        or (port and not (port.isdecimal() and 0 < int(port) < 2**16))
+    ):
+        raise ConfigError(f"--egress holds {word!r}, {_EXPECTED}")
+    return Target(f"*.{wild.lower()}" if wild != host else _plain(host), int(port) if port else None)
+
+
+def _plain(host: str) -> str:
+    """The one spelling of a host: lower case, no dot at the end, addresses as Python writes them."""
+    host = host.strip("[]").rstrip(".").lower()
+    address = _address(host)
+    return host if address is None else str(address)
+
+
+def _address(host: str) -> Address | None:
+    """The address that a host is, if it is one; also the old spellings (`127.1`, `0x7f000001`) that systems know."""
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None

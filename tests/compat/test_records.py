@@ -1,0 +1,315 @@
+from pathlib import Path
+
+from cdk.base.errors import ManifestError
+from cdk.compat.guard import CustomCodeError
+from cdk.testing import MockApi, read
+from tests.compat.sources import manifest, source
+
+EXTRACTOR = {
+    "record_selector": {"extractor": {"type": "CustomRecordExtractor", "class_name": "source_x.components.Rows"}}
+}
+
+
+def test_an_extractor_makes_records_of_what_is_no_list_of_objects(tmp_path: Path) -> None:
+    code = """
+from typing import Any, List, Mapping
+import requests
+from airbyte_cdk.sources.declarative.extractors.record_extractor import RecordExtractor
+from airbyte_cdk.sources.declarative.types import Record
+
+class Rows(RecordExtractor):
+    def extract_records(self, response: requests.Response, **kwargs) -> List[Record]:
+        table = response.json()["table"]
+        assert isinstance(response, requests.Response) and response.request.url.endswith("/items")
+        return [dict(zip(table["columns"], row)) for row in table["rows"]]
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"table": {"columns": ["id", "name"], "rows": [[1, "a"], [2, "b"]]}})
+
+    run = read(source(tmp_path, code, manifest(**EXTRACTOR), api))
+
+    assert run.error is None
+    assert run.records == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+def test_an_extractor_takes_fields_and_parameters_and_extends_that_of_the_language(tmp_path: Path) -> None:
+    code = """
+from dataclasses import InitVar, dataclass, field
+from airbyte_cdk.sources.declarative.decoders import Decoder, JsonDecoder
+from airbyte_cdk.sources.declarative.extractors import DpathExtractor
+
+@dataclass
+class Rows(DpathExtractor):
+    inject: str = ""
+
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters)
+        self._stream = parameters["name"]
+
+    def extract_records(self, response):
+        for record in super().extract_records(response):
+            yield {self.inject: self._stream, "region": self.config["region"], "value": record}
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"eu": {"labels": ["a", "b"]}})
+    written = manifest(**EXTRACTOR)
+    written["streams"][0]["retriever"]["record_selector"]["extractor"] |= {
+        "field_path": ["{{ config.region }}", "labels"],
+        "inject": "stream",
+    }
+
+    run = read(source(tmp_path, code, written, api), config={"region": "eu"})
+
+    assert run.error is None
+    assert run.records == [
+        {"stream": "items", "region": "eu", "value": "a"},
+        {"stream": "items", "region": "eu", "value": "b"},
+    ]
+
+
+def test_a_transformation_changes_records_and_sees_config_and_slice(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+from airbyte_cdk.sources.declarative.transformations import RecordTransformation
+from airbyte_cdk.sources.types import Config, StreamSlice, StreamState
+
+@dataclass
+class Rename(RecordTransformation):
+    fields: List[str]
+
+    def transform(self, record: Dict[str, Any], config: Optional[Config] = None,
+                  stream_state: Optional[StreamState] = None, stream_slice: Optional[StreamSlice] = None) -> None:
+        for name in self.fields:
+            record[name.upper()] = record.pop(name)
+        record["of"] = f"{config['account']}/{stream_slice.partition['region']}/{stream_slice['region']}"
+
+class Count:
+    def transform(self, record, **kwargs):
+        record["size"] = len(record)
+        return record
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    written = manifest(
+        {
+            "transformations": [
+                {"type": "CustomTransformation", "class_name": "components.Rename", "fields": ["id"]},
+                {"type": "CustomTransformation", "class_name": "components.Count"},
+            ]
+        },
+        partition_router={"type": "ListPartitionRouter", "cursor_field": "region", "values": ["eu"]},
+    )
+
+    run = read(source(tmp_path, code, written, api), config={"account": "x"})
+
+    assert run.error is None
+    assert run.records == [{"ID": 1, "of": "x/eu/eu", "size": 2}]
+
+
+def test_a_transformation_asks_the_api_with_a_requester_of_the_manifest(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.extractors.http_selector import HttpSelector
+from airbyte_cdk.sources.declarative.requesters.requester import Requester
+from airbyte_cdk.sources.declarative.transformations import RecordTransformation
+from airbyte_cdk.sources.types import StreamSlice
+
+@dataclass
+class Details(RecordTransformation):
+    requester: Requester
+    record_selector: HttpSelector
+
+    def transform(self, record, config=None, stream_state=None, stream_slice=None):
+        asked = StreamSlice(partition={"id": record["id"]}, cursor_slice={})
+        response = self.requester.send_request(stream_slice=asked)
+        for data in self.record_selector.select_records(response=response, stream_state={}, records_schema={}):
+            record.update(data)
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
+    api.get("/items/1", params={"full": "yes"}).returns(json={"name": "a"})
+    api.get("/items/2", params={"full": "yes"}).returns(status=500).returns(json={"name": "b"})
+    details = {
+        "type": "CustomTransformation",
+        "class_name": "components.Details",
+        "requester": {
+            "type": "HttpRequester",
+            "url_base": "https://api.example.com/items/",
+            "path": "{{ stream_slice.id }}",
+            "request_parameters": {"full": "yes"},
+            "authenticator": {"type": "BearerAuthenticator", "api_token": "{{ config.token }}"},
+        },
+        "record_selector": {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": []}},
+    }
+
+    run = read(source(tmp_path, code, manifest({"transformations": [details]}), api), config={"token": "t"})
+
+    assert run.error is None
+    assert run.records == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+def test_a_filter_keeps_what_it_has_not_seen(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.extractors.record_filter import RecordFilter
+
+@dataclass
+class Unseen(RecordFilter):
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters)
+        self._seen = set()
+
+    def filter_records(self, records, stream_state, stream_slice=None, next_page_token=None):
+        for record in super().filter_records(records, stream_state, stream_slice):
+            if record["id"] not in self._seen:
+                self._seen.add(record["id"])
+                yield record
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 1}, {"id": 2}, {"id": 3}]})
+    chosen = {"type": "CustomRecordFilter", "class_name": "components.Unseen", "condition": "{{ record.id < 3 }}"}
+
+    run = read(source(tmp_path, code, manifest(record_selector={"record_filter": chosen}), api))
+
+    assert run.error is None
+    assert run.records == [{"id": 1}, {"id": 2}]
+
+
+def test_a_decoder_reads_a_format_of_its_own(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.decoders.decoder import Decoder
+
+@dataclass
+class Pairs(Decoder):
+    def is_stream_response(self):
+        return False
+
+    def decode(self, response):
+        for line in response.iter_lines():
+            yield dict(pair.split("=") for pair in line.decode().split(";"))
+"""
+    api = MockApi()
+    api.get("/items").returns(body=b"id=1;name=a\nid=2;name=b\n")
+    written = manifest(
+        decoder={"type": "CustomDecoder", "class_name": "components.Pairs"},
+        record_selector={"extractor": {"type": "DpathExtractor", "field_path": []}},
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert run.records == [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]
+
+
+def test_a_normalization_casts_values_at_any_depth(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.utils.transform import TransformConfig, TypeTransformer
+from airbyte_cdk.utils.datetime_helpers import ab_datetime_format, ab_datetime_parse
+
+class Dates(TypeTransformer):
+    def __init__(self, *args, **kwargs):
+        super().__init__(TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization)
+        self.registerCustomTransform(self.get_transform_function())
+
+    def get_transform_function(self):
+        def transform(value, schema):
+            if schema.get("format") != "date-time":
+                return value
+            return ab_datetime_format(ab_datetime_parse(value))
+        return transform
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1, "log": [{"at": "2024-01-01T07:00:00+0000"}]}]})
+    schema = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "log": {"type": "array", "items": {"type": "object", "properties": {"at": {"format": "date-time"}}}},
+        },
+    }
+    chosen = {"type": "CustomSchemaNormalization", "class_name": "components.Dates"}
+    written = manifest(
+        {"schema_loader": {"type": "InlineSchemaLoader", "schema": schema}},
+        record_selector={"schema_normalization": chosen},
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert run.records == [{"id": "1", "log": [{"at": "2024-01-01T07:00:00+00:00"}]}]
+
+
+def test_a_schema_loader_makes_the_schema(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from typing import Any, List, Mapping
+from airbyte_cdk.sources.declarative.schema import SchemaLoader
+
+@dataclass
+class Columns(SchemaLoader):
+    config: Mapping[str, Any]
+    dimensions: List[str]
+
+    def get_json_schema(self):
+        self.dimensions = self.dimensions + self.config["more"]
+        return {"type": "object", "properties": {name: {"type": ["null", "string"]} for name in self.dimensions}}
+"""
+    loader = {"type": "CustomSchemaLoader", "class_name": "components.Columns", "dimensions": ["day"]}
+    built = source(tmp_path, code, manifest({"schema_loader": loader}), MockApi())
+
+    stream = built.streams({"more": ["hour"]})[0]
+
+    assert list(stream.json_schema()["properties"]) == ["day", "hour"]
+    assert stream.json_schema() == stream.json_schema()
+
+
+def test_what_custom_code_raises_names_the_component(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.extractors.record_extractor import RecordExtractor
+
+class Rows(RecordExtractor):
+    def extract_records(self, response):
+        return response.json()["absent"]
+"""
+    api = MockApi()
+    api.get("/items").returns(json={})
+
+    run = read(source(tmp_path, code, manifest(**EXTRACTOR), api))
+
+    assert isinstance(run.error, CustomCodeError)
+    assert "Rows.extract_records raised KeyError: 'absent'" in str(run.error)
+
+
+def test_an_error_for_people_ends_the_read_as_it_is(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.models import FailureType
+from airbyte_cdk.sources.declarative.extractors.record_extractor import RecordExtractor
+from airbyte_cdk.utils import AirbyteTracedException
+
+class Rows(RecordExtractor):
+    def extract_records(self, response):
+        raise AirbyteTracedException(message="Ask for fewer days.", failure_type=FailureType.config_error)
+"""
+    api = MockApi()
+    api.get("/items").returns(json={})
+
+    run = read(source(tmp_path, code, manifest(**EXTRACTOR), api))
+
+    assert run.error is not None
+    assert (run.error.message, run.error.failure_type) == ("Ask for fewer days.", "config_error")
+
+
+def test_an_argument_that_the_manifest_does_not_give_is_named(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+
+@dataclass
+class Rows:
+    columns: list
+"""
+    run = read(source(tmp_path, code, manifest(**EXTRACTOR), MockApi()))
+
+    assert isinstance(run.error, ManifestError)
+    assert "source_x.components.Rows needs columns" in str(run.error)

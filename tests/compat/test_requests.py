@@ -1,0 +1,345 @@
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import orjson
+
+from cdk.base.errors import ConfigError
+from cdk.testing import MockApi, read
+from tests.compat.sources import manifest, source
+
+
+def test_an_authenticator_exchanges_a_token_and_uses_it(tmp_path: Path) -> None:
+    code = """
+import base64
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.auth import DeclarativeOauth2Authenticator
+
+@dataclass
+class BasicExchange(DeclarativeOauth2Authenticator):
+    def get_refresh_request_headers(self):
+        pair = f"{self.get_client_id()}:{self.get_client_secret()}"
+        return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
+
+    def build_refresh_request_body(self):
+        return {"grant_type": self.get_grant_type()}
+"""
+    api = MockApi()
+    token = api.post("/token").returns(json={"access_token": "secret-1", "expires_in": 3600})
+    items = api.get("/items").returns(json={"data": [{"id": 1}]})
+    signs = {
+        "type": "CustomAuthenticator",
+        "class_name": "source_x.components.BasicExchange",
+        "client_id": "{{ config['id'] }}",
+        "client_secret": "{{ config['secret'] }}",
+        "token_refresh_endpoint": "https://api.example.com/token",
+        "grant_type": "client_credentials",
+    }
+    written = manifest(
+        requester={"authenticator": signs},
+        partition_router={"type": "ListPartitionRouter", "cursor_field": "n", "values": ["1", "2"]},
+    )
+
+    run = read(source(tmp_path, code, written, api), config={"id": "me", "secret": "hush"})
+
+    assert run.error is None
+    assert len(token.requests) == 1
+    assert parse_qs((token.requests[0].body or b"").decode()) == {"grant_type": ["client_credentials"]}
+    assert token.requests[0].headers["Authorization"] == "Basic bWU6aHVzaA=="
+    assert [asked.headers["Authorization"] for asked in items.requests] == ["Bearer secret-1"] * 2
+    assert "secret-1" not in items.requests[0].hide("secret-1")
+
+
+def test_an_authenticator_is_called_with_the_request(tmp_path: Path) -> None:
+    code = """
+from dataclasses import InitVar, dataclass
+from typing import Any, Mapping
+from airbyte_cdk.sources.declarative.auth.declarative_authenticator import NoAuth
+from airbyte_cdk.sources.declarative.interpolation import InterpolatedString
+
+@dataclass
+class Signature(NoAuth):
+    config: Mapping[str, Any]
+    key: str
+
+    def __post_init__(self, parameters):
+        self._key = InterpolatedString.create(self.key, parameters=parameters).eval(self.config)
+
+    def __call__(self, request):
+        request.headers["X-Signature"] = f"{self._key}:{request.method}:{request.path_url}"
+        return request
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": []})
+    signs = {"class_name": "components.Signature", "key": "{{ config.key }}"}
+
+    run = read(source(tmp_path, code, manifest(requester={"authenticator": signs}), api), config={"key": "k"})
+
+    assert run.error is None
+    assert items.requests[0].headers["X-Signature"] == "k:GET:/items"
+    assert items.requests[0].hides("X-Signature")
+
+
+def test_an_authenticator_holds_others_of_the_manifest(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from typing import Any, Mapping
+from airbyte_cdk.sources.declarative.auth.declarative_authenticator import DeclarativeAuthenticator
+
+@dataclass
+class Either(DeclarativeAuthenticator):
+    config: Mapping[str, Any]
+    basic_auth: DeclarativeAuthenticator
+    oauth: DeclarativeAuthenticator
+
+    def __new__(cls, basic_auth, oauth, config, *args, **kwargs):
+        return oauth if config["kind"] == "oauth" else basic_auth
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": []})
+    signs = {
+        "class_name": "components.Either",
+        "basic_auth": {"type": "BasicHttpAuthenticator", "username": "u", "password": "p"},
+        "oauth": {"type": "BearerAuthenticator", "api_token": "t"},
+    }
+    built = source(tmp_path, code, manifest(requester={"authenticator": signs}), api)
+
+    runs = [read(built, config={"kind": kind}) for kind in ("oauth", "basic")]
+
+    assert [run.error for run in runs] == [None, None]
+    assert [asked.headers["Authorization"] for asked in items.requests] == ["Bearer t", "Basic dTpw"]
+
+
+def test_a_strategy_finds_the_next_page(tmp_path: Path) -> None:
+    code = """
+from dataclasses import InitVar, dataclass
+from typing import Any, Mapping, Optional
+from airbyte_cdk.sources.declarative.requesters.paginators.strategies.page_increment import PageIncrement
+
+@dataclass
+class UntilTotal(PageIncrement):
+    def next_page_token(self, response, last_page_size, last_record, last_page_token_value=None):
+        assert last_page_size == 2 and last_record["id"] and response.headers["X-Any"] == "1"
+        current = response.json()["page"]
+        if current == response.json()["pages"]:
+            return None
+        return super().next_page_token(response, last_page_size, last_record, current)
+"""
+    api = MockApi()
+    for page in (1, 2, 3):
+        data = [{"id": f"{page}a"}, {"id": f"{page}b"}]
+        body = {"data": data, "page": page, "pages": 3}
+        api.get("/items", params={"page": page, "size": 2}).returns(json=body, headers={"X-Any": "1"})
+    written = manifest(
+        paginator={
+            "type": "DefaultPaginator",
+            "pagination_strategy": {
+                "class_name": "components.UntilTotal",
+                "page_size": 2,
+                "start_from_page": 1,
+                "inject_on_first_request": True,
+            },
+            "page_token_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "page"},
+            "page_size_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "size"},
+        }
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert [record["id"] for record in run.records] == ["1a", "1b", "2a", "2b", "3a", "3b"]
+
+
+def test_a_handler_judges_some_answers_and_leaves_the_others_to_the_language(tmp_path: Path) -> None:
+    code = """
+import requests
+from airbyte_cdk.models import FailureType
+from airbyte_cdk.sources.declarative.requesters.error_handlers import DefaultErrorHandler
+from airbyte_cdk.sources.streams.http.error_handlers.response_models import ErrorResolution, ResponseAction
+
+class Patient(DefaultErrorHandler):
+    def interpret_response(self, response_or_exception):
+        if isinstance(response_or_exception, requests.Response) and response_or_exception.status_code == 200:
+            if response_or_exception.json().get("state") == "busy":
+                return ErrorResolution(ResponseAction.RETRY, FailureType.transient_error, "busy")
+            if response_or_exception.json().get("state") == "closed":
+                return ErrorResolution(ResponseAction.FAIL, FailureType.config_error, "the account is closed")
+        return super().interpret_response(response_or_exception)
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"state": "busy"}).returns(status=503).returns(json={"data": [{"id": 1}]})
+    items.returns(status=418).returns(json={"state": "closed"})
+    judge = {
+        "class_name": "components.Patient",
+        "response_filters": [{"type": "HttpResponseFilter", "http_codes": [418], "action": "IGNORE"}],
+        "backoff_strategies": [{"type": "ConstantBackoffStrategy", "backoff_time_in_seconds": 7}],
+    }
+    built = source(tmp_path, code, manifest(requester={"error_handler": judge}), api)
+
+    first, second, third = read(built), read(built), read(built)
+
+    assert (first.error, first.records, len(items.requests) - 2) == (None, [{"id": 1}], 3)
+    assert any("waiting 8.0 s" in line for line in first.logs)
+    assert (second.error, second.records) == (None, [])
+    assert isinstance(third.error, ConfigError)
+    assert "the account is closed" in str(third.error)
+
+
+def test_a_backoff_strategy_reads_the_wait_from_the_body(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.streams.http.error_handlers import BackoffStrategy
+
+class FromBody(BackoffStrategy):
+    def backoff_time(self, response_or_exception, attempt_count):
+        return response_or_exception.json()["wait"] + attempt_count
+"""
+    api = MockApi()
+    api.get("/items").returns(status=429, json={"wait": 40}).returns(json={"data": []})
+    judge = {
+        "type": "DefaultErrorHandler",
+        "backoff_strategies": [{"type": "CustomBackoffStrategy", "class_name": "components.FromBody"}],
+    }
+
+    run = read(source(tmp_path, code, manifest(requester={"error_handler": judge}), api))
+
+    assert run.error is None
+    assert any("waiting 42.0 s" in line for line in run.logs)
+
+
+def test_a_requester_says_its_parameters_headers_and_body_itself(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional
+from airbyte_cdk.sources.declarative.requesters.http_requester import HttpRequester
+from airbyte_cdk.sources.declarative.schema.inline_schema_loader import InlineSchemaLoader
+
+@dataclass
+class Query(HttpRequester):
+    schema_loader: InlineSchemaLoader = None
+
+    def get_request_params(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        params = super().get_request_params(stream_slice=stream_slice, next_page_token=next_page_token)
+        return {**params, "region": stream_slice["region"]}
+
+    def get_request_headers(self, **kwargs):
+        return {"X-Name": self.name}
+
+    def get_request_body_json(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        page = next_page_token and next_page_token["next_page_token"]
+        return {"fields": list(self.schema_loader.get_json_schema()["properties"]), "page": page}
+"""
+    api = MockApi()
+    query = api.post("/query").returns(json={"data": [{"id": 1}], "next": 2}).returns(json={"data": [{"id": 2}]})
+    asks = {
+        "type": "CustomRequester",
+        "class_name": "source_x.components.Query",
+        "url_base": "https://api.example.com/",
+        "path": "query",
+        "http_method": "POST",
+        "authenticator": {"type": "BearerAuthenticator", "api_token": "t"},
+        "schema_loader": {"type": "InlineSchemaLoader", "schema": {"properties": {"id": {}, "name": {}}}},
+    }
+    written = manifest(
+        requester=asks,
+        partition_router={"type": "ListPartitionRouter", "cursor_field": "region", "values": ["eu"]},
+        paginator={
+            "type": "DefaultPaginator",
+            "pagination_strategy": {"type": "CursorPagination", "cursor_value": "{{ response.next }}"},
+        },
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert run.records == [{"id": 1}, {"id": 2}]
+    assert [orjson.loads(asked.body or b"")["page"] for asked in query.requests] == [None, 2]
+    assert orjson.loads(query.requests[0].body or b"")["fields"] == ["id", "name"]
+    assert tuple(query.requests[0].headers[name] for name in ("X-Name", "Authorization")) == ("items", "Bearer t")
+    assert "region=eu" in query.requests[0].full_url
+
+
+def test_a_requester_sends_itself(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.requesters import HttpRequester
+
+@dataclass
+class Twice(HttpRequester):
+    request_parameters: dict = None
+
+    def get_request_params(self, **kwargs):
+        return dict(self.request_parameters)
+
+    def send_request(self, **kwargs):
+        first = super().send_request(**kwargs)
+        return super().send_request(**{**kwargs, "path": first.json()["moved"]})
+"""
+    api = MockApi()
+    api.get("/items", params={"a": "1", "page": 1}).returns(json={"moved": "/other"})
+    other = api.get("/other", params={"a": "1", "page": 1}).returns(json={"data": [{"id": 1}]})
+    asks = {"type": "CustomRequester", "class_name": "components.Twice", "request_parameters": {"a": "1"}}
+    written = manifest(
+        requester=asks,
+        paginator={
+            "type": "DefaultPaginator",
+            "pagination_strategy": {
+                "type": "PageIncrement",
+                "start_from_page": 1,
+                "page_size": 5,
+                "inject_on_first_request": True,
+            },
+            "page_token_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "page"},
+        },
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert run.records == [{"id": 1}]
+    assert len(other.requests) == 1
+
+
+def test_a_requester_with_a_client_of_its_own_changes_how_requests_are_written(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from urllib.parse import urlencode
+import requests
+from airbyte_cdk.sources.declarative.requesters import HttpRequester
+from airbyte_cdk.sources.declarative.requesters.request_options.interpolated_request_options_provider import (
+    InterpolatedRequestOptionsProvider, RequestInput)
+from airbyte_cdk.sources.streams.http import HttpClient
+
+class Safe(HttpClient):
+    def _create_prepared_request(
+        self, http_method, url, dedupe_query_params=False, headers=None, params=None, json=None, data=None
+    ):
+        query = urlencode(params or {}, safe="():,")
+        asked = requests.Request(method=http_method, url=url, headers=headers, params=query)
+        return self._session.prepare_request(asked)
+
+@dataclass
+class SafeRequester(HttpRequester):
+    request_parameters: RequestInput = None
+
+    def __post_init__(self, parameters):
+        self.request_options_provider = InterpolatedRequestOptionsProvider(
+            request_parameters=self.request_parameters, config=self.config, parameters=parameters)
+        super().__post_init__(parameters)
+        self._http_client = Safe(name=self.name, logger=self.logger, error_handler=self.error_handler,
+            authenticator=self._authenticator, use_cache=self.use_cache, disable_retries=self.disable_retries,
+            message_repository=self.message_repository)
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": [{"id": 1}]})
+    asks = {
+        "type": "CustomRequester",
+        "class_name": "components.SafeRequester",
+        "request_parameters": {"q": "(name:List(a,{{ config.b }}))"},
+        "authenticator": {"type": "BearerAuthenticator", "api_token": "t"},
+    }
+
+    run = read(source(tmp_path, code, manifest(requester=asks), api), config={"b": "x"})
+
+    assert run.error is None
+    assert run.records == [{"id": 1}]
+    assert items.requests[0].full_url.endswith("/items?q=(name:List(a,x))")
+    assert items.requests[0].headers["Authorization"] == "Bearer t"

@@ -1,0 +1,475 @@
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.protocol import AirbyteStateMessage
+from cdk.testing import MockApi, read
+from tests.compat.sources import URL, manifest, source
+
+PARENT = {
+    "type": "ParentStreamConfig",
+    "parent_key": "id",
+    "partition_field": "project",
+    "stream": {
+        "type": "DeclarativeStream",
+        "name": "projects",
+        "retriever": {
+            "type": "SimpleRetriever",
+            "requester": {"type": "HttpRequester", "url_base": URL, "path": "/projects"},
+            "record_selector": {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": []}},
+        },
+    },
+}
+
+
+def of_projects(class_name: str, **more: Json) -> Json:
+    return manifest(
+        requester={"path": "/projects/{{ stream_partition.project }}/items"},
+        partition_router={
+            "type": "CustomPartitionRouter",
+            "class_name": class_name,
+            "parent_stream_configs": [PARENT],
+            **more,
+        },
+    )
+
+
+def test_a_router_extends_the_substreams_of_the_language(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from typing import Iterable
+from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter
+from airbyte_cdk.sources.declarative.types import StreamSlice
+
+@dataclass
+class Light(SubstreamPartitionRouter):
+    skip: str = ""
+
+    def stream_slices(self) -> Iterable[StreamSlice]:
+        if self.config.get("only"):
+            yield StreamSlice(partition={"project": self.config["only"]}, cursor_slice={})
+            return
+        for found in super().stream_slices():
+            partition = {k: v for k, v in found.partition.items() if k != "parent_slice"}
+            if partition["project"] != self.skip:
+                yield StreamSlice(partition=partition, cursor_slice={}, extra_fields={"n": len(partition)})
+"""
+    api = MockApi()
+    projects = api.get("/projects").returns(json=[{"id": "a"}, {"id": "b"}, {"id": "c"}])
+    for name in "abc":
+        api.get(f"/projects/{name}/items").returns(json={"data": [{"id": name}]})
+    built = source(tmp_path, code, of_projects("source_x.components.Light", skip="b"), api)
+
+    every, one = read(built, "items"), read(built, "items", config={"only": "c"})
+
+    assert (every.error, one.error) == (None, None)
+    assert (every.records, one.records) == ([{"id": "a"}, {"id": "c"}], [{"id": "c"}])
+    assert len(projects.requests) == 1
+
+
+def test_a_router_reads_its_parents_itself(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.models import SyncMode
+from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter
+from airbyte_cdk.sources.declarative.types import StreamSlice
+from airbyte_cdk.sources.streams.core import Stream
+
+@dataclass
+class Members(SubstreamPartitionRouter):
+    def stream_slices(self):
+        streams = {config.stream.name: config.stream for config in self.parent_stream_configs}
+        parent = streams["projects"]
+        seen = []
+        for partition in parent.generate_partitions():
+            seen += [member for record in partition.read() for member in record["of"]]
+        if isinstance(parent, Stream):
+            for cut in parent.stream_slices(sync_mode=SyncMode.full_refresh):
+                assert list(parent.read_records(sync_mode=SyncMode.full_refresh, stream_slice=cut))
+        for member in sorted(set(seen)):
+            yield {"project": member}
+
+    def get_request_params(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        return {"of": stream_slice["project"]}
+"""
+    api = MockApi()
+    api.get("/projects").returns(json=[{"id": 1, "of": ["x", "y"]}, {"id": 2, "of": ["y"]}])
+    for name in "xy":
+        api.get(f"/projects/{name}/items", params={"of": name}).returns(json={"data": [{"id": name}]})
+
+    run = read(source(tmp_path, code, of_projects("components.Members"), api), "items")
+
+    assert run.error is None
+    assert run.records == [{"id": "x"}, {"id": "y"}]
+
+
+def test_a_router_takes_streams_as_fields(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from typing import Any
+from airbyte_cdk.sources.declarative.declarative_stream import DeclarativeStream
+from airbyte_cdk.sources.declarative.stream_slicers.stream_slicer import StreamSlicer
+
+@dataclass
+class Listed(StreamSlicer):
+    projects_stream: DeclarativeStream
+    config: Any
+
+    def stream_slices(self):
+        for record in self.projects_stream.read_only_records():
+            yield {"project": record["id"]}
+"""
+    api = MockApi()
+    api.get("/projects").returns(json=[{"id": "a"}])
+    api.get("/projects/a/items").returns(json={"data": [{"id": 1}]})
+    written = of_projects("components.Listed", projects_stream=PARENT["stream"], parent_stream_configs=[])
+
+    run = read(source(tmp_path, code, written, api), "items")
+
+    assert run.error is None
+    assert run.records == [{"id": 1}]
+
+
+def test_a_retriever_works_on_what_the_language_reads(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass, field
+from airbyte_cdk.sources.declarative.retrievers.simple_retriever import SimpleRetriever
+from airbyte_cdk.sources.declarative.types import StreamSlice
+
+@dataclass
+class Tree(SimpleRetriever):
+    depth: int = field(default=0, init=False)
+
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters)
+
+    def read_records(self, records_schema, stream_slice=None):
+        for record in super().read_records(records_schema, stream_slice):
+            if record.data.get("children"):
+                below = StreamSlice(partition={"node": record["id"]}, cursor_slice=stream_slice.cursor_slice)
+                yield from self.read_records(records_schema, below)
+            yield record
+"""
+    api = MockApi()
+    api.get("/nodes/root", params={"page": 1}).returns(json={"data": [{"id": "a", "children": True}, {"id": "b"}]})
+    api.get("/nodes/root", params={"page": 2}).returns(json={"data": [{"id": "c"}]})
+    api.get("/nodes/a", params={"page": 1}).returns(json={"data": [{"id": "d"}]})
+    written = manifest(
+        {
+            "transformations": [
+                {"type": "AddFields", "fields": [{"path": ["seen"], "value": "{{ stream_slice.node }}"}]}
+            ]
+        },
+        type="CustomRetriever",
+        class_name="source_x.components.Tree",
+        requester={"path": "/nodes/{{ stream_slice['node'] }}"},
+        partition_router={"type": "ListPartitionRouter", "cursor_field": "node", "values": ["root"]},
+        paginator={
+            "type": "DefaultPaginator",
+            "$parameters": {"url_base": URL},
+            "pagination_strategy": {
+                "type": "PageIncrement",
+                "start_from_page": 1,
+                "page_size": 2,
+                "inject_on_first_request": True,
+            },
+            "page_token_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "page"},
+        },
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert [record["id"] for record in run.records] == ["d", "a", "b", "c"]
+
+
+def test_a_retriever_splits_a_window_that_is_too_large(tmp_path: Path) -> None:
+    code = """
+from dataclasses import InitVar, dataclass
+from airbyte_cdk.sources.declarative.retrievers.simple_retriever import SimpleRetriever
+from airbyte_cdk.sources.declarative.types import StreamSlice
+from airbyte_cdk.sources.streams.http.error_handlers import ErrorHandler
+
+class TooLarge(Exception):
+    pass
+
+@dataclass
+class Judge(ErrorHandler):
+    parameters: InitVar[dict]
+
+    def __post_init__(self, parameters):
+        pass
+
+    @property
+    def max_retries(self):
+        return None
+
+    @property
+    def max_time(self):
+        return None
+
+    def interpret_response(self, response_or_exception=None):
+        if response_or_exception.status_code == 400:
+            raise TooLarge(response_or_exception.text)
+
+@dataclass
+class Halves(SimpleRetriever):
+    def read_records(self, records_schema, stream_slice=None):
+        try:
+            yield from super().read_records(records_schema=records_schema, stream_slice=stream_slice)
+        except TooLarge:
+            start, end = stream_slice.cursor_slice["start_time"], stream_slice.cursor_slice["end_time"]
+            for a, b in ((start, "2024-01-02"), ("2024-01-03", end)):
+                cut = StreamSlice(partition=stream_slice.partition, cursor_slice={"start_time": a, "end_time": b})
+                yield from self.read_records(records_schema, cut)
+"""
+    api = MockApi()
+    asks = {"since": "2024-01-01", "until": "2024-01-04"}
+    api.get("/items", params=asks).returns(status=400, json={"error": "too much"})
+    for since, until in (("2024-01-01", "2024-01-02"), ("2024-01-03", "2024-01-04")):
+        data = {"data": [{"at": since}, {"at": until}]}
+        api.get("/items", params={"since": since, "until": until}).returns(json=data)
+    option = {"type": "RequestOption", "inject_into": "request_parameter"}
+    written = manifest(
+        {
+            "incremental_sync": {
+                "type": "DatetimeBasedCursor",
+                "cursor_field": "at",
+                "datetime_format": "%Y-%m-%d",
+                "start_datetime": "2024-01-01",
+                "end_datetime": "2024-01-04",
+                "start_time_option": {**option, "field_name": "since"},
+                "end_time_option": {**option, "field_name": "until"},
+            }
+        },
+        type="CustomRetriever",
+        class_name="components.Halves",
+        requester={"error_handler": {"type": "CustomErrorHandler", "class_name": "components.Judge"}},
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert [record["at"] for record in run.records] == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
+    assert run.states[-1] == {"at": "2024-01-04"}
+
+
+def test_a_retriever_without_transformations_of_the_stream(tmp_path: Path) -> None:
+    code = """
+from functools import partial
+from airbyte_cdk.sources.declarative.retrievers import SimpleRetriever
+
+class Plain(SimpleRetriever):
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters)
+        self.record_selector.transformations = []
+
+    def read_records(self, records_schema, stream_slice=None):
+        parse = partial(self._parse_records, stream_slice=stream_slice, records_schema=records_schema)
+        for record in self._read_pages(parse, stream_slice):
+            record.data["mark"] = self.config["mark"]
+            yield record
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    written = manifest(
+        {"transformations": [{"type": "RemoveFields", "field_pointers": [["id"]]}]},
+        type="CustomRetriever",
+        class_name="components.Plain",
+    )
+
+    run = read(source(tmp_path, code, written, api), config={"mark": "x"})
+
+    assert run.error is None
+    assert run.records == [{"id": 1, "mark": "x"}]
+
+
+def test_a_retriever_sees_records_that_the_cursor_would_drop(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from typing import Optional
+from airbyte_cdk.sources.declarative.requesters.request_options import RequestOptionsProvider
+from airbyte_cdk.sources.declarative.retrievers import SimpleRetriever
+
+@dataclass
+class Edited(SimpleRetriever):
+    request_options_provider: Optional[RequestOptionsProvider] = None
+
+    def read_records(self, records_schema, stream_slice=None):
+        assert self.request_options_provider.get_request_params(stream_slice=stream_slice) == {}
+        for record in super().read_records(records_schema, stream_slice):
+            yield from record["children"]
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"at": "2020-01-01", "children": [{"at": "2024-01-02"}]}]})
+    cursor = {"type": "DatetimeBasedCursor", **INCREMENTAL, "is_client_side_incremental": True}
+    written = manifest({"incremental_sync": cursor}, type="CustomRetriever", class_name="components.Edited")
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert run.records == [{"at": "2024-01-02"}]
+
+
+INCREMENTAL = {
+    "cursor_field": "at",
+    "datetime_format": "%Y-%m-%d",
+    "start_datetime": "2024-01-01",
+    "end_datetime": "2024-01-04",
+}
+
+
+def test_a_migration_reads_an_old_state_with_the_stream_at_hand(tmp_path: Path) -> None:
+    code = """
+from typing import Any, Mapping
+from airbyte_cdk.sources.declarative.migrations.state_migration import StateMigration
+from airbyte_cdk.sources.declarative.models.declarative_component_schema import DeclarativeStream
+from airbyte_cdk.sources.declarative.interpolation.interpolated_string import InterpolatedString
+
+class Flatten(StateMigration):
+    declarative_stream: DeclarativeStream
+    config: Mapping[str, Any]
+
+    def __init__(self, declarative_stream: DeclarativeStream, config: Mapping[str, Any]):
+        cursor = declarative_stream.incremental_sync
+        field = InterpolatedString.create(cursor.cursor_field, parameters=declarative_stream.parameters)
+        self._field = field.eval(config)
+
+    def should_migrate(self, stream_state):
+        return "states" in stream_state
+
+    def migrate(self, stream_state):
+        return min((item["cursor"] for item in stream_state["states"]), key=lambda cursor: cursor[self._field])
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": []})
+    start = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "since"}
+    cursor = {"type": "DatetimeBasedCursor", **INCREMENTAL, "start_time_option": start}
+    migrations = [{"type": "CustomStateMigration", "class_name": "components.Flatten"}]
+    written = manifest({"incremental_sync": cursor, "state_migrations": migrations})
+    old = {"states": [{"partition": {"a": 1}, "cursor": {"at": "2024-01-03"}}, {"cursor": {"at": "2024-01-02"}}]}
+
+    saved = AirbyteStateMessage.model_validate(
+        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": old}}
+    )
+
+    run = read(source(tmp_path, code, written, api), state=[saved])
+
+    assert run.error is None
+    assert [asked.params["since"] for asked in items.requests] == ["2024-01-02"]
+
+
+def test_a_cursor_that_only_asks_otherwise_keeps_our_windows(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.incremental import DatetimeBasedCursor
+
+class Range(DatetimeBasedCursor):
+    def get_request_params(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        return {"range": f"{stream_slice['start_time']}..{stream_slice['end_time']}"}
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": [{"at": "2024-01-02"}]})
+    cursor = {"type": "CustomIncrementalSync", "class_name": "components.Range", **INCREMENTAL}
+
+    run = read(source(tmp_path, code, manifest({"incremental_sync": cursor}), api))
+
+    assert run.error is None
+    assert [asked.params["range"] for asked in items.requests] == ["2024-01-01..2024-01-04"]
+    assert run.states[-1] == {"at": "2024-01-02"}
+
+
+@pytest.mark.parametrize("base", ["DatetimeBasedCursor", "DeclarativeCursor"])
+def test_a_cursor_that_plans_windows_itself_is_refused_with_what_to_do(tmp_path: Path, base: str) -> None:
+    code = f"""
+from airbyte_cdk.sources.declarative.incremental import {base}
+
+class Own({base}):
+    def stream_slices(self):
+        yield {{}}
+"""
+    cursor = {"type": "CustomIncrementalSync", "class_name": "components.Own", **INCREMENTAL}
+
+    run = read(source(tmp_path, code, manifest({"incremental_sync": cursor}), MockApi()))
+
+    assert isinstance(run.error, ManifestError)
+    assert "its own stream_slices" in str(run.error)
+    assert "write it as a DatetimeBasedCursor" in str(run.error)
+
+
+def test_custom_code_builds_a_retriever_of_its_own(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk import BearerAuthenticator, DpathExtractor, RecordSelector, SimpleRetriever
+from airbyte_cdk.sources.declarative.auth.selective_authenticator import SelectiveAuthenticator
+from airbyte_cdk.sources.declarative.auth.token_provider import InterpolatedStringTokenProvider
+from airbyte_cdk.sources.declarative.partition_routers.list_partition_router import ListPartitionRouter
+from airbyte_cdk.sources.declarative.requesters import HttpRequester
+from airbyte_cdk.sources.declarative.requesters.error_handlers.backoff_strategies import (
+    ExponentialBackoffStrategy, WaitTimeFromHeaderBackoffStrategy)
+from airbyte_cdk.sources.declarative.requesters.error_handlers.default_error_handler import DefaultErrorHandler
+from airbyte_cdk.sources.declarative.requesters.error_handlers.http_response_filter import HttpResponseFilter
+from airbyte_cdk.sources.declarative.requesters.request_options import InterpolatedRequestOptionsProvider
+from airbyte_cdk.sources.types import StreamSlice
+from airbyte_cdk.sources.utils.transform import TransformConfig, TypeTransformer
+
+def links(config):
+    told = {"config": config, "parameters": {}}
+    token = InterpolatedStringTokenProvider(api_token=config["token"], **told)
+    bearer = BearerAuthenticator(token_provider=token, **told)
+    requester = HttpRequester(
+        name="links",
+        url_base="https://api.example.com",
+        path="/links/{{ stream_partition['kind'] }}",
+        http_method="POST",
+        authenticator=SelectiveAuthenticator(
+            config, authenticators={"a": bearer}, authenticator_selection_path=["how"]),
+        request_options_provider=InterpolatedRequestOptionsProvider(
+            request_body_json={"inputs": "{{ stream_slice.extra_fields['ids'] }}"}, **told),
+        error_handler=DefaultErrorHandler(
+            backoff_strategies=[
+                WaitTimeFromHeaderBackoffStrategy(header="Retry-After", **told),
+                ExponentialBackoffStrategy(**told),
+            ],
+            response_filters=[HttpResponseFilter(action="RETRY", http_codes={418}, **told)],
+            **told),
+        **told)
+    selector = RecordSelector(
+        extractor=DpathExtractor(field_path=["results"], **told),
+        schema_normalization=TypeTransformer(TransformConfig.NoTransform),
+        record_filter=None, transformations=[], **told)
+    slicer = ListPartitionRouter(values=["x", "y"], cursor_field="kind", **told)
+    return SimpleRetriever(
+        name="links", primary_key=None, requester=requester, record_selector=selector, paginator=None,
+        stream_slicer=slicer, **told)
+
+@dataclass
+class Linked(DpathExtractor):
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters)
+        self._links = links(self.config)
+
+    def extract_records(self, response):
+        records = {record["id"]: record for record in super().extract_records(response)}
+        for cut in self._links.stream_slicer.stream_slices():
+            extra = {"ids": list(records)}
+            asked = StreamSlice(partition=cut.partition, cursor_slice=cut.cursor_slice, extra_fields=extra)
+            for link in self._links.read_records({}, stream_slice=asked):
+                records[link["from"]][asked["kind"]] = link["to"]
+        yield from records.values()
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
+    x = api.post("/links/x").returns(status=418).returns(json={"results": [{"from": 1, "to": "a"}]})
+    api.post("/links/y").returns(json={"results": [{"from": 2, "to": "b"}]})
+    extractor = {"class_name": "components.Linked", "type": "CustomRecordExtractor", "field_path": ["data"]}
+    written = manifest(record_selector={"extractor": extractor})
+
+    run = read(source(tmp_path, code, written, api), config={"token": "t", "how": "a"})
+
+    assert run.error is None
+    assert run.records == [{"id": 1, "x": "a"}, {"id": 2, "y": "b"}]
+    assert orjson.loads(x.requests[1].body or b"") == {"inputs": [1, 2]}
+    assert x.requests[1].headers["Authorization"] == "Bearer t"

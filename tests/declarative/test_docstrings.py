@@ -1,0 +1,27 @@
+from pydantic import BaseModel
+
+from cdk.declarative.docstrings import Told, told
+
+
+class Shown(BaseModel):
+    """What it is.
+
+    And more.
+
+    Example:
+        type: Shown
+        a:
+          b: 1
+    """
+
+
+class Silent(Shown):
+    pass
+
+
+def test_words_and_example_are_told_apart() -> None:
+    assert Told("What it is.\n\nAnd more.", "type: Shown\na:\n  b: 1") == told(Shown)
+
+
+def test_a_docstring_is_not_inherited() -> None:
+    assert Told("", "") == told(Silent)

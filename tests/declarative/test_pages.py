@@ -1,0 +1,28 @@
+from cdk.declarative.pages import component_pages
+
+PAGES = component_pages()
+
+
+def test_a_component_stands_on_the_page_of_its_family() -> None:
+    assert "\n## OffsetIncrement\n" in PAGES["pagination-strategy.md"]
+    assert "\n## CustomPaginationStrategy\n" in PAGES["pagination-strategy.md"]
+    assert "\n## DeclarativeSource\n" in PAGES["source.md"]
+
+
+def test_a_part_stands_on_the_page_of_what_it_is_a_part_of() -> None:
+    assert "\n## RecordSelector\n" in PAGES["retriever.md"]
+    assert "\n## ComplexFieldType\n" in PAGES["schema-loader.md"]
+
+
+def test_a_row_says_what_a_field_takes() -> None:
+    rows = PAGES["retriever.md"].splitlines()
+
+    requester = "[Requester](requester.md) (`HttpRequester` without a `type`)"
+    assert f"| `requester` | {requester} | required | What to ask for. |" in rows
+    assert "| `record_selector` | [RecordSelector](#recordselector) | required | Makes records of a response. |" in rows
+
+
+def test_the_index_leads_to_every_component() -> None:
+    headings = [line[3:] for name, page in PAGES.items() for line in page.splitlines() if line.startswith("## ")]
+
+    assert [name for name in headings if f"#{name.lower()})" not in PAGES["index.md"]] == []
