@@ -18,16 +18,21 @@ def secret_values(schema: JsonSchema, config: Json) -> Iterator[str]:
     Looks through properties, items and every branch of `oneOf`, `anyOf` and `allOf`, chosen or not. Numbers give
     their text. Empty texts, true, false and null hide nothing and are left out.
     """
+    if not isinstance(schema, Mapping):
+        # The schema is a connector's, and looked through before anything has been checked.
+        return
     if schema.get("airbyte_secret") is True:
         yield from _texts(config)
     for keyword in _BRANCHES:
-        for branch in schema.get(keyword) or ():
+        branches = schema.get(keyword)
+        for branch in branches if isinstance(branches, list | tuple) else ():
             yield from secret_values(branch, config)
-    if isinstance(config, Mapping):
-        for name, part in (schema.get("properties") or {}).items():
+    properties = schema.get("properties")
+    if isinstance(config, Mapping) and isinstance(properties, Mapping):
+        for name, part in properties.items():
             if name in config:
                 yield from secret_values(part, config[name])
-    elif isinstance(config, list) and isinstance(items := schema.get("items"), Mapping):
+    if isinstance(config, list) and isinstance(items := schema.get("items"), Mapping):
         for item in config:
             yield from secret_values(items, item)
 

@@ -23,6 +23,35 @@ from cdk.streams.stream import Item, Page
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
 
+_SAME = 3
+"""As many pages in a row that are the same to the byte are no accident: the API ignores what asks for the next one."""
+
+_LARGE = 2**20
+"""Bytes from which of a page's body only a hash is kept."""
+
+
+class _Repeats:
+    """Notices pages that come again and again, each under another token."""
+
+    def __init__(self) -> None:
+        self._last: bytes | int | None = None
+        self._times = 1
+
+    def look(self, found: "_Found", token: Json) -> None:
+        """Look at a page with records that is not the last one. Raises PaginationLoop: it is the one before, again."""
+        if found.raw == 0 or found.response.request.stream:
+            return
+        body = found.response.body
+        mark = body if len(body) < _LARGE else hash(body)
+        self._times = self._times + 1 if mark == self._last else 1
+        self._last = mark
+        if self._times >= _SAME:
+            raise PaginationLoop(
+                f"{found.response.request}: {_SAME} pages in a row are the same, the last for {token!r}: the API "
+                "ignores what asks for the next page; check `page_token_option` and the paginator"
+            )
+
+
 @dataclass(slots=True)
 class _Found:
     """What a page was found to hold: its last answer, the records in that, and those that were kept."""
@@ -83,9 +112,10 @@ class PageReader:
         sizes = PageSizes(self._reduction, None if self._pages is None else self._pages.size())
         # Brent's way of finding a cycle holds one token, however many pages there are.
         held, steps, limit = token, 0, 1
+        repeats = _Repeats()
         while True:
             following = None
-            for page in self._page(slice, token, names, sizes, saved=token is not None and token == saved):
+            for page in self._page(slice, token, names, sizes, repeats, saved=token is not None and token == saved):
                 if isinstance(page, list):
                     yield from page
                 else:
@@ -101,7 +131,7 @@ class PageReader:
                 held, steps, limit = token, 0, 2 * limit
 
     def _page(
-        self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, *, saved: bool
+        self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, repeats: _Repeats, *, saved: bool
     ) -> Iterator[Page | list[Json]]:
         names = {**names, TOKEN: None if token is None else {TOKEN: token}}
         if self._properties is not None:
@@ -126,6 +156,8 @@ class PageReader:
             wants, window = self._incremental.wants, slice.window
             following = following if wants(records[-1], window) else None
             records = [record for record in records if wants(record, window)]
+        if following is not None:
+            repeats.look(found, token)
         yield Page(records, None if following is None else {TOKEN: following})
 
     def _records(self, found: _Found, names: dict[str, Json]) -> Iterator[list[Json]]:

@@ -83,9 +83,12 @@ class ManifestSource(Source):
 
     def _built(self, ctx: BuildContext, config: Mapping[str, Json]) -> Sequence[Stream]:
         runtime = self._runtime
-        recipe = Recipe(
-            orjson.dumps(self._manifest.value), canonical(config), runtime.folder, runtime.trusted, runtime.components
-        )
+        try:
+            written = orjson.dumps(self._manifest.value), canonical(config)
+        except TypeError as error:
+            words = "the manifest or the config holds what JSON cannot: whole numbers have 64 bits, and nesting ends"
+            raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
+        recipe = Recipe(*written, runtime.folder, runtime.trusted, runtime.components)
         streams: dict[str, Stream] = {}
         for stream in self._root.built(ctx):
             if stream.name in streams:

@@ -8,6 +8,7 @@ closing the generator stops all work at the next page.
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Generic, Protocol, Self, TypeVar
@@ -15,6 +16,15 @@ from typing import Generic, Protocol, Self, TypeVar
 from cdk.streams.reading import ReadPage
 
 W = TypeVar("W")
+
+_PATIENCE = 0.003
+"""Seconds to wait for a page before it is asked whether another worker would help."""
+
+_LOOK = 0.02
+"""Seconds of reading after which it is looked whether there was much waiting."""
+
+_BUSY = 0.5
+"""The share of a core from which on a process is busy with what it has."""
 
 
 class Executor(Protocol):
@@ -52,6 +62,24 @@ class _End:
         self.error = error
 
 
+class _Idle:
+    """Whether the process has mostly waited since it was last asked."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.monotonic(), time.process_time()
+
+    def since(self) -> float:
+        """Seconds since it was last asked."""
+        return time.monotonic() - self._wall
+
+    def mostly(self) -> bool:
+        """Whether it has."""
+        wall, cpu = time.monotonic(), time.process_time()
+        waited = cpu - self._cpu < _BUSY * (wall - self._wall)
+        self._wall, self._cpu = wall, cpu
+        return waited
+
+
 class _Crew(Generic[W]):
     """Worker threads that take work from one queue and put pages into another."""
 
@@ -77,10 +105,18 @@ class _Crew(Generic[W]):
                 continue
 
     def pages(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
-        """Hand out work while somebody is free, and pass on what comes back."""
-        busy, more = 0, True
+        """Hand out work while somebody is free, and pass on what comes back.
+
+        Another worker begins only while this process has time on its hands: where the machine is what is slow, more
+        of them would only take turns (ten on a fast API cost twice the CPU of one, and ten times its memory).
+        """
+        busy, level, more = 0, 1, True
+        idle = _Idle()
         while True:
-            while more and busy < self._count and (busy == 0 or self._pages.empty()):
+            if more and busy == 0 and self._threads and level == 1:
+                yield from self._here(work, idle)
+                level = 2
+            while more and busy < level and (busy == 0 or self._pages.empty()):
                 piece = next(work, None)
                 if piece is None:
                     more = False
@@ -89,13 +125,27 @@ class _Crew(Generic[W]):
                 busy += 1
             if busy == 0:
                 return
-            item = self._pages.get()
+            try:
+                item = self._pages.get(timeout=_PATIENCE if more and level < self._count else None)
+            except queue.Empty:
+                if idle.mostly():
+                    level = min(self._count, 2 * level)
+                continue
             if isinstance(item, _End):
                 busy -= 1
                 if item.error is not None:
                     raise item.error
             else:
                 yield item
+
+    def _here(self, work: Iterator[W], idle: "_Idle") -> Iterator[tuple[W, ReadPage]]:
+        """Read on the caller's thread, which saves handing over, until the process turns out to wait."""
+        idle.mostly()
+        for piece in work:
+            for page in self._read(piece):
+                yield piece, page
+            if idle.since() > _LOOK and idle.mostly():
+                return
 
     def _give(self, piece: W, busy: int) -> None:
         if busy == len(self._threads):

@@ -211,6 +211,9 @@ def _host(url: str) -> str:
 
 def _prepared(request: Request) -> requests.PreparedRequest:
     url = request.full_url
+    # Names of hosts have no case; servers, logs and caches expect the lower one.
+    if not (host := _host(url)).islower():
+        url = host.lower() + url[len(host) :]
     prepared = requests.PreparedRequest()
     prepared.method = request.method
     prepared.url = url if _CLEAN_URL.fullmatch(url) else requote_uri(url)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
-from cdk.base.errors import CdkError
+from cdk.base.errors import CdkError, RateLimited
 from cdk.base.times import Clock, system_clock
 from cdk.rest.backoff import Backoff, retry_after
 from cdk.rest.message import Response
@@ -15,6 +15,9 @@ Wait: TypeAlias = Callable[[Response | CdkError, int], float | None]
 
 Raises RateLimited: the wait would be longer than is worth it.
 """
+
+_ENDLESS = timedelta(days=1)
+"""A wait this long is no wait: the read ends and says so."""
 
 _MARGIN = 1.0
 """Seconds that are added to what a strategy says, as clocks differ (Airbyte adds the same)."""
@@ -37,8 +40,15 @@ class Patience:
     def seconds(self, outcome: Response | CdkError, attempt: int, told: float = 0.0) -> float:
         """How long to wait after the `attempt`th try. told: what is waited when no strategy can tell, if not 0.
 
-        Raises RateLimited: a strategy says that the wait is too long.
+        Raises RateLimited: a strategy says that the wait is too long, or it is a day or longer.
         """
+        seconds = self._seconds(outcome, attempt, told)
+        if seconds < _ENDLESS.total_seconds():
+            return seconds
+        asked = f"{outcome.request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
+        raise RateLimited(f"{asked}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds)
+
+    def _seconds(self, outcome: Response | CdkError, attempt: int, told: float) -> float:
         for wait in self.waits:
             if seconds := wait(outcome, attempt):
                 return max(0.0, seconds + _MARGIN)

@@ -92,7 +92,7 @@ def as_seconds(value: Json) -> float | None:
         return None
     try:
         seconds = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return seconds if math.isfinite(seconds) else None
 

@@ -130,7 +130,7 @@ def test_a_refused_refresh_says_what_to_do_and_no_secret() -> None:
     api, time = MockApi(), Time()
     api.post("/token").returns(status=400, json={"error": "invalid_grant: s3cret-value"})
 
-    with pytest.raises(CredentialsError, match=r"invalid_grant: \*\*\*\*\); .*authenticate again") as caught:
+    with pytest.raises(CredentialsError, match=r"invalid_grant: \*\*\*\*\); .*re-authenticate") as caught:
         client(api, oauth(time), time).send(USERS)
 
     assert "s3cret" not in str(caught.value)

@@ -118,11 +118,12 @@ class _HttpRequester:
         """See Requester."""
         draft = Draft(self._method, self._url(names), self._where)
         if self._params is not None:
-            draft.params.update(self._params.value(names, types=(str, list)))
+            draft.params.update(_entries(self._params.value(names, types=(str, list)), self._where))
         if self._parameter is not None:
             draft.params[self._parameter] = ",".join(names[PROPERTIES])
         if self._headers is not None:
-            draft.headers.update({name: str(value) for name, value in self._headers.value(names).items()})
+            headers = _entries(self._headers.value(names), self._where)
+            draft.headers.update({name: str(value) for name, value in headers.items()})
         if self._fill is not None:
             self._fill(draft, names)
         return draft
@@ -147,6 +148,16 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
         rest = {name: value for name, value in own.items() if name not in named}
         component = component.model_copy(update={"request_parameters": rest})
     return (told[0].build(ctx) if told else None), (named[0] if named else None), component
+
+
+def _entries(value: Json, where: str) -> Mapping[str, Json]:
+    """Parameters or headers. Raises ManifestError: an expression in their place gave something else."""
+    if not isinstance(value, Mapping):
+        found = type(value).__name__
+        raise ManifestError(
+            f"{where}: the parameters or headers render to a {found}, expected a map of names to values"
+        )
+    return value
 
 
 def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:

@@ -93,11 +93,18 @@ def read_schema(file: Path) -> JsonSchema:
 def _find(folder: Path, name: str) -> Path | None:
     """A file as manifests name it: from the manifest's folder, or from the one that holds the connector's package."""
     for start in (folder, folder.parent, Path()):
-        if (file := start / name).is_file():
+        if _is_file(file := start / name):
             return file
     # `./source_name/schemas/users.json`, from inside of `source_name`.
     inner = Path(*Path(name).parts[1:])
-    return file if (file := folder / inner).is_file() else None
+    return file if _is_file(file := folder / inner) else None
+
+
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSchema]:

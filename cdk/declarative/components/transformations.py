@@ -7,11 +7,13 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from cdk.base.errors import FatalError, ManifestError
+from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.declarative import edits
 from cdk.declarative.component import Component
 from cdk.declarative.context import BuildContext, Expression, Names
 from cdk.declarative.families import AnyTransformation, Transform
+from cdk.declarative.interpolation.errors import EvaluationError
 
 Scope: TypeAlias = dict[str, Json]
 
@@ -78,6 +80,25 @@ class Addition:
         self.path, self.value_in, self.put = path, value_in, edits.setter(path)
 
 
+class _Spelled:
+    """Gives a field the expression's own text where the record's types do not fit it, as existing connectors do.
+
+    One odd record does not end the stream; that it is odd is said once for each expression.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def instead(self, error: EvaluationError) -> str:
+        """What stands in the field. Raises `error` for anything else that went wrong."""
+        if not error.incomparable:
+            raise error
+        if error.expression not in self._told:
+            self._told.add(error.expression)
+            logger.warning("%s; the field gets the text of the expression, here and in records like this one", error)
+        return error.expression
+
+
 class AddFields(AnyTransformation):
     """Adds fields to records, in order: later ones see what earlier ones added.
 
@@ -98,29 +119,10 @@ class AddFields(AnyTransformation):
     def build(self, ctx: BuildContext) -> Transform:
         """The function that adds the fields to a page of records."""
         added = [field.build(ctx) for field in self.fields]
-        steps = [(field.value_in, field.put) for field in added]
-        condition = ctx.expression(self, "condition") if self.condition else None
         base: Scope = {"config": ctx.config, "parameters": self.parameters}
+        condition = ctx.expression(self, "condition") if self.condition else None
+        run = _adding(added, base) if condition is None else _adding_some(added, base, condition)
         where = ctx.where(self, "fields")
-
-        def transform(records: list[dict[str, Json]], names: Names) -> None:
-            scope = {**base, **names}
-            for record in records:
-                scope["record"] = record
-                for value_in, put in steps:
-                    put(record, value_in(scope))
-
-        def transform_some(records: list[dict[str, Json]], names: Names) -> None:
-            assert condition is not None
-            scope = {**base, **names}
-            for record in records:
-                scope["record"] = record
-                for field in added:
-                    value = field.value_in(scope)
-                    if condition.true({**names, "record": record, "value": value, "path": field.path}):
-                        field.put(record, value)
-
-        run = transform if condition is None else transform_some
 
         def checked(records: list[dict[str, Json]], names: Names) -> None:
             try:
@@ -129,6 +131,41 @@ class AddFields(AnyTransformation):
                 raise FatalError(f"{where}: {error}") from None
 
         return checked
+
+
+def _adding(added: list[Addition], base: Scope) -> Transform:
+    steps, spelled = [(field.value_in, field.put) for field in added], _Spelled()
+
+    def transform(records: list[dict[str, Json]], names: Names) -> None:
+        scope = {**base, **names}
+        for record in records:
+            scope["record"] = record
+            for value_in, put in steps:
+                try:
+                    value = value_in(scope)
+                except EvaluationError as error:
+                    value = spelled.instead(error)
+                put(record, value)
+
+    return transform
+
+
+def _adding_some(added: list[Addition], base: Scope, condition: Expression) -> Transform:
+    spelled = _Spelled()
+
+    def transform(records: list[dict[str, Json]], names: Names) -> None:
+        scope = {**base, **names}
+        for record in records:
+            scope["record"] = record
+            for field in added:
+                try:
+                    value = field.value_in(scope)
+                except EvaluationError as error:
+                    value = spelled.instead(error)
+                if condition.true({**names, "record": record, "value": value, "path": field.path}):
+                    field.put(record, value)
+
+    return transform
 
 
 class RemoveFields(AnyTransformation):

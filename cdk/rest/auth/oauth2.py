@@ -151,7 +151,9 @@ class OAuth2:
     def _token_request(self) -> Request:
         url = text_of(self._token_url)
         if not url:
-            raise ConfigError("OAuth2: the access token has expired, and there is no token URL; give one")
+            raise ConfigError(
+                "OAuth2: the access token is missing, has expired or is refused, and no token URL is given; give one"
+            )
         headers = dict(self._headers() if callable(self._headers) else self._headers)
         extra = self._extra() if callable(self._extra) else self._extra
         fields = {**extra, **self._form(headers)}

@@ -45,6 +45,7 @@ class SessionToken:
         self._login, self._read, self._present, self._life = login, read, present, life
         self._login_as, self._judge, self._learn, self._clock = login_as, judge, learn, clock
         self._held: str | None = None
+        self._learnt = ""
         self._expires: datetime | None = None
         self._lock = threading.Lock()
 
@@ -89,7 +90,9 @@ class SessionToken:
                 f"{response.request} answered {response.status} without a token where it is expected; check the path "
                 f"that leads to the token, and user and password"
             )
-        self._learn(str(token))
+        if str(token) != self._learnt:
+            self._learnt = str(token)
+            self._learn(str(token))
         return str(token)
 
     def _check(self, response: Response) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from cdk.base.errors import ConfigError
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
+from cdk.rest.auth.authenticator import Given, text_of
 from cdk.rest.auth.placed import Place, placed
 from cdk.rest.message import Request, Response
 
@@ -44,18 +44,16 @@ class Jwt:
         scheme: Given = "Bearer",
         name: str | Sequence[str] = "Authorization",
         send_in: Place = "header",
-        learn: Learn = ignore,
         clock: Clock = system_clock,
     ) -> None:
         self._key, self._algorithm, self._base64_key, self._passphrase = key, algorithm, base64_key, passphrase
         self._claims, self._headers, self._life, self._scheme = claims or {}, headers or {}, life, scheme
         self._path, self._send_in = (name,) if isinstance(name, str) else tuple(name), send_in
-        self._learn, self._clock = learn, clock
+        self._clock = clock
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """See Authenticator. Raises ConfigError: the key does not fit, or a claim is none."""
         token, scheme = self.token(), text_of(self._scheme)
-        self._learn(token)
         yield placed(request, self._send_in, self._path, f"{scheme} {token}" if scheme else token)
 
     def token(self) -> str:

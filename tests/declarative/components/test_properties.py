@@ -25,7 +25,7 @@ def asked(**fields: Any) -> dict[str, Any]:
 def rows(request: Request) -> Response:
     """Two records with the properties that a request names."""
     names = [name for name in str(request.params["fields"]).split(",") if name != "id"]
-    data = [{"id": n, "of": {name: n for name in names}, **{name: f"{name}{n}" for name in names}} for n in (1, 2)]
+    data = [{"id": n, "of": dict.fromkeys(names, n), **{name: f"{name}{n}" for name in names}} for n in (1, 2)]
     return Response(200, Headers({}), orjson.dumps({"data": data}), request.url, request)
 
 

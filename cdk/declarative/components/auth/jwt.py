@@ -83,25 +83,18 @@ class JwtAuthenticator(AnyAuthenticator):
             scheme=ctx.expression(self, "header_prefix").text,
             name=names,
             send_in=place,
-            learn=lambda secret: ctx.runtime.learn(secret),
             clock=ctx.runtime.clock,
         )
 
     def _fields(self, ctx: BuildContext, usual: str, more: str) -> Callable[[], dict[str, Json]]:
         """Claims or headers of a token, as they are now. Usual ones that are empty are left out."""
         part: BaseModel | None = getattr(self, usual)
-        texts = {
-            name: ctx.expression(self, usual, text)
-            for name, text in (part.model_dump() if part else {}).items()
-            if text
-        }
+        written = part.model_dump() if part is not None else {}
+        texts = {name: ctx.expression(self, usual, text) for name, text in written.items() if text}
         extra = ctx.nested(self, more) if getattr(self, more) else None
 
         def fields() -> dict[str, Json]:
-            told = {name: text.text() for name, text in texts.items()}
-            return {
-                **(extra.value() if extra is not None else {}),
-                **{name: text for name, text in told.items() if text},
-            }
+            told = {} if extra is None else dict(extra.value())
+            return told | {name: text for name, expression in texts.items() if (text := expression.text())}
 
         return fields

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
+from cdk.declarative.components.auth.sharing import learner
 from cdk.declarative.context import BuildContext
 from cdk.declarative.families import AnyAuthenticator
 from cdk.rest import Authenticator
@@ -46,7 +47,7 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
             token=ctx.expression(self, "session_token").text,
             user=ctx.expression(self, "username").text,
             password=ctx.expression(self, "password").text,
-            learn=lambda secret: ctx.runtime.learn(secret),
+            learn=learner(ctx),
             clock=ctx.runtime.clock,
         )
 
@@ -61,8 +62,8 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
                 return text
             if base is None:
                 raise ManifestError(
-                    f"{ctx.where(self, field)}: found {text!r}, which follows the url_base of a requester, and there is "
-                    f"none here; write the whole URL"
+                    f"{ctx.where(self, field)}: found {text!r}, which follows the url_base of a requester, and "
+                    f"there is none here; write the whole URL"
                 )
             return f"{base().strip()}{text}"
 

@@ -1,14 +1,14 @@
 """OAuthAuthenticator: access tokens that are renewed."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json, canonical
 from cdk.declarative.components.auth.jwt import JwtAuthenticator
-from cdk.declarative.components.auth.sharing import definition, shared
+from cdk.declarative.components.auth.sharing import definition, keeper, learner, shared
 from cdk.declarative.context import BuildContext
 from cdk.declarative.families import AnyAuthenticator
 from cdk.rest import Authenticator, OAuth2
@@ -92,28 +92,12 @@ class OAuthAuthenticator(AnyAuthenticator):
         False, description="Whether that signed token is sent in place of client and refresh token."
     )
 
-    @model_validator(mode="after")
-    def _enough(self) -> Self:
-        if self.use_profile_assertion:
-            if self.profile_assertion is None:
-                raise ValueError("use_profile_assertion needs a profile_assertion")
-        elif self.refresh_token_updater is None and self.token_refresh_endpoint is not None:
-            if self.grant_type == "refresh_token" and self.refresh_token is None:
-                raise ValueError("the grant type refresh_token needs a refresh_token; or use client_credentials")
-            if self.client_id is None or self.client_secret is None:
-                raise ValueError("client_id and client_secret are needed; or use a profile_assertion")
-        return self
-
     def build(self, ctx: BuildContext) -> Authenticator:
         """The authenticator, which streams that authenticate in the same way share.
 
-        Raises ManifestError: there is no way to get an access token.
+        Raises ManifestError: something is missing without which there is no access token.
         """
-        if self.token_refresh_endpoint is None and self.access_token_value is None:
-            raise ManifestError(
-                f"{ctx.where(self, 'token_refresh_endpoint')}: there is no way to get an access token; "
-                f"give a token_refresh_endpoint, or an access_token_value"
-            )
+        self._check(ctx)
         updater = self.refresh_token_updater
         if updater is None:
             return shared(ctx, definition(self, ctx), lambda: self._lasting(ctx))
@@ -125,6 +109,23 @@ class OAuthAuthenticator(AnyAuthenticator):
             config = _without(config, names)
         key = canonical([self._text(ctx, "token_refresh_endpoint")(), paths, config])
         return shared(ctx, key, lambda: self._rotating(ctx, updater))
+
+    def _check(self, ctx: BuildContext) -> None:
+        """Raise ManifestError for what is missing."""
+        field, missing = "token_refresh_endpoint", ""
+        if self.token_refresh_endpoint is None:
+            if self.access_token_value is None:
+                missing = "there is no way to get an access token; give this, or an access_token_value"
+        elif self.use_profile_assertion:
+            if self.profile_assertion is None:
+                field, missing = "profile_assertion", "is missing; use_profile_assertion needs it"
+        elif self.refresh_token_updater is None:
+            if self.grant_type == "refresh_token" and self.refresh_token is None:
+                field, missing = "refresh_token", "is missing; give it, or set grant_type to client_credentials"
+            elif self.client_id is None or self.client_secret is None:
+                field, missing = "client_id", "client_id and client_secret are needed; give both"
+        if missing:
+            raise ManifestError(f"{ctx.where(self, field)}: {missing}")
 
     def _lasting(self, ctx: BuildContext) -> OAuth2:
         return self._made(
@@ -141,7 +142,7 @@ class OAuthAuthenticator(AnyAuthenticator):
     def _rotating(self, ctx: BuildContext, updater: RefreshTokenUpdater) -> OAuth2:
         config = ctx.config
         kept = Kept(
-            lambda updates: ctx.runtime.keep(updates),
+            keeper(ctx),
             tuple(updater.access_token_config_path),
             tuple(updater.refresh_token_config_path),
             tuple(updater.token_expiry_date_config_path),
@@ -197,7 +198,7 @@ class OAuthAuthenticator(AnyAuthenticator):
             refusal=self._refusal(),
             kept=kept,
             fields=fields,
-            learn=lambda secret: ctx.runtime.learn(secret),
+            learn=learner(ctx),
             clock=ctx.runtime.clock,
         )
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from cdk.declarative.component import Component, Default
 from cdk.declarative.components.auth.placing import place_of
-from cdk.declarative.components.auth.sharing import definition, shared
+from cdk.declarative.components.auth.sharing import definition, learner, shared
 from cdk.declarative.components.options import RequestOption
 from cdk.declarative.components.requesters import HttpRequester
 from cdk.declarative.context import BuildContext
@@ -111,7 +111,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
             life=self._life(ctx),
             login_as=None if own is None else own.build(ctx),
             judge=None if judge is None else judge.build(ctx),
-            learn=lambda secret: ctx.runtime.learn(secret),
+            learn=learner(ctx),
             clock=ctx.runtime.clock,
         )
 

@@ -1,12 +1,14 @@
-"""Authenticators that several streams share, so that each token is asked for once."""
+"""What the authenticators of a source share: each other, and what is told of the tokens that they learn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from cdk.base.values import canonical
+from cdk.base.values import Json, canonical
 from cdk.declarative.component import Component
 from cdk.declarative.context import BuildContext
 from cdk.rest import Authenticator
+from cdk.rest.auth.authenticator import Learn
+from cdk.rest.auth.oauth2 import Keep
 
 A = TypeVar("A", bound=Authenticator)
 
@@ -23,3 +25,21 @@ def shared(ctx: BuildContext, key: str, make: Callable[[], A]) -> A:
 def definition(component: Component, ctx: BuildContext) -> str:
     """A key for components that say the same of the same config."""
     return f"{component.model_dump_json()} {canonical(ctx.config)}"
+
+
+def learner(ctx: BuildContext) -> Learn:
+    """Tells the run of a secret. A source may be built again for a shared authenticator, so who is told may change."""
+
+    def learn(secret: str) -> None:
+        ctx.runtime.learn(secret)
+
+    return learn
+
+
+def keeper(ctx: BuildContext) -> Keep:
+    """Has values of the config saved; as `learner`."""
+
+    def keep(updates: Mapping[tuple[str, ...], Json]) -> None:
+        ctx.runtime.keep(updates)
+
+    return keep

@@ -1,9 +1,10 @@
 """Authenticators that send what the config holds: nothing, a key, a token, user and password."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from cdk.base.errors import ManifestError
 from cdk.declarative.components.auth.placing import place_of
 from cdk.declarative.components.options import RequestOption
 from cdk.declarative.context import BuildContext
@@ -42,14 +43,10 @@ class ApiKeyAuthenticator(AnyAuthenticator):
     header: str | None = Field(None, description="Name of a header for the key. Older than `inject_into`.")
     inject_into: RequestOption | None = Field(None, description="Where the key goes.")
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.header is None) == (self.inject_into is None):
-            raise ValueError("an ApiKeyAuthenticator needs either inject_into or header, and not both")
-        return self
-
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator."""
+        """The authenticator. Raises ManifestError: it is not said where the key goes, or said twice."""
+        if (self.header is None) == (self.inject_into is None):
+            raise ManifestError(f"{ctx.where(self, 'inject_into')}: either inject_into or header is needed; give one")
         key = ctx.expression(self, "api_token").text
         if self.inject_into is None:
             return ApiKey(key, name=ctx.expression(self, "header").text())
