@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit planted crash bench clean
+.PHONY: help install demo test lint format unit planted crash fuzz bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ planted: $(VENV)/.installed-dev  ## plant bugs in a copy of the code and see tha
 KILLS ?= 30
 crash: $(VENV)/.installed-dev  ## kill syncs at random moments (KILLS=30) and look at what is in the tables
 	$(BIN)/python -m tests.spark.kill --kills $(KILLS)
+
+SECONDS ?= 120
+fuzz: $(VENV)/.installed-dev  ## hostile manifests, configs, states and answers, at random, for SECONDS=120
+	$(BIN)/python -m tests.fuzz.campaign --seconds $(SECONDS) --first $$(date +%s)000
 
 # The bench is a folder of its own, with a local API and hand-written programs that do the least work possible.
 BENCH ?= ../shared/bench

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.masking import Secrets, secret_values
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import Json, JsonSchema, canonical
 from cdk.cli.config_quick import plainly_fits
 from cdk.cli.documents import read_document
 from cdk.streams.source import Source
@@ -20,6 +20,11 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
     where = "no --config was given" if path is None else str(path)
     if not isinstance(config, Mapping):
         raise ConfigError(f"found a {type(config).__name__}, expected an object", path=where)
+    try:
+        canonical(config)
+    except TypeError as error:
+        words = "expected whole numbers of 64 bits, real characters, and at most 250 levels"
+        raise ConfigError(f"holds what cannot be passed on: {words} ({error})", path=where) from None
     # Known before anything is said of it: preparing may fail.
     secrets.add(*secret_values(source.config_schema, config))
     config = source.prepare(config)

@@ -176,9 +176,9 @@ def _same(value: Json) -> Json:
 
 def _kinds(schema: JsonSchema) -> list[str] | None:
     kinds = schema.get("type")
-    if kinds is None:
-        return None
-    return [kinds] if isinstance(kinds, str) else [str(kind) for kind in kinds]
+    if isinstance(kinds, str):
+        return [kinds]
+    return [str(kind) for kind in kinds] if isinstance(kinds, list | tuple) else None
 
 
 def _fits(value: Json, kinds: list[str]) -> bool:

@@ -23,7 +23,7 @@ _PATIENCE = 0.003
 _LOOK = 0.02
 """Seconds of reading after which it is looked whether there was much waiting."""
 
-_BUSY = 0.5
+_BUSY = 0.35
 """The share of a core from which on a process is busy with what it has."""
 
 

@@ -75,6 +75,7 @@ class Connections:
                 return StreamedResponse(status, Headers(raw.headers), pieces, url, request, max_bytes=self._max_bytes)
             try:
                 body = whole(raw.iter_content(_at_once(raw)), self._max_bytes, request)
+                _check_end(request, raw)
             finally:
                 # Gives the connection back when the body is read, and closes it when that failed.
                 raw.close()
@@ -106,6 +107,7 @@ class _Pieces:
             return next(self._pieces)
         except StopIteration:
             self.close()
+            _check_end(self._request, self._raw)
             raise
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
             self.close()
@@ -201,6 +203,13 @@ def _at_once(raw: requests.Response) -> int | None:
     length = raw.headers.get("content-length", "")
     small = length.isdecimal() and len(length) < len(str(_PIECE))
     return None if small and raw.headers.get("content-encoding") in _SIMPLE else _PIECE
+
+
+def _check_end(request: Request, raw: requests.Response) -> None:
+    """Raise Timeout: the body is packed, and its end is missing; urllib3 says nothing of that."""
+    packed = getattr(getattr(raw.raw, "_decoder", None), "_obj", None)
+    if packed is not None and not getattr(packed, "eof", True) and raw.raw.tell():
+        raise Timeout(f"{request}: the connection failed (the packed body is cut off)")
 
 
 def _host(url: str) -> str:

