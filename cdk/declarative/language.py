@@ -62,7 +62,7 @@ def json_schema() -> dict[str, Json]:
     register()
     made: dict[str, JsonSchema] = {}
     for name, model in Component.registry.items():
-        made[name] = _model_schema(name, model)
+        made[_defined(name)] = _model_schema(name, model)
     for plain in _plain_models(Component.registry.values()):
         made[_name(plain)] = _model_schema(_name(plain), plain)
     for family in _families():
@@ -76,6 +76,11 @@ def json_schema() -> dict[str, Json]:
         "allOf": [_ref(_ROOT)],
         "definitions": dict(sorted(made.items())),
     }
+
+
+def _defined(name: str) -> str:
+    """What the definition of a type is called: two types have names that are too common to stand alone."""
+    return Component.registry[name].__name__
 
 
 def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
@@ -129,7 +134,7 @@ def _family_schema(family: type[Component]) -> dict[str, Json]:
         "description": told(family).text,
         "type": "object",
         "required": ["type"],
-        "anyOf": [_ref(name) for name in sorted(family.members())],
+        "anyOf": [_ref(_defined(name)) for name in sorted(family.members())],
     }
 
 
@@ -153,7 +158,7 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each sh
         case Family(kind=kind, default=default):
             implied = [one for one in (default.type, default.custom) if one in Component.registry] if default else []
             # Without a `type`, only what is implied may stand there.
-            refs = [_ref(_family_name(kind)), *map(_ref, implied)]
+            refs = [_ref(_family_name(kind)), *(_ref(_defined(one)) for one in implied)]
             return {"anyOf": refs} if len(refs) > 1 else refs[0]
         case Either(options=options):
             return {"anyOf": [_schema(option) for option in options]}

@@ -85,13 +85,15 @@ def _message(response: Response, advice: str) -> str:
     return f"{response.request} answered {response.status}{phrase}{f': {said}' if said else ''}; {advice}"
 
 
-def _find(body: Json) -> str | None:
+def _find(body: Json, levels: int = 20) -> str | None:
     match body:
+        case list() | dict() if levels == 0:
+            return None
         case str():
             return body
         case list():
-            return ", ".join(text for item in body if (text := _find(item))) or None
+            return ", ".join(text for item in body if (text := _find(item, levels - 1))) or None
         case dict():
-            return next((text for key in _TEXT_KEYS if (text := _find(body.get(key)))), None)
+            return next((text for key in _TEXT_KEYS if (text := _find(body.get(key), levels - 1))), None)
         case _:
             return None

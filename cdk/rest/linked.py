@@ -78,7 +78,7 @@ def links(header: str) -> dict[str, dict[str, str]]:
     for target, parameters in _LINK.findall(header):
         fields = {"url": target}
         for name, quoted, plain in _PARAMETER.findall(parameters):
-            fields[name] = quoted or plain
+            fields[name.lower()] = quoted or plain
         for relation in fields.get("rel", "").lower().split():
             found.setdefault(relation, fields)
     return found

@@ -59,7 +59,7 @@ class Request:
     def full_url(self) -> str:
         """The URL with its query, without a fragment. Holds secrets: never for people."""
         url = urldefrag(self.url).url if "#" in self.url else self.url
-        query = urlencode(list(_pairs(self.params))) if self.params else ""
+        query = urlencode(list(_pairs(self.params)), errors="surrogatepass") if self.params else ""
         if not query:
             return url
         return f"{url}{'&' if '?' in url else '?'}{query}"

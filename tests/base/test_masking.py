@@ -67,3 +67,17 @@ def test_secrets_learned_during_a_run_are_hidden_too() -> None:
     secrets.add("tok", "")
 
     assert secrets.mask("tok") == "****"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": "no"},
+        {"properties": {"token": "no"}},
+        {"oneOf": 1},
+        {"anyOf": [None]},
+        {"properties": {"token": 1}},
+    ],
+)
+def test_a_schema_that_is_none_hides_nothing(schema: dict[str, object]) -> None:
+    assert list(secret_values(schema, {"token": "t"})) == []

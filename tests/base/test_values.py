@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk.base.errors import FatalError
 from cdk.base.values import canonical
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.dictionaries(st.text(max_size=2), st.booleans()))
@@ -22,3 +23,8 @@ def test_the_text_is_compact_and_keeps_types_apart() -> None:
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
         canonical(value)
+
+
+def test_what_json_cannot_hold_is_an_error_for_people_too() -> None:
+    with pytest.raises(FatalError, match="JSON cannot hold"):
+        canonical({"token": 2**64})

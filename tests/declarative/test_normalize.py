@@ -177,3 +177,8 @@ def test_a_field_that_does_not_fit_is_warned_of_once_and_its_value_is_not_shown(
         "users: the field 'a.*': found string, expected null or integer; such values are left as they are",
         "users: the field 'b': found object, expected number; such values are left as they are",
     ]
+
+
+@pytest.mark.parametrize("kind", [True, 1, {"a": 1}])
+def test_a_type_that_is_none_changes_nothing(kind: Json) -> None:
+    assert normalized({"type": kind}, "5") == "5"

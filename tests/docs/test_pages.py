@@ -11,6 +11,7 @@ PAGES = [
     "explanation/state.md",
     "how-to/run-a-connector.md",
     "how-to/test-a-connector.md",
+    "how-to/use-a-manifest.md",
     "reference/cli.md",
 ]
 

@@ -87,8 +87,8 @@ class HostileApi:
         chance = self._chance
         if chance.random() >= self._hostile:
             # An empty page now and then, so that reads end.
-            body = {**BODY, "data": [], "next": None} if self.asked % 4 == 0 else BODY
-            return self._answer(request, 200, json.dumps(body).encode(), {})
+            plain = {**BODY, "data": [], "next": None} if self.asked % 4 == 0 else BODY
+            return self._answer(request, 200, json.dumps(plain).encode(), {})
         if chance.random() < 0.1:
             raise Timeout(f"{request}: no answer in time")
         status = chance.choice(_STATUSES)

@@ -39,7 +39,7 @@ SECONDS = 10
 """What one case may take."""
 
 _SLEEPS = 2000
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
+_RAISED = re.compile(r"^([A-Za-z_*][\w.*]*)(?::|$)", re.MULTILINE)
 _LEAKING = {"LOG", "TRACE", "CONNECTION_STATUS"}
 
 _AT = "2024-01-02T00:00:00Z"
@@ -184,6 +184,9 @@ def _look(code: int, lines: list[str], told: str, *, secret: bool) -> None:
 
 
 def _class(name: str) -> type[BaseException]:
+    if "*" in name:
+        # A config whose secret is a short word hides it here, too.
+        return CdkError
     module, _, name = name.rpartition(".")
     try:
         found = getattr(import_module(module or "builtins"), name)

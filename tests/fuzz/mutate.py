@@ -121,7 +121,7 @@ def _places(value: Json, keys: Keys) -> Iterator[Keys]:
 
 def _change(value: Json, keys: Keys, chance: random.Random, places: list[Keys]) -> Json:
     if not keys:
-        return chance.choice(SCALARS)
+        return deepcopy(chance.choice(SCALARS))
     holder = value
     for key in keys[:-1]:
         holder = holder[key]

@@ -140,3 +140,7 @@ def test_a_connector_says_what_a_status_means() -> None:
 
     assert handler.judge(response(status=404), 1).action is Action.IGNORE
     assert handler.judge(response(status=403), 2).wait == 2
+
+
+def test_an_error_that_is_nested_without_end_has_no_words() -> None:
+    assert error_text(response(body=b"[" * 900 + b'"deep"' + b"]" * 900, status=500)) == ""

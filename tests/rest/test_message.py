@@ -104,3 +104,7 @@ def test_text_follows_the_charset_of_the_headers() -> None:
     assert response(body=b"\xe9", headers={"Content-Type": "text/plain; charset=latin-1"}).text == "é"
     assert response(body="é".encode()).text == "é"
     assert response(body=b"a", headers={"Content-Type": "text/plain; charset=none-such"}).text == "a"
+
+
+def test_a_parameter_that_is_no_text_in_unicode_is_shown_and_sent() -> None:
+    assert Request("GET", "https://a.com/", {"q": "\ud800"}).full_url == "https://a.com/?q=%ED%A0%80"

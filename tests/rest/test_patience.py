@@ -1,6 +1,6 @@
 import pytest
 
-from cdk.base.errors import Timeout
+from cdk.base.errors import RateLimited, Timeout
 from cdk.rest import Backoff
 from cdk.rest.patience import Patience, Wait
 from tests.rest.api import NOON, response
@@ -34,3 +34,9 @@ def test_without_a_strategy_the_api_is_asked_up_to_the_longest_wait() -> None:
 def test_what_was_told_goes_before_the_usual() -> None:
     assert patience().seconds(response(status=500), 3, told=9) == 9
     assert patience(lambda *_: 2).seconds(response(status=500), 3, told=9) == 3
+
+
+@pytest.mark.parametrize("seconds", [86_400.0, 1e30])
+def test_a_wait_of_a_day_is_none(seconds: float) -> None:
+    with pytest.raises(RateLimited, match="try again later"):
+        patience(lambda *_: seconds).seconds(response(status=500), 1)

@@ -37,7 +37,7 @@ class ComponentMappingDefinition(Component):
     """
 
     type: Literal["ComponentMappingDefinition"] = "ComponentMappingDefinition"
-    field_path: list[str] = Field(description="Where in the template; `*` stands for any key or index.")
+    field_path: list[str] = Field(min_length=1, description="Where in the template; `*` stands for any key or index.")
     value: str = Field(description="The value; reads `components_values` and `stream_template_config`.")
     value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
         None, description="The type that a rendered text may be taken for."

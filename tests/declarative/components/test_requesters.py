@@ -162,3 +162,11 @@ def test_a_requester_needs_an_address() -> None:
 
     assert isinstance(made.error, ManifestError)
     assert "`url`" in made.error.message
+
+
+@pytest.mark.parametrize("part", ["request_parameters", "request_headers"])
+def test_parameters_that_render_to_no_map_are_refused(part: str) -> None:
+    ran = run(MockApi(), requester={part: "{{ ['a'] }}"})
+
+    assert isinstance(ran.error, ManifestError)
+    assert "render to a list, expected a map" in str(ran.error)

@@ -106,6 +106,8 @@ def test_texts_are_read_as_python_reads_them(pieces: list[str]) -> None:
         expected = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError):
         expected = text
+    if expected is ...:
+        expected = text
 
     assert repr(expected if not isinstance(expected, float) or math.isfinite(expected) else text) == repr(literal(text))
 

@@ -1,0 +1,55 @@
+"""The options that commands share."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from cdk.rest.egress import process_egress
+from tests.cli.conftest import CommandLine
+
+MANIFEST = """
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [users]}
+streams:
+  - type: DeclarativeStream
+    name: users
+    retriever:
+      type: SimpleRetriever
+      requester: {type: HttpRequester, url_base: "{{ config['base'] }}", path: /users, request_parameters: {q: private}}
+      record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: [data]}}
+"""
+
+
+@pytest.fixture
+def listening() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+@pytest.mark.parametrize("command", ["check", "read"])
+def test_a_request_to_where_none_may_go_ends_the_command(
+    cli: CommandLine, tmp_path: Path, command: str, listening: socket.socket
+) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    with listening:
+        host = f"127.0.0.1:{listening.getsockname()[1]}"
+        (tmp_path / "config.json").write_text(json.dumps({"base": f"http://{host}"}))
+        ran = cli(command, "--manifest-path", "manifest.yaml", "--config", "config.json", "--egress", "public")
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+    said = "\n".join(ran.lines)
+    assert f"no request may go to {host} with --egress public" in said
+    assert "private" not in said
+    assert ran.code == (0 if command == "check" else 1)
+    assert process_egress() is None
+
+
+def test_a_list_of_hosts_that_means_nothing_is_a_command_line_that_is_not_understood(cli: CommandLine) -> None:
+    ran = cli("read", "--connector", "shop", "--egress", "http://example.com")
+
+    assert ran.code == 2
+    assert "expected `public`, hosts" in ran.stderr
