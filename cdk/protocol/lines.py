@@ -43,7 +43,7 @@ def state_line(message: AirbyteMessage) -> bytes:
         )
     except TypeError:
         return message_line(message)
-    return message_line(head).replace(b'"state":{', b'"state":{"stream":' + text + b",", 1)
+    return message_line(head).replace(b'"state":{"type":"STREAM"', b'"state":{"type":"STREAM","stream":' + text, 1)
 
 
 def record_lines(stream: str, namespace: str | None, records: Sequence[Record], emitted_at_ms: int) -> bytes:

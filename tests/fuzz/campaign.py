@@ -256,9 +256,8 @@ def main() -> int:
         for done, seed in enumerate(seeds):
             if time.monotonic() > until or (given.cases and done >= given.cases):
                 break
-            # A crash of the interpreter leaves the seed behind.
-            with suppress(OSError):
-                (Path(tempfile.gettempdir()) / f"fuzz-{os.getpid()}.seed").write_text(str(seed))
+            # A crash of the interpreter leaves this folder, and the seed in it, behind.
+            (folder / "seed").write_text(str(seed))
             came, why = attempt(seed, folder)
             seen["broken" if why else came] += 1
             if why:
