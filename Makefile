@@ -8,9 +8,11 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+HERE := $(CURDIR)
+comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit planted crash fuzz bench clean
+.PHONY: help install demo test lint format unit planted crash fuzz bench oracle clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,15 +52,28 @@ fuzz: $(VENV)/.installed-dev  ## hostile manifests, configs, states and answers,
 
 # The bench is a folder of its own, with a local API and hand-written programs that do the least work possible.
 BENCH ?= ../shared/bench
-CASES ?= a200k,a,cfull,c,d10k,f-spec
+CASES ?= a200k,a,b,c,cfull,i,d10k,e,f-spec,f-check,f-discover
 ROUNDS ?= 3
+# A virtual environment with airbyte-cdk in it is compared, too: PEER=folder.
+PEER ?=
 bench: $(VENV)/.installed-dev  ## CPU and memory of `read` against hand-written limits (BENCH=folder CASES=... ROUNDS=3)
 	@test -f $(BENCH)/bench.py || { echo "no bench in $(BENCH): name its folder with BENCH=..." >&2; exit 1; }
 	@test -d $(VENV)/bench || { $(BIN)/python -m venv $(VENV)/bench && \
 		$(VENV)/bench/bin/python -m pip -qq install requests orjson msgspec pyarrow uvloop urllib3; }
 	$(VENV)/bench/bin/python $(BENCH)/bench.py run --venv limit=$(VENV)/bench --cases $(CASES) --rounds $(ROUNDS) \
-		--impl 'ours=$(BIN)/spark-cdk {command} --connector benchmarks/bench_source.py @args' \
-		--runners limit-orjson --base limit-orjson
+		$(if $(PEER),--venv airbyte=$(PEER)) \
+		--impl 'manifest=$(BIN)/spark-cdk {command} --manifest-path {manifest} @args' \
+		--impl 'python=$(BIN)/spark-cdk {command} --connector benchmarks/bench_source.py @args' \
+		--runners limit-orjson$(if $(PEER),$(comma)airbyte) --base limit-orjson
+
+# The oracle is a folder of its own: public manifests, and what airbyte-cdk made of each.
+ORACLE ?= ../shared/oracle
+oracle: $(VENV)/.installed-dev  ## public manifests against recorded outcomes of airbyte-cdk (ORACLE=folder)
+	@test -f $(ORACLE)/oracle.py || { echo "no oracle in $(ORACLE): name its folder with ORACLE=..." >&2; exit 1; }
+	rm -rf $(VENV)/oracle
+	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py run --fixtures fixtures --out $(HERE)/$(VENV)/oracle --python $(HERE)/$(BIN)/python \
+		--impl-cwd $(HERE) --entry cdk.__main__:main --spec-entry cdk.__main__:main --only open.txt --jobs 2
+	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py compare reference $(HERE)/$(VENV)/oracle --only open.txt --unstable unstable.json
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

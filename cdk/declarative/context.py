@@ -57,13 +57,19 @@ class BuildContext:
     """Given to every `build`. Immutable; `within` makes one for a stream.
 
     config: the connector's config, as its migrations left it. stream: the stream being built, for errors.
-    window: the names under which a slice's window is found in expressions.
+    window: the names under which a slice's window is found in expressions. url_base: gives the beginning of the URLs of
+    the requester that is being built.
     """
 
     config: Mapping[str, Json]
     runtime: Runtime
     stream: str = ""
     window: tuple[str, str] = ("start_time", "end_time")
+    url_base: Callable[[], str] | None = None
+
+    def at(self, url_base: Callable[[], str]) -> "BuildContext":
+        """The same for building a part of a requester, whose URLs begin like this."""
+        return replace(self, url_base=url_base)
 
     def within(self, stream: str, window: tuple[str, str] | None = None) -> "BuildContext":
         """The same for building a part of `stream`."""

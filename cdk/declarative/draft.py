@@ -20,13 +20,14 @@ _FORM = "application/x-www-form-urlencoded"
 class Draft:
     """One request. `put` adds to it, `request` makes it.
 
-    url: absolute. text: a body that is sent as it is; nothing else may then be in the body.
+    url: absolute. text: a body that is sent as it is; nothing else may then be in the body. stream: the answer is
+    handed on as it comes.
     """
 
-    __slots__ = ("form", "headers", "json", "method", "params", "text", "url", "where")
+    __slots__ = ("form", "headers", "json", "method", "params", "stream", "text", "url", "where")
 
-    def __init__(self, method: str, url: str, where: str) -> None:
-        self.method, self.url, self.where = method, url, where
+    def __init__(self, method: str, url: str, where: str, *, stream: bool = False) -> None:
+        self.method, self.url, self.where, self.stream = method, url, where, stream
         self.params: dict[str, Json] = {}
         self.headers: dict[str, Json] = {}
         self.form: dict[str, Json] = {}
@@ -69,7 +70,7 @@ class Draft:
         body, headers = self._body()
         for name, value in self.headers.items():
             headers[name] = value if type(value) is str else str(value)
-        return Request(self.method, self.url, _texts(self.params, self.url), headers, body)
+        return Request(self.method, self.url, _texts(self.params, self.url), headers, body, stream=self.stream)
 
     def _body(self) -> tuple[bytes | None, dict[str, str]]:
         if self.text is not None:

@@ -10,6 +10,7 @@ from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
 from cdk.base.times import Clock, Sleep, sleep, system_clock
 from cdk.rest.message import Request, Response
+from cdk.rest.transport import Transport
 
 # Shorter waits are how a budget works; longer ones look like a read that hangs.
 _QUIET_SECONDS = 1
@@ -136,3 +137,17 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+class Budgeted:
+    """A transport that takes each call from a budget; for caches, whose hits cost none."""
+
+    def __init__(self, transport: Transport, budget: CallBudget) -> None:
+        self._transport, self._budget = transport, budget
+
+    def send(self, request: Request) -> Response:
+        """See Transport."""
+        self._budget.take(request)
+        response = self._transport.send(request)
+        self._budget.observe(response)
+        return response

@@ -28,7 +28,7 @@ def manifest() -> str:
     return next(text for kind, text in BLOCK.findall(page) if kind == "yaml" and text.startswith("# shop.yaml"))
 
 
-def ids(folder: Path) -> list[int]:
+def ids(folder: Path) -> list[int | str]:
     return sorted(pq.read_table(DeltaTable(str(folder)).file_uris())["id"].to_pylist())
 
 

@@ -20,7 +20,6 @@ from cdk.declarative.families import (
     AnyPaginator,
     AnyRequester,
     AnyRetriever,
-    Incremental,
     Requester,
     Router,
     SliceReader,
@@ -188,8 +187,7 @@ class _Api:
 
     def __init__(self, component: AsyncRetriever, ctx: BuildContext, router: Router | None, parts: StreamParts) -> None:
         decoder = _decoder(component.decoder, ctx)
-        self._ctx, self._router = ctx, router
-        self._incremental: Incremental | None = parts.incremental
+        self._ctx = ctx
         self._meanings = component.status_mapping.build(ctx)
         self._where = ctx.where(component, "status_mapping")
         self._status = component.status_extractor.build(ctx, decoder)
@@ -202,10 +200,6 @@ class _Api:
 
     def create(self, slice: Slice) -> Response:
         draft = self._create.draft(self._names(slice, {}))
-        if self._router is not None:
-            self._router.ask(draft, slice)
-        if self._incremental is not None:
-            self._incremental.ask(draft, slice)
         return self._create.client.send(draft.request())
 
     def status(self, job: Job) -> Status:

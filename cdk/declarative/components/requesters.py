@@ -20,6 +20,7 @@ from cdk.declarative.families import AnyAuthenticator, AnyErrorHandler, AnyReque
 from cdk.declarative.properties import NAME as PROPERTIES
 from cdk.declarative.properties import Properties
 from cdk.rest import Decoder, HttpClient, RequestsTransport
+from cdk.rest.budget import Budgeted
 from cdk.rest.cache import cached as cached_transport
 
 
@@ -83,30 +84,35 @@ class HttpRequester(AnyRequester):
 
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
         """The requester."""
-        transport = ctx.runtime.transport
-        if self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None:
+        transport, budget = ctx.runtime.transport, ctx.runtime.shared.get("budget")
+        told = self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None
+        if told and isinstance(transport, RequestsTransport):
             transport = RequestsTransport(
                 connect_timeout=timedelta(seconds=self.connect_timeout_in_seconds or 15),
                 read_timeout=timedelta(seconds=self.read_timeout_in_seconds or 120),
             )
         if self.use_cache or (cached and self.use_cache is not False):
+            if budget is not None:
+                # Below the cache: an answer that is kept costs no call. One for all, as they share what is kept.
+                transport, budget = ctx.runtime.shared.setdefault("budgeted", Budgeted(transport, budget)), None
             transport = cached_transport(transport)
+        base = ctx.expression(self, "url_base") if self.url_base else ctx.expression(self, "url", self.url or "")
         client = HttpClient(
             transport,
-            authenticator=self.authenticator.build(ctx) if self.authenticator is not None else None,
+            authenticator=None if self.authenticator is None else self.authenticator.build(ctx.at(base.text)),
             error_handler=(self.error_handler or DefaultErrorHandler()).build(ctx),
-            budget=ctx.runtime.shared.get("budget"),
+            budget=budget,
             sleep=ctx.runtime.sleep,
             on_rate_limited=partial(ctx.runtime.limited, ctx.stream),
         )
-        return _HttpRequester(self, ctx, client)
+        return _HttpRequester(self, ctx, client, stream=decoder is not None and decoder.streams)
 
 
 class _HttpRequester:
     """The runtime of an HttpRequester."""
 
-    def __init__(self, component: HttpRequester, ctx: BuildContext, client: HttpClient) -> None:
-        self.client = client
+    def __init__(self, component: HttpRequester, ctx: BuildContext, client: HttpClient, *, stream: bool) -> None:
+        self.client, self._stream = client, stream
         self._method, self._where = component.http_method.upper(), ctx.where(component, "url")
         self._url = _url(component, ctx)
         self.properties, self._parameter, component = _properties(component, ctx)
@@ -116,7 +122,7 @@ class _HttpRequester:
 
     def draft(self, names: Names) -> Draft:
         """See Requester."""
-        draft = Draft(self._method, self._url(names), self._where)
+        draft = Draft(self._method, self._url(names), self._where, stream=self._stream)
         if self._params is not None:
             draft.params.update(_entries(self._params.value(names, types=(str, list)), self._where))
         if self._parameter is not None:

@@ -19,7 +19,6 @@ CURSOR = {
     "datetime_format": "%Y-%m-%d",
     "start_datetime": "2024-01-01",
     "end_datetime": "2024-01-31",
-    "start_time_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "from"},
 }
 
 
@@ -42,7 +41,7 @@ def manifest(stream: dict[str, Json] | None = None, /, **retriever: Json) -> dic
             "skipped": ["none"],
         },
         "status_extractor": {"type": "DpathExtractor", "field_path": ["status"]},
-        "creation_requester": asks("/jobs", "POST"),
+        "creation_requester": asks("/jobs", "POST", request_parameters={"from": "{{ stream_interval.start_time }}"}),
         "polling_requester": asks("/jobs/{{ creation_response['id'] }}"),
         "download_requester": asks("{{ download_target }}"),
         "download_target_extractor": {"type": "DpathExtractor", "field_path": ["files"]},

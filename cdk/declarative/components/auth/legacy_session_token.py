@@ -54,7 +54,7 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
     def _url(self, ctx: BuildContext, field: str) -> Callable[[], str]:
         rest = ctx.expression(self, field)
         # Where the requester begins is known to its requests only if it says so to what it builds.
-        base: Callable[[], str] | None = getattr(ctx, "url_base", None)
+        base = ctx.url_base
 
         def url() -> str:
             text = rest.text()
