@@ -25,6 +25,7 @@ from cdk.cli.talk import talk
 from cdk.cli.told import Told
 from cdk.engine.executors import threads
 from cdk.engine.messages import Unwatched, Watch, run_read
+from cdk.protocol import ConfiguredAirbyteCatalog
 from cdk.state.manager import ConnectorStateManager
 
 
@@ -57,6 +58,7 @@ def read(
         settings = load_config(config, source, output.secrets)
         streams = source.streams(settings)
         wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
+        source.select(_selected(wanted))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
         with _watch(output) as watch, _rare_collections():
             run_read(
@@ -70,6 +72,15 @@ def read(
             )
 
     return talk(say, debug=debug)
+
+
+def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
+    """The properties that a catalog's schemas have, of the streams whose schema has any."""
+    return {
+        item.stream.name: frozenset(properties)
+        for item in catalog.streams
+        if (properties := item.stream.json_schema.get("properties"))
+    }
 
 
 def _watch(output: Output) -> AbstractContextManager[Watch]:

@@ -68,6 +68,9 @@ class ManifestSource(Source):
             self.events.config_changed(migrated)
         return rules.transform(migrated)
 
+    def select(self, properties: Mapping[str, frozenset[str]]) -> None:
+        self._runtime.shared["selected"] = properties
+
     def concurrency(self, config: Mapping[str, Json]) -> int:
         level = self._root.concurrency_level
         return 1 if level is None else level.build(self._context(config))

@@ -41,6 +41,12 @@ class Source:
         """How a platform obtains OAuth credentials for the config, as the protocol's spec says it."""
         return None
 
+    def select(self, properties: Mapping[str, frozenset[str]]) -> None:
+        """Learn which properties a catalog wants of a stream, for APIs that can be asked for some; before reading.
+
+        properties: by the name of the stream; a stream that is not there is wanted whole.
+        """
+
     def concurrency(self, config: Mapping[str, Json]) -> int:  # noqa: ARG002 - for overriding
         """How many slices to read at once, where nobody says otherwise."""
         return 1
