@@ -7,7 +7,6 @@ A value that cannot be cast stays as it is.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TypeAlias
 
 from cdk.base.logs import logger
@@ -98,11 +97,15 @@ class _Compiler:
         return frozenset(ready), self._cast(convert, kinds, inside, path, nullable="null" in kinds)
 
     def _cast(self, convert: Cast | None, kinds: list[str], inside: Cast | None, path: str, *, nullable: bool) -> Cast:
+        fitting = {kind for name in kinds for kind in _READY.get(name, ())}
+
         def cast(value: Json) -> Json:
             if convert is not None and not (nullable and value is None):
-                with suppress(ValueError, TypeError, OverflowError):
+                try:  # noqa: SIM105 - `suppress` takes as long as all the rest
                     value = convert(value)
-            if not _fits(value, kinds):
+                except (ValueError, TypeError, OverflowError):
+                    pass
+            if type(value) not in fitting and not _fits(value, kinds):
                 self._warn(value, kinds, path)
             return value if inside is None else inside(value)
 

@@ -78,6 +78,12 @@ class Template:
         manifests count on.
         """
         try:
+            # Nearly all conditions come to this; what else they come to, or fail with, is looked at below.
+            if (found := self._run(scope)) is True or found is False:
+                return found
+        except Exception:  # noqa: BLE001, S110 - evaluated once more, for what is missing and how it is told
+            pass
+        try:
             value = self.value(scope, default=False)
         except ExpressionError as error:
             if error.incomparable:
