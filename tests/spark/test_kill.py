@@ -10,6 +10,13 @@ from tests.spark.kill import VICTIMS, round_of_kills
 
 @pytest.mark.spark
 def test_killed_driver_jvm_and_worker_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    kills = round_of_kills(tmp_path, VICTIMS, random.Random())
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        kills = round_of_kills(folder, VICTIMS, random.Random())
+        if [kill.victim for kill in kills] == list(VICTIMS):
+            return
+        # On a busy machine a sync may end before the signal reaches it; its round is checked, and ends there.
+        assert kills[-1].survived
 
-    assert [kill.victim for kill in kills] == list(VICTIMS)
+    pytest.fail("in three rounds a sync ended before it could be killed")
