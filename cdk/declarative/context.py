@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from cdk.base.logs import logger
 from cdk.base.times import Clock, Sleep, sleep, system_clock
 from cdk.base.values import Json
 from cdk.declarative.component import Component
@@ -118,6 +119,7 @@ def _compiled(text: str, where: str) -> Template:
     try:
         return compile_template(text, where)
     except ExpressionError as error:
+        logger.warning("%s; what uses it will fail", error)
         return broken(error)
 
 
