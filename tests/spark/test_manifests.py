@@ -25,7 +25,7 @@ def address() -> Iterator[str]:
 def manifest() -> str:
     """The manifest of the page about manifests."""
     page = (DOCS / "how-to" / "use-a-manifest.md").read_text()
-    return next(text for kind, text in BLOCK.findall(page) if kind == "yaml" and text.startswith("# shop.yaml"))
+    return next(str(text) for kind, text in BLOCK.findall(page) if kind == "yaml" and text.startswith("# shop.yaml"))
 
 
 def ids(folder: Path) -> list[int | str]:
