@@ -165,11 +165,24 @@ class ManifestCursor(Cursor):
         if moment is not None and moment < self._first():
             # Records from before the start of all reads do not move the cursor there.
             return self.start
-        # A record dated beyond the moment the read was planned must not carry the cursor there: nothing that comes
-        # before its date would ever be read.
-        if window.last and moment is not None and planned is not None and moment > planned:
+        if moment is None or planned is None or moment <= planned:
+            return value
+        if window.last:
+            # A record dated beyond the moment the read was planned must not carry the cursor there: nothing that comes
+            # before its date would ever be read.
             return self._write(planned)
-        return value
+        # Nor may one dated beyond its window: the windows that it jumps over are still to be read.
+        known = None if before is None else self._moment(before)
+        return self._write(planned) if known is None or known < planned else before
+
+    def moment(self, value: Json) -> datetime | None:
+        """The moment that a value of records or states names; None when it names none."""
+        return self._moment(value)
+
+    def back(self, value: Json, by: timedelta) -> Json:
+        """The value that lies `by` before another; one that cannot be read stays as it is."""
+        moment = self._moment(value)
+        return value if moment is None else self._write(earlier(moment, by))
 
     def _first(self) -> datetime:
         if self._start is None:
@@ -182,7 +195,9 @@ class ManifestCursor(Cursor):
         if not self._sortable or type(first) is not str or not first.endswith("Z"):
             return False
         size, between = len(first), first[10:11]
-        if any(type(v) is not str or len(v) != size or v[-1] != "Z" or v[10] != between for v in values):
+        if set(map(type, values)) != {str} or set(map(len, values)) != {size}:
+            return False
+        if {value[-1] + value[10:11] for value in values} != {f"Z{between}"}:
             return False
         return self._write_text(first) == first
 

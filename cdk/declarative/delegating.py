@@ -6,6 +6,7 @@ from functools import partial
 
 from cdk.base.logs import logger
 from cdk.base.values import Json, JsonSchema
+from cdk.declarative.cursors import ManifestCursor
 from cdk.declarative.durations import Duration, earlier
 from cdk.declarative.stream import ManifestStream
 from cdk.state.slice import Partition, Slice
@@ -69,7 +70,9 @@ class DelegatingStream(Stream):
         if not isinstance(blob, Mapping) or not blob or all(str(key).startswith("__ab_") for key in blob):
             return self.full
         if self._retention is not None and self.later.cursor is not None:
-            value = blob.get(self.later.cursor.field)
+            # Of partitions it is the greatest value of all that counts.
+            known = blob.get("state", blob)
+            value = known.get(self.later.cursor.field) if isinstance(known, Mapping) else None
             oldest = earlier(self.now(), self._retention)
             if value is None or not self._since(value, oldest):
                 logger.warning("%s: the state is older than what the API keeps, so it is read in full", self.name)
@@ -78,9 +81,10 @@ class DelegatingStream(Stream):
 
     def _since(self, value: Json, oldest: datetime) -> bool:
         cursor = self.later.cursor
-        assert cursor is not None
-        limit = oldest.isoformat()
-        return cursor.greatest([value]) is not None and cursor.greatest([limit, value]) == cursor.greatest([value])
+        if not isinstance(cursor, ManifestCursor):
+            return True
+        moment = cursor.moment(value)
+        return moment is not None and moment >= oldest
 
 
 def _chosen(reload: Callable[[], Stream], *, later: bool) -> ManifestStream:

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cdk.base.times import Clock
 from cdk.base.values import Json, JsonSchema
+from cdk.declarative.cursors import ManifestCursor
 from cdk.declarative.families import Incremental, SliceReader
 from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
+from cdk.state.wire import encode
 from cdk.streams.checkpoint import CheckpointReader, ParentState
 from cdk.streams.stream import Item, Stream
 
@@ -70,15 +72,26 @@ class ManifestStream(Stream):
         return self._reader.read(slice)
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
-        if (
-            self._incremental is not None
-            and self._incremental.shared
-            and WHOLE not in state.positions
-            and (kept := state.extra.get("state"))
-        ):
+        if self._incremental is None:
+            return super().checkpoint_reader(state)
+        if self._incremental.shared and WHOLE not in state.positions and (kept := state.extra.get("state")):
             state = replace(state, positions={**state.positions, WHOLE: Checkpoint(dict(kept))})
-        reader = super().checkpoint_reader(state)
-        return reader if self._incremental is None else _Known(reader, self._incremental, state, self)
+        reader = super().checkpoint_reader(self._looking_back(state))
+        return _Known(reader, self._incremental, state, self)
+
+    def _looking_back(self, state: StreamState) -> StreamState:
+        """The state from which partitions start that share a cursor.
+
+        It was reached by the last one that was read: what came to the others meanwhile lies before it, by no more than
+        the read took.
+        """
+        shared, seconds = state.positions.get(WHOLE), state.extra.get("lookback_window")
+        if not (self.partitioned and isinstance(self.cursor, ManifestCursor) and isinstance(shared, Checkpoint)):
+            return state
+        if not isinstance(seconds, int) or self.cursor.field not in shared.cursor:
+            return state
+        value = self.cursor.back(shared.cursor[self.cursor.field], timedelta(seconds=seconds))
+        return state.with_(WHOLE, Checkpoint({**shared.cursor, self.cursor.field: value}))
 
     def migrate_state(self, blob: Json) -> Json:
         """An old form of the state in today's form, as the manifest's migrations know it."""
@@ -106,8 +119,9 @@ class _Known(CheckpointReader):
         self._begun = stream.now()
         self._last, self._said = state, False
         self._kept = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
-        known = (self._kept.get("state") or {}).get(incremental.cursor.field)
-        self._greatest: Json = known
+        shared = state.positions.get(WHOLE)
+        known = shared.cursor if isinstance(shared, Checkpoint) else self._kept.get("state") or {}
+        self._greatest: Json = known.get(incremental.cursor.field)
 
     def next(self) -> Slice | None:
         return self._inner.next()
@@ -147,5 +161,7 @@ class _Known(CheckpointReader):
             kept["state"] = {self._incremental.cursor.field: self._greatest}
             if self._incremental.shared:
                 kept["use_global_cursor"] = True
+                if state.parents:
+                    kept["parent_state"] = {name: encode(at, incremental=True) for name, at in state.parents.items()}
                 return StreamState({}, {}, kept)
         return replace(state, extra=kept)

@@ -1,5 +1,6 @@
 """HttpRequester: what to ask an API for, and how."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -34,6 +35,10 @@ def _with_properties(value: Json) -> Json:
         else item
         for name, item in value.items()
     }
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_\-]+(?:/[A-Za-z0-9_\-]+)*/?")
+"""Paths without dots, queries and schemes."""
 
 
 class HttpRequester(AnyRequester):
@@ -196,7 +201,9 @@ def join(base: str, path: str) -> str:
     base, path = base.strip(), path.strip()
     if not path:
         return base
-    return urljoin(base if base.endswith("/") else f"{base}/", path.removeprefix("/"))
+    base, path = base if base.endswith("/") else f"{base}/", path.removeprefix("/")
+    # Nearly all are plain; to join these by the book takes 15 us a request.
+    return base + path if _PLAIN.fullmatch(path) and "?" not in base and "#" not in base else urljoin(base, path)
 
 
 def _body(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None] | None:
