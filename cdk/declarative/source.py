@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import cast
 
 import orjson
@@ -35,7 +36,9 @@ class ManifestSource(Source):
         self._manifest = manifest
         self._runtime = runtime or Runtime()
         self._root = cast("DeclarativeSource", manifest.root())
-        self._kept: dict[str, Json] | None = None
+        # What the config's file holds: without what only the run, or only its check, adds to it.
+        self._kept: Mapping[str, Json] | None = None
+        self._keeping = Lock()
         self._parents = frozenset(parent_names(self._root))
         self.name = self._runtime.folder.name or "manifest"
 
@@ -63,7 +66,7 @@ class ManifestSource(Source):
     def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
         """The config after the manifest's migrations, which are kept, and its transformations, which are not."""
         rules = self._rules(config)
-        migrated = rules.migrate(config)
+        self._kept = migrated = rules.migrate(config)
         if migrated is not config:
             self.events.config_changed(migrated)
         return rules.transform(migrated)
@@ -124,11 +127,12 @@ class ManifestSource(Source):
 
     def _keep(self, config: Mapping[str, Json], updates: Mapping[tuple[str, ...], Json]) -> None:
         """Have a config saved that differs from the last one in `updates`."""
-        kept = self._kept if self._kept is not None else deepcopy(dict(config))
-        for path, value in updates.items():
-            set_at(kept, path, value, create=True)
-        self._kept = kept
-        self.events.config_changed(kept)
+        with self._keeping:
+            kept = deepcopy(dict(config if self._kept is None else self._kept))
+            for path, value in updates.items():
+                set_at(kept, path, value, create=True)
+            self._kept = kept
+            self.events.config_changed(kept)
 
 
 def parent_names(component: Component) -> Iterator[str]:

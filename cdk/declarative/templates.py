@@ -38,7 +38,7 @@ class Setting:
         value = self._value.value(names, types=self._types)
         if self._as_yaml and isinstance(value, str):
             value = _parsed(value)
-        set_at(copy, [part.value(names) for part in self._path], value, create=self._create)
+        set_at(copy, [_key(part, names) for part in self._path], value, create=self._create)
 
 
 def filled(
@@ -66,7 +66,7 @@ def set_at(copy: Json, path: Keys, value: Json, *, create: bool) -> None:
             elif create or str(last) in node:
                 node[str(last)] = value
         elif isinstance(node, list) and (index := _index(last)) is not None:
-            if index < len(node):
+            if -len(node) <= index < len(node):
                 node[index] = value
             elif create:
                 node.append(value)
@@ -83,9 +83,15 @@ def _children(node: Json, key: str | int, *, make: bool, follow: str | int) -> l
         if key == "*":
             return list(node)
         index = _index(key)
-        if index is not None and index < len(node):
+        if index is not None and -len(node) <= index < len(node):
             return [node[index]]
     return []
+
+
+def _key(part: Expression, names: Names) -> str | int:
+    """A key or an index of a path: names that look like other literals (`true`, `1.5`) are texts."""
+    value = part.value(names)
+    return value if type(value) is int else part.text(names)
 
 
 def _index(key: str | int) -> int | None:

@@ -33,6 +33,8 @@ def state_line(message: AirbyteMessage) -> bytes:
     state = message.state
     assert state is not None
     assert state.stream is not None
+    if state.stream.stream_state is None:
+        return message_line(message)
     head = message.model_copy(update={"state": state.model_copy(update={"stream": None})})
     try:
         text = orjson.dumps(

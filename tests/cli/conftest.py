@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
+from cdk import Source
 from cdk.base.values import Json
 from cdk.cli.app import run
 
@@ -34,13 +35,13 @@ CommandLine: TypeAlias = Callable[..., Ran]
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    """Runs the command line in an empty directory."""
+    """Runs the command line in an empty directory; `source`: the one connector of the program."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def run_it(*argv: str) -> Ran:
+    def run_it(*argv: str, source: Source | None = None) -> Ran:
         capfd.readouterr()
-        code = run(argv)
+        code = run(argv, source)
         told = capfd.readouterr()
         return Ran(code, told.out.splitlines(), told.err)
 

@@ -13,6 +13,7 @@ from cdk import (
     CredentialsError,
     Item,
     Json,
+    NotFound,
     Page,
     Partition,
     RateLimited,
@@ -284,3 +285,65 @@ def test_the_states_of_many_partitions_weigh_no_more_than_their_records_and_the_
 
     assert len(states) > 3
     assert sum(states[:-1]) <= records + states[-2]
+
+
+class Torn(Stream):
+    """Three partitions of one page; the second is gone."""
+
+    supports_checkpointing = True
+
+    def partitions(self) -> list[Partition]:
+        return [Partition.of(n=n) for n in range(3)]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        if slice.partition["n"] == 1:
+            raise NotFound("that part is gone")
+        yield {"n": slice.partition["n"]}
+
+
+@pytest.mark.parametrize("execute", [serial, threads(3)], ids=["serial", "threads"])
+def test_a_part_that_is_gone_fails_the_stream_after_the_others_and_stays_open(execute: Executor) -> None:
+    lines = Lines()
+
+    with pytest.raises(StreamsFailed) as raised:
+        run_read([Torn()], catalog("torn"), ConnectorStateManager(), lines, execute=execute)
+
+    *_, (last, _), incomplete, kind = lines.story
+    done = {"__ab_full_refresh_sync_complete": True}
+    cursors = {entry["partition"]["n"]: entry["cursor"] for entry in last["states"]}
+    assert {n: cursor for n, cursor in cursors.items() if cursor} == {0: done, 2: done}
+    assert (incomplete, kind) == ("INCOMPLETE", "system_error")
+    assert sum(item for item in lines.story if type(item) is int) == 2
+    assert {str(name): type(error) for name, error in raised.value.failures.items()} == {"torn": NotFound}
+
+
+def test_a_stream_that_fails_at_once_says_the_state_it_came_with_before_it_ends() -> None:
+    lines = Lines()
+
+    with pytest.raises(StreamsFailed):
+        run_read([Broken()], catalog("broken"), ConnectorStateManager([state("broken", {"page": 2})]), lines)
+
+    assert lines.story == ["STARTED", ({"page": 2}, 0.0), "INCOMPLETE", "transient_error"]
+
+
+def test_a_stream_that_fails_before_it_was_ever_read_says_an_empty_state() -> None:
+    class Closed(Users):
+        def read_page(self, slice: Slice, token: Json) -> Page:  # noqa: ARG002
+            raise CredentialsError("who are you?")
+
+    lines = Lines()
+    with pytest.raises(StreamsFailed):
+        run_read([Closed()], catalog("closed"), ConnectorStateManager(), lines)
+
+    assert lines.story == ["STARTED", ({}, 0.0), "INCOMPLETE", "config_error"]
+
+
+def test_the_summary_of_failures_is_for_the_person_who_gave_the_config() -> None:
+    failures = {StreamDescriptor(name="a", namespace="n"): ValueError("no"), StreamDescriptor(name="b"): NotFound("x")}
+
+    error = StreamsFailed(failures)
+
+    assert error.failure_type == "config_error"
+    assert error.failures == failures
+    assert error.message.startswith("2 of the streams could not be read to the end: ")
+    assert error.message.endswith("; b: x")

@@ -1,16 +1,32 @@
 """The promise of the read loop, over every kind of stream."""
 
 import itertools
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import copy
 from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import DatetimeCursor, Done, Item, Partition, Record, ServerError, Slice, Stream, StreamState, Window
+from cdk import (
+    Checkpoint,
+    DatetimeCursor,
+    Done,
+    Item,
+    Page,
+    Partition,
+    Record,
+    ServerError,
+    Slice,
+    Stream,
+    StreamState,
+    Window,
+)
+from cdk.base.errors import FatalError, NotFound
 from cdk.base.values import Json, canonical
 from cdk.engine.executors import Executor, serial, threads
 from cdk.engine.read import read
@@ -305,3 +321,98 @@ def test_states_wait_until_they_are_due() -> None:
     assert [wire(Users(), s) for s in said] == [
         wire(Users(), StreamState().with_(next(iter(Users().partitions())), Done()))
     ]
+
+
+def iter_into(items: list[Sequence[Record] | StreamState], reading: Iterator[Sequence[Record] | StreamState]) -> None:
+    """Add what a read gives, until it ends or fails."""
+    for item in reading:
+        items.append(item)  # noqa: PERF402 - what came before an error counts
+
+
+def gone(stream: Stream, refused: set[int], after: int, begun: list[int]) -> Stream:
+    """The stream, where some slices, by their order, end in an error that stays, after so many items."""
+    broken, numbers = copy(stream), itertools.count()
+
+    def read_records(slice: Slice) -> Iterator[Item]:
+        number = next(numbers)
+        begun.append(number)
+        for i, item in enumerate(stream.read_records(slice)):
+            if number in refused and i == after:
+                break
+            yield item
+        if number in refused:
+            raise FatalError(f"slice {number} is gone")
+
+    broken.read_records = read_records  # type: ignore[method-assign] # the API's fault, not the stream's
+    return broken
+
+
+@given(KINDS, st.sets(st.integers(0, 6)), st.integers(0, 3), EXECUTORS)
+@settings(deadline=None, max_examples=150)
+def test_a_slice_that_is_gone_stays_open_and_the_others_are_read(
+    stream: Stream, refused: set[int], after: int, execute: Executor
+) -> None:
+    items: list[Sequence[Record] | StreamState] = []
+    begun = list[int]()
+    try:
+        iter_into(items, read(gone(stream, refused, after, begun), StreamState(), execute))
+    except FatalError:
+        failed = True
+    else:
+        failed = False
+    state = states(items)[-1] if states(items) else StreamState()
+
+    again = list(read(stream, through_the_wire(stream, state), execute))
+
+    assert failed == bool(refused.intersection(begun))
+    assert set(records(items)) | set(records(again)) == set(whole(stream))
+
+
+class Shelves(Stream):
+    """Pages of six partitions; one of them can be refused at its second page."""
+
+    supports_checkpointing = True
+
+    def __init__(self, *refused: int) -> None:
+        super().__init__()
+        self.refused = refused
+
+    def partitions(self) -> list[Partition]:
+        return [Partition.of(shelf=n) for n in range(6)]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        shelf, first = slice.partition["shelf"], 0
+        if isinstance(slice.start, Checkpoint):
+            first = slice.start.cursor["page"]
+        for page in range(first, 3):
+            if page == 1 and shelf in self.refused:
+                raise NotFound(f"shelf {shelf} is gone")
+            yield Page([{"shelf": shelf, "page": page}], {"page": page + 1} if page < 2 else None)
+
+
+@pytest.mark.parametrize("execute", [serial, threads(3)], ids=["serial", "threads"])
+def test_the_state_says_where_a_refused_slice_stopped_and_that_the_others_are_done(execute: Executor) -> None:
+    items: list[Sequence[Record] | StreamState] = []
+    with pytest.raises(NotFound, match=r"shelf [14] is gone"):
+        iter_into(items, read(Shelves(1, 4), StreamState(), execute))
+
+    final = states(items)[-1]
+    stopped = {n: Checkpoint({"page": 1}) for n in (1, 4)}
+    again = list(read(Shelves(), through_the_wire(Shelves(), final)))
+
+    assert {p["shelf"]: final.positions[p] for p in final.positions} == {n: stopped.get(n, Done()) for n in range(6)}
+    assert sorted(records(again)) == sorted(canonical({"shelf": n, "page": page}) for n in (1, 4) for page in (1, 2))
+
+
+def test_an_error_that_may_pass_ends_the_stream() -> None:
+    class Down(Shelves):
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            if slice.partition["shelf"] == 2:
+                raise ServerError("it is down")
+            return super().read_records(slice)
+
+    items: list[Sequence[Record] | StreamState] = []
+    with pytest.raises(ServerError):
+        iter_into(items, read(Down(), StreamState()))
+
+    assert {json.loads(text)["shelf"] for text in records(items)} == {0, 1}

@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
 from cdk.base.values import Json, Record
-from cdk.protocol import AirbyteLogMessage, AirbyteMessage, Level, Type, message_line, record_lines
+from cdk.protocol import (
+    AirbyteLogMessage,
+    AirbyteMessage,
+    AirbyteStateMessage,
+    AirbyteStateStats,
+    AirbyteStateType,
+    AirbyteStreamState,
+    Level,
+    StreamDescriptor,
+    Type,
+    message_line,
+    record_lines,
+    state_line,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
@@ -86,3 +99,38 @@ def test_a_message_with_half_a_surrogate_pair_is_still_a_line() -> None:
     message = AirbyteMessage(type=Type.LOG, log=AirbyteLogMessage(level=Level.INFO, message="\ud800"))
 
     assert json.loads(message_line(message)) == {"type": "LOG", "log": {"level": "INFO", "message": "\ud800"}}
+
+
+STATES = VALUES | st.dictionaries(st.text(), VALUES, max_size=4)
+
+
+@given(st.text(), st.none() | st.text(), STATES, st.none() | st.floats(0, 2**53))
+def test_the_line_of_a_state_is_that_of_any_message(
+    name: str, namespace: str | None, blob: Json, count: float | None
+) -> None:
+    stream = AirbyteStreamState(stream_descriptor=StreamDescriptor(name=name, namespace=namespace), stream_state=blob)
+    stats = None if count is None else AirbyteStateStats(record_count=count)
+    state = AirbyteStateMessage(type=AirbyteStateType.STREAM, stream=stream, source_stats=stats)
+    message = AirbyteMessage(type=Type.STATE, state=state)
+
+    assert state_line(message) == message_line(message)
+
+
+@pytest.mark.parametrize("value", ["\ud800", 2**80, float("nan"), {1: 2}, date(2024, 1, 2), '"state":{"type":"STREAM"'])
+def test_a_state_with_values_that_are_rare_is_the_same_line_too(value: Json) -> None:
+    descriptor = StreamDescriptor(name='"state":{"type":"STREAM"')
+    stream = AirbyteStreamState(stream_descriptor=descriptor, stream_state={"a": value})
+    message = AirbyteMessage(type=Type.STATE, state=AirbyteStateMessage(type=AirbyteStateType.STREAM, stream=stream))
+
+    assert state_line(message) == message_line(message)
+
+
+def test_nulls_of_a_record_are_left_out_and_nulls_inside_stay() -> None:
+    record = {"id": 1, "none": None, "deep": {"none": None}, "list": [None]}
+
+    assert data(record_lines("s", None, [{"id": 0}, record, {"all": None}], 0)) == [
+        {"id": 0},
+        {"id": 1, "deep": {"none": None}, "list": [None]},
+        {},
+    ]
+    assert record["none"] is None

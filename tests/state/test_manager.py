@@ -1,8 +1,10 @@
 """State messages in, each changed state out, once."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cdk import BadState, Checkpoint, Done, Json, StreamState
+from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState
 from cdk.protocol import (
     AirbyteGlobalState,
     AirbyteStateMessage,
@@ -135,3 +137,29 @@ def test_a_message_does_not_follow_the_value_it_was_made_from() -> None:
 
 def test_a_stream_never_seen_has_an_empty_message() -> None:
     assert ConnectorStateManager().create_state_message("users", "eu") == message("users", {}, "eu")
+
+
+class Parts(Users):
+    """A stream of partitions."""
+
+    name = "parts"
+
+
+POOL: list[Position] = [Start(), Done(), Checkpoint({"page": 1}), Checkpoint({"page": 2})]
+STEPS = st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(POOL), min_size=1), min_size=1, max_size=5)
+
+
+@given(STEPS)
+def test_the_states_of_partitions_are_those_of_a_manager_that_remembers_nothing(
+    steps: list[dict[str, Position]],
+) -> None:
+    manager = ConnectorStateManager()
+    for step in steps:
+        state = StreamState({Partition.of(part=name): position for name, position in step.items()})
+
+        manager.checkpoint(Parts(), state, final=True)
+        fresh = ConnectorStateManager().checkpoint(Parts(), state, final=True)
+
+        assert fresh is not None
+        assert fresh.stream is not None
+        assert manager.get_stream_state("parts") == fresh.stream.stream_state

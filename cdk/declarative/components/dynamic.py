@@ -10,7 +10,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.context import BuildContext, Names
-from cdk.declarative.families import AnyComponentsResolver, AnyRetriever, AnyStream, StreamParts
+from cdk.declarative.families import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
 from cdk.declarative.manifest import problems
 from cdk.declarative.parameters import propagate
 from cdk.declarative.templates import Setting, filled
@@ -246,5 +246,6 @@ class DynamicDeclarativeStream(Component):
                 stream = Component.registry[str(made["type"])].model_validate(made)
             except (KeyError, ValidationError) as error:
                 raise ManifestError(f"the streams of {self.name!r}: {problems(error, made)}") from None
-            assert isinstance(stream, AnyStream)
-            yield stream.build(ctx)
+            if not isinstance(stream, AnyStreams):
+                raise ManifestError(f"the streams of {self.name!r}: found a {made['type']}, expected a stream")
+            yield from stream.streams(ctx)

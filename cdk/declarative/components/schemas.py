@@ -1,6 +1,7 @@
 """Schema loaders: where a stream's JSON Schema comes from."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -108,15 +109,17 @@ def _is_file(file: Path) -> bool:
 
 
 def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSchema]:
-    """One schema with the properties of several; where two have the same, the earlier counts."""
+    """A schema with the properties of several, and nothing else of them; of two with one name the earlier counts."""
 
     def load() -> JsonSchema:
-        schema: dict[str, Json] = {}
         properties: dict[str, Json] = {}
         for part in reversed([loader() for loader in loaders]):
-            schema |= part
             properties |= part.get("properties") or {}
-        return {**schema, "properties": properties}
+        return {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": ["null", "object"],
+            "properties": properties,
+        }
 
     return load
 
@@ -132,7 +135,7 @@ class TypesMap(Component):
 
     type: Literal["TypesMap"] = "TypesMap"
     target_type: "str | list[str] | ComplexFieldType" = Field(description="The type in JSON Schema.")
-    current_type: str | list[str] = Field(description="What the API calls it; of a list, any.")
+    current_type: str | list[str] = Field(description="What the API calls it, or the list of types it tells.")
     condition: str | None = Field(None, description="Whether this entry counts; reads `raw_schema`.")
 
 
@@ -171,7 +174,9 @@ class SchemaTypeIdentifier(Component):
     """
 
     type: Literal["SchemaTypeIdentifier"] = "SchemaTypeIdentifier"
-    schema_pointer: list[str] = Field([], description="Where the list of fields lies in a record.")
+    schema_pointer: list[str] = Field(
+        [], description="Where the list of fields lies in the first record; without it each record is a field."
+    )
     key_pointer: list[str] = Field(description="Where a field's name lies in its entry.")
     type_pointer: list[str] | None = Field(None, description="Where its type lies; all are texts without it.")
     types_mapping: list[TypesMap] | None = Field(None, description="What the types are in JSON Schema.")
@@ -199,7 +204,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
     )
     schema_type_identifier: SchemaTypeIdentifier = Field(description="Where names and types lie in it.")
     schema_filter: Annotated[AnyRecordFilter | None, Default("RecordFilter", "CustomRecordFilter")] = Field(
-        None, description="Which fields to keep; `record` is a field's name and schema."
+        None, description="Which fields to keep; `record` is an object of one key, the field's name, with its schema."
     )
     schema_transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
         [], description="Changes of the properties."
@@ -218,8 +223,8 @@ class DynamicSchemaLoader(AnySchemaLoader):
                 for transform in transforms:
                     transform([properties], NO_NAMES)
                 if select is not None:
-                    kept = select([{"name": name, "schema": part} for name, part in properties.items()], NO_NAMES)
-                    properties = {item["name"]: item["schema"] for item in kept}
+                    kept = select([{name: part} for name, part in properties.items()], NO_NAMES)
+                    properties = {name: part for item in kept for name, part in item.items()}
                 known.append(
                     {
                         "$schema": "https://json-schema.org/draft-07/schema#",
@@ -234,13 +239,17 @@ class DynamicSchemaLoader(AnySchemaLoader):
 
     def _properties(self, ctx: BuildContext, reader: SliceReader) -> dict[str, Json]:
         where = self.schema_type_identifier
+        list_of, name_of = path(*_texts(ctx, where, where.schema_pointer)), path(*_texts(ctx, where, where.key_pointer))
         properties: dict[str, Json] = {}
-        for record in _first_records(reader):
-            found = path(*_texts(ctx, where, where.schema_pointer))(record)
-            for entry in found if isinstance(found, list) else [found]:
-                key = path(*_texts(ctx, where, where.key_pointer))(entry)
-                if key is not None:
-                    properties[str(key)] = self._field(ctx, entry)
+        records = _records(reader)
+        for record in islice(records, 1) if where.schema_pointer else records:
+            found = list_of(record)
+            for entry in found if isinstance(found, list) else [] if found is None else [found]:
+                name = name_of(entry)
+                if name is None:
+                    told = f"leads nowhere in a {type(entry).__name__}, expected the name of a field there"
+                    raise ManifestError(f"{ctx.where(where, 'key_pointer')}: {told}")
+                properties[str(name)] = self._field(ctx, entry)
         return properties
 
     def _field(self, ctx: BuildContext, entry: Json) -> dict[str, Json]:
@@ -250,9 +259,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
         told = path(*_texts(ctx, where, where.type_pointer))(entry)
         for item in where.types_mapping or ():
             held = item.condition is None or ctx.expression(item, "condition").true({"raw_schema": entry})
-            if held and (
-                told == item.current_type or (isinstance(item.current_type, list) and told in item.current_type)
-            ):
+            if held and told == item.current_type:
                 target = item.target_type
                 if isinstance(target, ComplexFieldType):
                     return target.schema_of()
@@ -275,7 +282,7 @@ def _type_schema(kind: Json) -> dict[str, Json]:
     return {**_SCHEMAS[kind]}
 
 
-def _first_records(reader: SliceReader) -> Iterator[Record]:
+def _records(reader: SliceReader) -> Iterator[Record]:
     for item in reader.read(Slice()):
         if isinstance(item, Page):
             yield from item.records

@@ -1,0 +1,334 @@
+"""The source of a manifest: its streams, its check, and what they share."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdk.base.errors import CdkError, ConfigError, ManifestError
+from cdk.base.values import Json
+from cdk.declarative.context import Runtime
+from cdk.declarative.manifest import Manifest
+from cdk.declarative.source import ManifestSource
+from cdk.streams.events import Events
+from cdk.testing import MockApi, read
+from tests.rest.api import Time
+
+SELECTOR = {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": ["data"]}}
+
+
+def stream(name: str, **more: Any) -> dict[str, Any]:
+    requester = {"type": "HttpRequester", "url": f"https://api.test/{name}", **more.pop("requester", {})}
+    return {
+        "type": "DeclarativeStream",
+        "name": name,
+        "schema_loader": {"type": "InlineSchemaLoader", "schema": {"type": "object", "properties": {}}},
+        "retriever": {"type": "SimpleRetriever", "requester": requester, "record_selector": SELECTOR},
+        **more,
+    }
+
+
+TEMPLATES = [
+    {
+        "type": "DynamicDeclarativeStream",
+        "name": "tables",
+        "stream_template": stream("table"),
+        "components_resolver": {
+            "type": "ParametrizedComponentsResolver",
+            "stream_parameters": {
+                "type": "StreamParametersDefinition",
+                "list_of_parameters_for_stream": [{"name": "t1"}, {"name": "t2"}, {"name": "t3"}],
+            },
+            "components_mapping": [
+                {"type": "ComponentMappingDefinition", "field_path": ["name"], "value": "{{components_values.name}}"},
+                {
+                    "type": "ComponentMappingDefinition",
+                    "field_path": ["retriever", "requester", "url"],
+                    "value": "https://api.test/{{ components_values.name }}",
+                },
+            ],
+        },
+    }
+]
+
+
+def manifest(**root: Any) -> dict[str, Any]:
+    check = {"type": "CheckStream", "stream_names": ["users"]}
+    return {"version": "6.0.0", "check": check, "streams": [stream("users"), stream("teams")], **root}
+
+
+def made(api: MockApi | None = None, *, time: Time | None = None, **root: Any) -> ManifestSource:
+    time = time or Time()
+    runtime = Runtime(transport=api or MockApi(), clock=time.clock, sleep=time.sleep)
+    return ManifestSource(Manifest(manifest(**root)), runtime)
+
+
+def asked(check: Json, config: Json = None, **root: Any) -> list[str]:
+    """The paths that a check asks for."""
+    api = MockApi()
+    api.get("/*").returns(json={"data": [{"id": 1}]})
+    made(api, check=check, **root).check(config or {})
+    return [request.full_url.removeprefix("https://api.test/") for request in api.requests]
+
+
+@pytest.mark.parametrize(
+    ("check", "config", "paths"),
+    [
+        ({"type": "CheckStream", "stream_names": ["users"]}, {}, ["users"]),
+        ({"type": "CheckStream", "stream_names": ["teams", "users"]}, {}, ["teams", "users"]),
+        ({"type": "CheckStream", "stream_names": []}, {}, []),
+        ({"type": "CheckStream", "stream_names": ["nope"]}, {"__airbyte_check_stream_names": ["teams"]}, ["teams"]),
+        (
+            {
+                "type": "CheckStream",
+                "stream_names": [],
+                "dynamic_streams_check_configs": [{"dynamic_stream_name": "tables", "stream_count": 2}],
+            },
+            {},
+            ["t1", "t2"],
+        ),
+        (
+            {
+                "type": "CheckStream",
+                "stream_names": ["users"],
+                "dynamic_streams_check_configs": [{"dynamic_stream_name": "tables"}],
+            },
+            {},
+            ["users", "t1", "t2", "t3"],
+        ),
+        ({"type": "CheckDynamicStream", "stream_count": 1}, {}, ["users"]),
+        ({"type": "CheckDynamicStream", "stream_count": 1, "use_check_availability": False}, {}, []),
+    ],
+)
+def test_a_check_asks_for_the_streams_it_names(check: Json, config: Json, paths: list[str]) -> None:
+    assert asked(check, config, dynamic_streams=TEMPLATES) == paths
+
+
+def test_the_first_streams_of_templates_are_checked() -> None:
+    check = {"type": "CheckDynamicStream", "stream_count": 2}
+
+    assert asked(check, streams=[], dynamic_streams=TEMPLATES) == ["t1", "t2"]
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ({"type": "CheckStream", "stream_names": ["user"]}, "check: there is no stream 'user'.*users"),
+        (
+            {
+                "type": "CheckStream",
+                "stream_names": [],
+                "dynamic_streams_check_configs": [{"dynamic_stream_name": "table"}],
+            },
+            "check: no streams come of 'table'.*tables",
+        ),
+    ],
+)
+def test_a_check_of_what_there_is_not_says_what_there_is(check: Json, said: str) -> None:
+    with pytest.raises(ManifestError, match=said):
+        asked(check, dynamic_streams=TEMPLATES)
+
+
+def test_a_source_without_streams_does_not_pass_its_check() -> None:
+    none = {"type": "ConditionalStreams", "condition": "{{ config.some }}", "streams": [stream("users")]}
+
+    for check in ({"type": "CheckStream", "stream_names": []}, {"type": "CheckDynamicStream", "stream_count": 1}):
+        with pytest.raises(ManifestError, match="no streams for this config"):
+            asked(check, streams=[none])
+
+
+def test_a_stream_that_does_not_answer_is_named() -> None:
+    api = MockApi()
+    api.get("/users").returns(status=401)
+
+    with pytest.raises(CdkError, match="the stream 'users' cannot be read: ") as raised:
+        made(api).check({})
+
+    assert raised.value.stream == "users"
+
+
+def test_a_parent_without_records_leaves_nothing_to_check() -> None:
+    parent = {
+        "type": "ParentStreamConfig",
+        "stream": stream("teams"),
+        "parent_key": "id",
+        "partition_field": "team",
+    }
+    child = stream("users")
+    child["retriever"]["partition_router"] = {"type": "SubstreamPartitionRouter", "parent_stream_configs": [parent]}
+    api = MockApi()
+    api.get("/teams").returns(json={"data": []})
+
+    with pytest.raises(ManifestError, match="perhaps its parent stream is empty"):
+        made(api, streams=[child]).check({})
+
+
+def test_only_the_check_reads_its_overrides() -> None:
+    users = stream("users", requester={"request_parameters": {"limit": "{{ config.limit }}"}})
+    check = {"type": "CheckStream", "stream_names": ["users"], "config_overrides": {"limit": 1}}
+    api = MockApi()
+    api.get("/users").returns(json={"data": []})
+    source = made(api, streams=[users], check=check)
+
+    source.check({"limit": 500})
+    read(source, "users", config={"limit": 500})
+
+    assert [request.params["limit"] for request in api.requests] == ["1", "500"]
+
+
+def test_streams_on_a_condition_are_there_when_it_holds() -> None:
+    some = {"type": "ConditionalStreams", "condition": "{{ config.audit }}", "streams": [stream("audit")]}
+    source = made(streams=[stream("users"), some, stream("teams")])
+
+    assert [part.name for part in source.streams({"audit": True})] == ["users", "audit", "teams"]
+    assert [part.name for part in source.streams({"audit": False})] == ["users", "teams"]
+
+
+def test_two_streams_with_one_name_are_refused() -> None:
+    both = {"type": "ConditionalStreams", "condition": "{{ config.audit }}", "streams": [stream("users")]}
+    source = made(streams=[stream("users"), both])
+
+    assert len(source.streams({"audit": False})) == 1
+    with pytest.raises(ManifestError, match="two streams are called 'users'"):
+        source.streams({"audit": True})
+    with pytest.raises(ManifestError, match=r"streams\[0\] is called 'users' too"):
+        made(streams=[stream("users"), stream("users")])
+
+
+def test_the_streams_of_a_source_share_its_budget() -> None:
+    budget = {
+        "type": "HTTPAPIBudget",
+        "policies": [
+            {"type": "MovingWindowCallRatePolicy", "rates": [{"limit": 1, "interval": "PT10S"}], "matchers": []}
+        ],
+    }
+    api, time = MockApi(), Time()
+    api.get("/*").returns(json={"data": []})
+
+    read(made(api, time=time, api_budget=budget))
+
+    assert len(api.requests) == 2
+    assert time.slept == [10]
+
+
+@pytest.mark.parametrize(("count", "places"), [(3, 3), ("{{ config.jobs }}", 2), ("3", 3)])
+def test_the_streams_of_a_source_share_the_places_for_jobs(count: Json, places: int) -> None:
+    runtime = Runtime(transport=MockApi())
+    source = ManifestSource(Manifest(manifest(max_concurrent_async_job_count=count)), runtime)
+
+    source.streams({"jobs": 2})
+
+    jobs = runtime.shared["jobs"]
+    assert [jobs.take() for _ in range(places + 1)] == [True] * places + [False]
+
+
+@pytest.mark.parametrize("count", [0, "{{ config.jobs }}", "many"])
+def test_places_for_jobs_that_are_no_number_are_refused(count: Json) -> None:
+    with pytest.raises(ManifestError, match=r"max_concurrent_async_job_count: found .*, expected a whole number"):
+        made(max_concurrent_async_job_count=count).streams({"jobs": "few"})
+
+
+MANIFEST = """
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [users]}
+streams:
+  - type: DeclarativeStream
+    name: users
+    retriever:
+      type: SimpleRetriever
+      requester: {type: HttpRequester, url: "https://api.test/"}
+      record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: day
+      datetime_format: "%Y"
+      start_datetime: "2024"
+      step: one day
+      cursor_granularity: P1D
+"""
+
+
+def test_an_error_of_building_names_the_file_and_the_line(tmp_path: Path) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    source = ManifestSource.load(tmp_path / "manifest.yaml")
+
+    with pytest.raises(ManifestError, match="one day") as raised:
+        source.streams({})
+
+    assert raised.value.path == f"{tmp_path / 'manifest.yaml'}:17"
+    assert source.name == tmp_path.name
+
+
+def test_a_config_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(ManifestError, match="holds what JSON cannot"):
+        made().streams({"big": 2**70})
+
+
+class Heard(Events):
+    """Keeps the configs it is told of."""
+
+    def __init__(self) -> None:
+        self.configs: list[Json] = []
+
+    def config_changed(self, config: Json) -> None:
+        self.configs.append(config)
+
+
+RULES = {
+    "type": "ConfigNormalizationRules",
+    "config_migrations": [
+        {
+            "type": "ConfigMigration",
+            "transformations": [{"type": "ConfigRemapField", "field_path": ["kind"], "map": {"old": "new"}}],
+        }
+    ],
+    "transformations": [{"type": "ConfigAddFields", "fields": [{"path": ["more"], "value": "{{ config.kind }}"}]}],
+    "validations": [
+        {
+            "type": "DpathValidator",
+            "field_path": ["kind"],
+            "validation_strategy": {"type": "ValidateAdheresToSchema", "base_schema": {"enum": ["new"]}},
+        }
+    ],
+}
+SPEC = {"type": "Spec", "connection_specification": {"type": "object"}, "config_normalization_rules": RULES}
+
+
+def test_what_migrations_change_is_told_and_what_transformations_change_is_not() -> None:
+    source, heard = made(spec=SPEC), Heard()
+    source.events = heard
+    given = {"kind": "old"}
+
+    assert source.prepare(given) == {"kind": "new", "more": "new"}
+    assert source.prepare({"kind": "new"}) == {"kind": "new", "more": "new"}
+    assert heard.configs == [{"kind": "new"}]
+    assert given == {"kind": "old"}
+
+
+def test_a_config_is_validated_when_streams_are_built() -> None:
+    source = made(spec=SPEC)
+
+    assert len(source.streams({"kind": "new"})) == 2
+    with pytest.raises(ConfigError):
+        source.streams({"kind": "old"})
+
+
+def test_a_source_without_a_spec_takes_any_config() -> None:
+    source = made()
+
+    assert source.config_schema == {"type": "object", "properties": {}, "additionalProperties": True}
+    assert (source.documentation_url, source.advanced_auth) == (None, None)
+    assert source.prepare({"a": 1}) == {"a": 1}
+    assert source.name == "manifest"
+
+
+def test_a_stream_travels_as_its_manifest() -> None:
+    some = {"type": "ConditionalStreams", "condition": "{{ config.audit }}", "streams": [stream("audit")]}
+    streams = made(streams=[stream("users"), some], dynamic_streams=TEMPLATES).streams({"audit": 1})
+
+    again = [pickle.loads(pickle.dumps(part)) for part in streams]  # noqa: S301 - our own
+
+    assert [part.name for part in again] == ["users", "audit", "t1", "t2", "t3"]
+    assert [part.json_schema() for part in again] == [part.json_schema() for part in streams]
