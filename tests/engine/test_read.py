@@ -348,7 +348,7 @@ def gone(stream: Stream, refused: set[int], after: int, begun: list[int]) -> Str
 
 
 @given(KINDS, st.sets(st.integers(0, 6)), st.integers(0, 3), EXECUTORS)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_a_slice_that_is_gone_stays_open_and_the_others_are_read(
     stream: Stream, refused: set[int], after: int, execute: Executor
 ) -> None:

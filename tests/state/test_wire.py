@@ -1,5 +1,6 @@
 """The wire form of state: what is read, what is written, and what is refused with a place and a reason."""
 
+from copy import copy
 from typing import Any
 
 import pytest
@@ -7,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState, Window
+from cdk.base.values import canonical
 from cdk.state.position import Edge, OpenSlice, Resume
 from cdk.state.slice import WHOLE
-from cdk.state.wire import decode, encode
+from cdk.state.wire import Memo, decode, encode
 
 PAGE = Checkpoint({"next_page_token": 7})
 VALUE = Checkpoint({"updated_at": "2024-01-05"})
@@ -263,3 +265,26 @@ def test_the_protocols_form_is_stable(state: StreamState) -> None:
     once = encode(state, incremental=True)
 
     assert encode(decode(once), incremental=True) == once
+
+
+FEW = st.lists(PARTITIONS, min_size=1, max_size=3, unique_by=lambda p: p.key)
+
+
+@given(st.data(), FEW, st.lists(POSITIONS, min_size=1, max_size=4))
+@settings(deadline=None)
+def test_what_is_remembered_of_partitions_changes_nothing(
+    data: st.DataObject, partitions: list[Partition], pool: list[Position]
+) -> None:
+    """A run's states, one after the other: positions that stay are the same objects, others are equal or not."""
+    memo: Memo = {}
+    incremental, exact = data.draw(st.tuples(st.booleans(), st.booleans()))
+    for _ in range(4):
+        chosen = data.draw(st.lists(st.sampled_from(partitions), unique_by=lambda p: p.key))
+        positions = {p: copy(data.draw(st.sampled_from(pool))) for p in chosen}
+        positions |= {p: data.draw(st.sampled_from(pool)) for p in chosen if data.draw(st.booleans())}
+        state = StreamState(positions)
+
+        remembered = encode(state, incremental=incremental, exact=exact, memo=memo)
+
+        assert remembered == encode(state, incremental=incremental, exact=exact)
+        assert canonical(remembered) == canonical(encode(state, incremental=incremental, exact=exact))
