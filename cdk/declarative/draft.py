@@ -1,6 +1,6 @@
 """Draft: a request under construction, which several components add to, and none may overwrite what another put."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
@@ -21,13 +21,14 @@ class Draft:
     """One request. `put` adds to it, `request` makes it.
 
     url: absolute. text: a body that is sent as it is; nothing else may then be in the body. stream: the answer is
-    handed on as it comes.
+    handed on as it comes. base: gives what relative links are joined to, where it is not `url`.
     """
 
-    __slots__ = ("form", "headers", "json", "method", "params", "stream", "text", "url", "where")
+    __slots__ = ("base", "form", "headers", "json", "method", "params", "stream", "text", "url", "where")
 
     def __init__(self, method: str, url: str, where: str, *, stream: bool = False) -> None:
         self.method, self.url, self.where, self.stream = method, url, where, stream
+        self.base: Callable[[], str] | None = None
         self.params: dict[str, Json] = {}
         self.headers: dict[str, Json] = {}
         self.form: dict[str, Json] = {}
@@ -62,8 +63,9 @@ class Draft:
             self._put_flat(self.headers, name, value, "the header")
 
     def follow(self, link: str) -> None:
-        """Ask `link`, relative or not, instead of the URL so far."""
-        self.url = urljoin(f"{self.url.rstrip('/')}/", link.lstrip("/")) if "://" not in link else link
+        """Ask `link` instead of the URL so far; a relative one is joined to the beginning of the requester's URLs."""
+        base = self.url if self.base is None else self.base()
+        self.url = urljoin(base if base.endswith("/") else f"{base}/", link)
 
     def request(self) -> Request:
         """The request as drafted. Parameters that the URL has already, with the same value, are sent once."""

@@ -88,7 +88,7 @@ def test_what_the_url_says_already_is_sent_once() -> None:
     [
         ("https://other.example.com/x?page=2", "https://other.example.com/x?page=2"),
         ("more", f"{URL}/more"),
-        ("/more", f"{URL}/more"),
+        ("/more", f"{URL.rpartition(chr(47))[0]}/more"),
         ("?page=2", f"{URL}/?page=2"),
     ],
 )

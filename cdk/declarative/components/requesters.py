@@ -120,6 +120,7 @@ class _HttpRequester:
         self.client, self._stream = client, stream
         self._method, self._where = component.http_method.upper(), ctx.where(component, "url")
         self._url = _url(component, ctx)
+        self._base = ctx.expression(component, "url_base") if component.url_base and not component.url else None
         self.properties, self._parameter, component = _properties(component, ctx)
         self._params = ctx.mapping(component, "request_parameters") if component.request_parameters else None
         self._headers = ctx.mapping(component, "request_headers") if component.request_headers else None
@@ -128,6 +129,8 @@ class _HttpRequester:
     def draft(self, names: Names) -> Draft:
         """See Requester."""
         draft = Draft(self._method, self._url(names), self._where, stream=self._stream)
+        if self._base is not None:
+            draft.base = partial(self._base.text, names)
         if self._params is not None:
             draft.params.update(_entries(self._params.value(names, types=(str, list)), self._where))
         if self._parameter is not None:
