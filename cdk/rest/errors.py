@@ -16,25 +16,10 @@ from cdk.base.errors import (
     Timeout,
     TransientError,
 )
-from cdk.base.values import Json
 from cdk.rest.message import Response
+from cdk.rest.said import find
 
 _LONGEST = 300
-# The keys under which APIs put what went wrong, in the order in which they are looked up (Airbyte's order).
-_TEXT_KEYS = (
-    "message",
-    "messages",
-    "error",
-    "errors",
-    "failures",
-    "failure",
-    "detail",
-    "err",
-    "error_message",
-    "msg",
-    "reason",
-    "status_message",
-)
 
 
 class BadRequest(FatalError):
@@ -68,7 +53,7 @@ def error_for(response: Response, *, wait: float | None = None) -> CdkError:
 def error_text(response: Response) -> str:
     """The API's own words for what went wrong, on one line, without secrets; empty when there are none."""
     try:
-        text = _find(orjson.loads(response.body))
+        text = find(orjson.loads(response.body))
     except orjson.JSONDecodeError:
         text = response.text if response.headers.get("content-type", "").startswith("text/plain") else ""
     # Hidden before anything is changed or cut: what is left of a secret would not be found.
@@ -83,17 +68,3 @@ def _message(response: Response, advice: str) -> str:
         phrase = ""
     said = error_text(response)
     return f"{response.request} answered {response.status}{phrase}{f': {said}' if said else ''}; {advice}"
-
-
-def _find(body: Json, levels: int = 20) -> str | None:
-    match body:
-        case list() | dict() if levels == 0:
-            return None
-        case str():
-            return body
-        case list():
-            return ", ".join(text for item in body if (text := _find(item, levels - 1))) or None
-        case dict():
-            return next((text for key in _TEXT_KEYS if (text := _find(body.get(key), levels - 1))), None)
-        case _:
-            return None

@@ -45,15 +45,17 @@ def says(response: Response, text: str) -> bool:
     return text in said(response)
 
 
-def find(body: Json) -> str | None:
-    """The words in a JSON body: at the first of KEYS that has any; those of a list, joined."""
+def find(body: Json, levels: int = 20) -> str | None:
+    """The words in a JSON body: at the first of KEYS that has any; those of a list, joined. levels: how deep to look."""
     match body:
+        case list() | dict() if levels == 0:
+            return None
         case str():
             return body
         case list():
-            return ", ".join(text for item in body if (text := find(item))) or None
+            return ", ".join(text for item in body if (text := find(item, levels - 1))) or None
         case dict():
-            return next((text for key in KEYS if (text := find(body.get(key)))), None)
+            return next((text for key in KEYS if (text := find(body.get(key), levels - 1))), None)
         case _:
             return None
 

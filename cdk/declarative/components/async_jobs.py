@@ -11,7 +11,7 @@ from cdk.base.errors import DecodeError, FatalError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.component import Component, Default
 from cdk.declarative.components.extractors import DpathExtractor, ResponseToFileExtractor
-from cdk.declarative.components.retrievers import RecordSelector, _PageReader
+from cdk.declarative.components.retrievers import RecordSelector
 from cdk.declarative.components.routers import PartitionRouters, router_of
 from cdk.declarative.context import BuildContext
 from cdk.declarative.families import (
@@ -25,6 +25,7 @@ from cdk.declarative.families import (
     SliceReader,
     StreamParts,
 )
+from cdk.declarative.page_reader import PageReader
 from cdk.declarative.slices import slice_names, view
 from cdk.rest import Decoder, HttpClient, JsonDecoder, Request, Response
 from cdk.rest.jobs import Job, JobBudget, JobReader, Status, answer
@@ -149,7 +150,7 @@ class AsyncRetriever(AnyRetriever):
         requester = self.download_requester.build(ctx, decoder=decoder)
         if decoder.streams or isinstance(extractor, ResponseToFileExtractor):
             requester = _Streaming(requester)
-        return _PageReader(
+        return PageReader(
             ctx=ctx,
             router=None,
             requester=requester,

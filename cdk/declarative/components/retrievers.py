@@ -35,7 +35,6 @@ from cdk.declarative.recoveries import RecoveringReader
 from cdk.declarative.slices import SliceView
 from cdk.rest import JsonDecoder
 
-_PageReader = PageReader
 _COMPARED = re.compile(
     r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
 )
