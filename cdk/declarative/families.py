@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from pydantic import Field
+
 from cdk.base.errors import CdkError
 from cdk.base.values import Json, JsonSchema, Record
 from cdk.declarative.component import Component
@@ -320,6 +322,8 @@ class AnyComponentsResolver(Component):
 
 class AnyCheck(Component):
     """Says whether a connection works."""
+
+    config_overrides: dict[str, Json] | None = Field(None, description="Values of the config that only the check uses.")
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]: ...

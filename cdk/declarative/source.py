@@ -19,9 +19,9 @@ from cdk.declarative.components.source import DeclarativeSource
 from cdk.declarative.components.streams import DeclarativeStream
 from cdk.declarative.context import BuildContext, Runtime
 from cdk.declarative.delegating import DelegatingStream
+from cdk.declarative.edits import set_at
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.stream import ManifestStream
-from cdk.declarative.templates import set_at
 from cdk.streams.source import NO_CONFIG, Source
 from cdk.streams.stream import Stream
 
@@ -106,7 +106,7 @@ class ManifestSource(Source):
 
     def check(self, config: Mapping[str, Json]) -> None:
         check = self._root.check
-        overrides = getattr(check, "config_overrides", None) or {}
+        overrides = check.config_overrides or {}
         config = {**config, **overrides}
         check.build(self._context(config))(self.streams(config))
 
@@ -130,7 +130,7 @@ class ManifestSource(Source):
         with self._keeping:
             kept = deepcopy(dict(config if self._kept is None else self._kept))
             for path, value in updates.items():
-                set_at(kept, path, value, create=True)
+                set_at(kept, path, value)
             self._kept = kept
             self.events.config_changed(kept)
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger
 from cdk.base.times import Sleep, sleep
-from cdk.rest.auth.authenticator import Authenticator
+from cdk.rest.auth.authenticator import Authenticator, Renewable
 from cdk.rest.budget import CallBudget
 from cdk.rest.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors import error_text
@@ -88,8 +88,7 @@ class HttpClient:
 
     def _renew(self, outcome: Response | CdkError, *, renewed: bool) -> bool:
         """Let the authenticator forget its token, once for a request. Whether the next attempt has a new one."""
-        forget: Callable[[], None] | None = getattr(self._authenticator, "forget", None)
-        if forget is None:
+        if not isinstance(self._authenticator, Renewable):
             return False
         if renewed:
             if isinstance(outcome, CdkError):
@@ -99,7 +98,7 @@ class HttpClient:
                 f"{outcome.request} answered {outcome.status}{f': {words}' if words else ''}, also with a new access "
                 "token; check what the credentials may read, or renew them in the config"
             )
-        forget()
+        self._authenticator.forget()
         return True
 
     def _wait(self, request: Request, outcome: Response | CdkError, verdict: Verdict, attempt: int) -> None:

@@ -46,7 +46,7 @@ def says(response: Response, text: str) -> bool:
 
 
 def find(body: Json, levels: int = 20) -> str | None:
-    """The words in a JSON body: at the first of KEYS that has any; those of a list, joined. levels: how deep to look."""
+    """The words in a JSON body: at the first of KEYS that has any; those of a list, joined. levels: the depth."""
     match body:
         case list() | dict() if levels == 0:
             return None

@@ -92,7 +92,6 @@ class CheckStream(AnyCheck):
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = Field(
         [], description="Which of the streams of templates."
     )
-    config_overrides: dict[str, Json] | None = Field(None, description="Values of the config that only the check uses.")
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
         """The check. It raises ManifestError for a stream there is not, and what reading raises."""
@@ -131,7 +130,6 @@ class CheckDynamicStream(AnyCheck):
     type: Literal["CheckDynamicStream"] = "CheckDynamicStream"
     stream_count: int = Field(ge=0, description="How many streams are tried.")
     use_check_availability: bool = Field(True, description="Whether records are asked for, or only streams built.")
-    config_overrides: dict[str, Json] | None = Field(None, description="Values of the config that only the check uses.")
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
         """The check."""
