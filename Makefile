@@ -12,10 +12,10 @@ HERE := $(CURDIR)
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit planted crash fuzz bench oracle clean
+.PHONY: help install demo test lint format unit planted crash fuzz bench bench-spark oracle clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed-dev  ## make .venv with everything a contributor needs
 
@@ -65,6 +65,13 @@ bench: $(VENV)/.installed-dev  ## CPU and memory of `read` against hand-written 
 		--impl 'manifest=$(BIN)/spark-cdk {command} --manifest-path {manifest} @args' \
 		--impl 'python=$(BIN)/spark-cdk {command} --connector benchmarks/bench_source.py @args' \
 		--runners limit-orjson$(if $(PEER),$(comma)airbyte) --base limit-orjson
+
+SPARK_CASES ?= rows200k,rows1m,busy,latency
+bench-spark: $(VENV)/.installed-dev  ## CPU and memory of `sync` against limits and dlt, and of merges (BENCH=folder SPARK_CASES=... ROUNDS=3)
+	@test -f $(BENCH)/bench.py || { echo "no bench in $(BENCH): name its folder with BENCH=..." >&2; exit 1; }
+	$(BIN)/python benchmarks/spark/run.py --bench $(BENCH) --limits $(VENV)/bench --dlt $(VENV)/dlt \
+		--cases $(SPARK_CASES) --rounds $(ROUNDS)
+	$(BIN)/python benchmarks/spark/merges.py $(VENV)/merges --rounds $(ROUNDS)
 
 # The oracle is a folder of its own: public manifests, and what airbyte-cdk made of each.
 ORACLE ?= ../shared/oracle

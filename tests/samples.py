@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
+import orjson
+
 from cdk import (
     Checkpoint,
     CountCursor,
@@ -189,3 +191,17 @@ STREAMS: list[Stream] = [
     Versions(),
     Replies(),
 ]
+
+
+def told(row: Mapping[str, Json], stream: Stream | None = None) -> dict[str, Json]:
+    """The record of a table's row: fields that `stream` does not declare lie in columns of their own, as text."""
+    declared = {} if stream is None else stream.json_schema().get("properties", {})
+    own = {name: value for name, value in row.items() if value is not None and not name.startswith("_airbyte_")}
+    return {name: value if name in declared else _value(value) for name, value in own.items()}
+
+
+def _value(text: Json) -> Json:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TypeAlias
 
 from cdk.base.values import Json
@@ -49,6 +50,8 @@ def parse_moment(value: Json, formats: Sequence[str]) -> datetime | None:
     return None
 
 
+# The windows of thousands of partitions begin and end at the same moments.
+@lru_cache(maxsize=1024)
 def write_moment(moment: datetime, pattern: str) -> Json:
     """Write a moment, in UTC, as `pattern` says; epoch patterns give a number."""
     moment = moment.astimezone(UTC)

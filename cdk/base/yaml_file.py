@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from cdk.base.errors import ConfigError
+from cdk.base.keys import dotted
 from cdk.base.values import Json
 
 try:
@@ -57,11 +58,6 @@ class YamlFile:
                 break
             line, node = _step(node, key, line)
         return f"{self.path}:{line} {dotted(keys)}".rstrip()
-
-
-def dotted(keys: Sequence[str | int]) -> str:
-    """A path inside a document as people write it: `streams[2].name`."""
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
 
 
 def _step(node: yaml.Node, key: str | int, line: int) -> tuple[int, yaml.Node | None]:

@@ -10,11 +10,13 @@ from cdk.cli.check import check
 from cdk.cli.discover import discover
 from cdk.cli.read import read
 from cdk.cli.spec import spec
+from cdk.cli.state import state
 from cdk.cli.sync import sync
+from cdk.cli.tables import tables
 from cdk.streams.source import Source
 
 _PROTOCOL = (spec, check, discover, read)
-_ALL = (*_PROTOCOL, sync)
+_ALL = (*_PROTOCOL, sync, tables, state)
 
 
 def run(argv: Sequence[str], source: Source | None = None) -> int:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.masking import Secrets, secret_values
-from cdk.base.values import Json, JsonSchema, canonical
-from cdk.cli.config_quick import plainly_fits
+from cdk.base.values import Json, canonical
 from cdk.cli.documents import read_document
+from cdk.sources.config import check_config
 from cdk.streams.source import Source
 
 
@@ -30,15 +30,3 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
     config = source.prepare(config)
     check_config(config, source.config_schema, where, secrets)
     return config
-
-
-def check_config(config: Mapping[str, Json], schema: JsonSchema, where: str, secrets: Secrets) -> None:
-    """Add the secrets of `config` to `secrets`, and raise ConfigError with every place that does not fit `schema`."""
-    secrets.add(*secret_values(schema, config))
-    if plainly_fits(config, schema):
-        return
-    # Importing jsonschema costs more than all of `spec`.
-    from cdk.cli.config_check import misfits  # noqa: PLC0415
-
-    if texts := [f"{where}: {text}" for text in misfits(config, schema)]:
-        raise ConfigError(secrets.mask("\n".join(texts)))

@@ -3,16 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from cdk.base.errors import ConfigError
+from cdk.base.keys import Keys, dotted
 from cdk.base.values import Json
 
 Model = TypeVar("Model", bound=BaseModel)
-Keys: TypeAlias = tuple[str | int, ...]
 
 _MOST_ERRORS = 5
 
@@ -68,11 +68,6 @@ def as_model(model: type[Model], value: Json, file: str, keys: Keys = ()) -> Mod
 def place(file: str, keys: Keys) -> str:
     """Where `keys` are in `file`: `state.json: [2].stream.name`."""
     return f"{file}: {dotted(keys)}" if keys else file
-
-
-def dotted(keys: Keys) -> str:
-    """A path inside a document: `streams[2].name`."""
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
 
 
 def _read(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 import click
 
 from cdk.base.errors import ConfigError
-from cdk.cli.connectors import find_source, manifest_source
+from cdk.sources.finding import find_source, manifest_source
 from cdk.streams.source import Source
 
 P = ParamSpec("P")

@@ -100,7 +100,6 @@ def _rare_collections() -> Iterator[None]:
     a seventh of a read.
     """
     before = gc.get_threshold()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     try:

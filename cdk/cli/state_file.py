@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from cdk.base.errors import BadState, ConfigError, StateError
+from cdk.base.keys import Keys
 from cdk.base.logs import logger
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
-from cdk.cli.documents import Keys, as_model, place, read_documents
+from cdk.cli.documents import as_model, place, read_documents
 from cdk.protocol import AirbyteStateMessage, Type
 
 _EXPECTED = (

@@ -2,11 +2,13 @@
 
 import logging
 import os
-import sys
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +16,13 @@ import click
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
 from cdk.base.masking import Secrets, secret_values
-from cdk.cli.config_file import check_config
-from cdk.cli.connectors import find_source, manifest_source
 from cdk.cli.options import with_egress
+from cdk.sources.config import check_config
+from cdk.sources.finding import find_source, manifest_source
 from cdk.streams.source import Source
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
-    from cdk.spark.pipeline import SourceOptions
+    from cdk.spark.pipeline import Pipeline, SourceOptions
     from cdk.spark.sync import SyncResult
 
 
@@ -32,24 +34,69 @@ if TYPE_CHECKING:  # importing it at run time would import pyspark for every com
     is_flag=True,
     help="Let Python code that a manifest names run, such as a components.py beside it.",
 )
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the run did to FILE, as JSON, however it ends.",
+)
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would be read; read and write nothing.")
+@click.option(
+    "--preview",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show what would be read, with the first N records of each stream; write nothing.",
+)
+@click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
+@click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_egress
-def sync(pipeline: Path, names: tuple[str, ...], *, allow_custom_code: bool) -> None:
+def sync(
+    pipeline: Path,
+    names: tuple[str, ...],
+    *,
+    allow_custom_code: bool,
+    report: Path | None,
+    dry: bool,
+    preview: int | None,
+    no_progress: bool,
+    quiet: bool,
+) -> int:
     """Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.
 
     A run that was cut, however hard, is resumed by running the same command again.
     """
     # pyspark alone takes longer to import than `spec` may run.
     from cdk.cli.show_sync import Display  # noqa: PLC0415
-    from cdk.rest.egress import VARIABLE  # noqa: PLC0415
-    from cdk.spark.pipeline import Pipeline, StreamOptions  # noqa: PLC0415
+    from cdk.cli.sync_preview import show_previews  # noqa: PLC0415
+    from cdk.cli.sync_report import SyncReport  # noqa: PLC0415
     from cdk.spark.sync import SyncRunner  # noqa: PLC0415
 
     secrets = Secrets()
-    settings = Pipeline.load(pipeline, _Given(os.environ, secrets))
+    with _said_plainly(secrets), SyncReport(report, secrets) as told:
+        settings, source = _prepared(pipeline, names, secrets, trusted=allow_custom_code)
+        if dry or preview is not None or settings.state.ignore_new_state:
+            told.runner = SyncRunner(settings, source)
+            return show_previews(told.runner.preview(preview or 0), secrets.mask)
+        with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
+            told.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask)
+            result = told.runner.run()
+    if not quiet:
+        display.summary(_masked(result, secrets), settings.target.path)
+    return 0 if result.ok else 1
+
+
+def _prepared(path: Path, names: tuple[str, ...], secrets: Secrets, *, trusted: bool) -> "tuple[Pipeline, Source]":
+    """The pipeline of a file, with only the streams in `names` if there are any, and its source. Raises ConfigError."""
+    from cdk.rest.egress import VARIABLE  # noqa: PLC0415
+    from cdk.spark.pipeline import Pipeline, StreamOptions  # noqa: PLC0415
+    from cdk.spark.store_options import secrets_of  # noqa: PLC0415
+
+    settings = Pipeline.load(path, _Given(os.environ, secrets))
+    secrets.add(*secrets_of(settings.target.storage))
     if names:
         streams = settings.streams or {}
         settings = settings.model_copy(update={"streams": {n: streams.get(n, StreamOptions()) for n in names}})
-    source = _source(settings.source, pipeline.parent, trusted=allow_custom_code)
+    source = _source(settings.source, path.parent, trusted=trusted)
     secrets.add(*secret_values(source.config_schema, settings.config))
     config = source.prepare(settings.config)
     settings = settings.model_copy(update={"source": settings.source.model_copy(update={"config": config})})
@@ -57,18 +104,47 @@ def sync(pipeline: Path, names: tuple[str, ...], *, allow_custom_code: bool) -> 
         # The machines of a cluster read, too, and do not inherit this environment.
         conf = {**settings.spark.conf, f"spark.executorEnv.{VARIABLE}": egress}
         settings = settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})
-    check_config(settings.config, source.config_schema, f"{pipeline} source.config", secrets)
-    with Display(settings.name) as display, _logging(secrets):
-        try:
-            result = SyncRunner(settings, source, watch=display.show).run()
-        except CdkError as error:
-            # Raised anew, so that no traceback carries the text that was masked here.
-            raise click.ClickException(secrets.mask(str(error))) from None
-        except KeyboardInterrupt:
-            raise click.ClickException("interrupted; what was committed is safe: run the sync again to go on") from None
-    display.summary(_masked(result, secrets), Path(settings.target.path))
-    if not result.ok:
-        sys.exit(1)
+    check_config(settings.config, source.config_schema, f"{path} source.config", secrets)
+    return settings, source
+
+
+class _Interrupted(click.ClickException):
+    """Ctrl-C ended the sync. The exit code is the shell's for that signal."""
+
+    exit_code = 128 + signal.SIGINT
+
+    def __init__(self, how: str = "interrupted") -> None:
+        super().__init__(f"{how}; what was committed is safe: run the sync again to go on")
+
+
+class _Terminated(_Interrupted):
+    """A polite kill did."""
+
+    exit_code = 128 + signal.SIGTERM
+
+
+@contextmanager
+def _said_plainly(secrets: Secrets) -> Iterator[None]:
+    """Say in a line why a sync ended, without secrets. A polite kill ends it as Ctrl-C does."""
+    told = False
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal told
+        told = True
+        raise KeyboardInterrupt
+
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if here else None
+    try:
+        yield
+    except CdkError as error:
+        # Raised anew, so that no traceback carries the text that was masked here.
+        raise click.ClickException(secrets.mask(str(error))) from None
+    except KeyboardInterrupt:
+        raise (_Terminated("told to end") if told else _Interrupted()) from None
+    finally:
+        if here:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _source(options: "SourceOptions", folder: Path, *, trusted: bool) -> Source:
@@ -125,7 +201,15 @@ def _logging(secrets: Secrets) -> Iterator[None]:
     logger.addHandler(handler)
     # py4j tells of a JVM that is gone in a hundred lines; the sync says it in one.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # It tells of a Ctrl-C, too, and that through the root logger.
+    root = logging.getLogger()
+    root.addFilter(_not_py4j)
     try:
         yield
     finally:
+        root.removeFilter(_not_py4j)
         logger.removeHandler(handler)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from cdk.base.errors import BadState, ManifestError
 from cdk.base.times import parse_moment, write_moment
@@ -206,11 +207,15 @@ class ManifestCursor(Cursor):
         return None if moment is None else self._write(moment)
 
     def _moment(self, value: Json) -> datetime | None:
-        return parse_moment(value, self._formats)
+        return _parsed(value, self._formats) if type(value) is str else parse_moment(value, self._formats)
 
     def _write(self, moment: datetime) -> str:
         # Epoch numbers, too, are texts in the states and requests of existing connectors.
         return str(write_moment(moment, self._pattern))
+
+
+# The same few moments, where windows begin and end, come again with each of thousands of partitions.
+_parsed = lru_cache(maxsize=1024)(parse_moment)
 
 
 class ManifestCountCursor(CountCursor):

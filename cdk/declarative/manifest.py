@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import ValidationError
 
 from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.keys import dotted
 from cdk.base.logs import logger
 from cdk.base.values import Json
-from cdk.base.yaml_file import YamlFile, dotted
+from cdk.base.yaml_file import YamlFile
 from cdk.declarative.component import Component
 from cdk.declarative.components import register
 from cdk.declarative.migrations import adapt, migrate

@@ -15,6 +15,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_environ_proxies, requote_uri
+from urllib3 import HTTPHeaderDict
 from urllib3.connectionpool import ConnectionPool
 from urllib3.util import parse_url
 
@@ -22,6 +23,7 @@ from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
 from cdk.rest.egress import Egress
 from cdk.rest.message import Headers, Request, Response
 from cdk.rest.streamed import MAX_BYTES, StreamedResponse, whole
+from cdk.rest.tally import tally
 
 _CONNECTIONS = 64
 """Connections kept open per host; more are opened when needed, and closed after use."""
@@ -72,7 +74,8 @@ class Connections:
             if request.stream and _OK <= status < _REDIRECT:
                 # Of an error the status and the text are wanted, so that is read at once.
                 pieces = _Pieces(request, raw)
-                return StreamedResponse(status, Headers(raw.headers), pieces, url, request, max_bytes=self._max_bytes)
+                tally().answer(status, 0)
+                return StreamedResponse(status, _headers(raw), pieces, url, request, max_bytes=self._max_bytes)
             try:
                 body = whole(raw.iter_content(_at_once(raw)), self._max_bytes, request)
                 _check_end(request, raw)
@@ -80,8 +83,10 @@ class Connections:
                 # Gives the connection back when the body is read, and closes it when that failed.
                 raw.close()
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
+            tally().no_answer()
             _translate(request, error)
-        return Response(status, Headers(raw.headers), body, url, request)
+        tally().answer(status, len(body))
+        return Response(status, _headers(raw), body, url, request)
 
     def _proxies_for(self, url: str) -> dict[str, str]:
         """The proxies that the environment names for a host, looked up once: it takes 30 us."""
@@ -104,7 +109,7 @@ class _Pieces:
 
     def __next__(self) -> bytes:
         try:
-            return next(self._pieces)
+            piece = next(self._pieces)
         except StopIteration:
             self.close()
             _check_end(self._request, self._raw)
@@ -112,6 +117,8 @@ class _Pieces:
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
             self.close()
             _translate(self._request, error)
+        tally().piece(len(piece))
+        return piece
 
     def close(self) -> None:
         self._raw.close()
@@ -156,7 +163,8 @@ class _Adapter(HTTPAdapter):
     def build_response(self, req: requests.PreparedRequest, resp: urllib3.BaseHTTPResponse) -> requests.Response:
         response = requests.Response()
         response.status_code = resp.status
-        response.headers = CaseInsensitiveDict(resp.headers)
+        # What urllib3 holds them in knows no case either; a copy would cost 10 us.
+        response.headers = resp.headers  # type: ignore[assignment] # a mapping of the same behaviour
         response.raw = resp
         response.reason = resp.reason or ""
         response.url = req.url or ""
@@ -203,6 +211,12 @@ def _at_once(raw: requests.Response) -> int | None:
     length = raw.headers.get("content-length", "")
     small = length.isdecimal() and len(length) < len(str(_PIECE))
     return None if small and raw.headers.get("content-encoding") in _SIMPLE else _PIECE
+
+
+def _headers(raw: requests.Response) -> Headers:
+    """The fields of an answer; one that was sent twice has both values, as HTTP has it."""
+    found = raw.headers
+    return Headers(dict(found.itermerged()) if isinstance(found, HTTPHeaderDict) else found)
 
 
 def _check_end(request: Request, raw: requests.Response) -> None:

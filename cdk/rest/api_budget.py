@@ -8,7 +8,9 @@ from cdk.base.errors import RateLimited
 from cdk.base.logs import logger
 from cdk.base.times import Clock, Sleep, sleep, system_clock
 from cdk.rest.message import Request, Response
-from cdk.rest.policies import CallRatePolicy, weight_of
+from cdk.rest.policies import CallRatePolicy, heaviest, weight_of
+from cdk.rest.share import Portion, ledger
+from cdk.rest.tally import tally
 from cdk.rest.waits import as_seconds
 
 # Shorter waits are how a budget works; longer ones look like a read that hangs.
@@ -26,7 +28,8 @@ class ApiBudget:
     longest: the longest wait that is worth it; a longer one ends the read with RateLimited.
 
     Thread-safe. Time passes by the clock or by the waits, whichever says more, so a clock that stands still while code
-    runs, or is set back, does not make waits longer. Each process has its own.
+    runs, or is set back, does not make waits longer. The tasks of a sync share it (`cdk.rest.share`); any other process
+    has its own.
     """
 
     def __init__(
@@ -58,7 +61,8 @@ class ApiBudget:
         policy, weight = found
         with self._lock:
             now = self._now()
-            at = policy.reserve(now, weight)
+            portion = self._portion(policy)
+            at = policy.reserve(now, weight) if portion is None else portion.reserve(now, weight)
         wait = at - now
         if wait <= 0:
             return
@@ -70,6 +74,7 @@ class ApiBudget:
             )
         if wait > _QUIET_SECONDS:
             logger.info("waiting %.1f s until the budget allows the next call", wait)
+        tally().wait(wait)
         self._sleep(wait)
         with self._lock:
             self._reached = max(self._reached, at)
@@ -83,11 +88,29 @@ class ApiBudget:
         if left is None and reset is None:
             return
         found = self._find(response.request)
-        if found is None:
-            return
-        with self._lock:
-            now = self._now()
-            found[0].learn(now, None if left is None else int(left), None if reset is None else _moment(reset, now))
+        if found is not None:
+            with self._lock:
+                now = self._now()
+                moment = None if reset is None else _moment(reset, now)
+                self._learn(found[0], now, None if left is None else int(left), moment)
+
+    def _learn(self, policy: CallRatePolicy, now: float, left: int | None, reset: float | None) -> None:
+        portion = self._portion(policy)
+        if portion is None:
+            policy.learn(now, left, reset)
+        elif policy.renews:
+            portion.learn(now, left, reset)
+        elif policy.rates and left is not None and left <= 0:
+            portion.close(now + min(period for _, period in policy.rates) if reset is None else reset)
+
+    def _portion(self, policy: CallRatePolicy) -> Portion | None:
+        """The part of a policy that the task has which runs here; None where nobody shares."""
+        shared = ledger()
+        if shared is None:
+            return None
+        # Each process builds its own from the manifest, and they are alike.
+        alike = ("ApiBudget", self._policies.index(policy), policy.rates, policy.renews)
+        return shared.portion(repr(alike), policy.rates, heaviest(policy))
 
     def _find(self, request: Request) -> tuple[CallRatePolicy, int] | None:
         for policy in self._policies:

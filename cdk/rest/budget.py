@@ -1,8 +1,6 @@
 """Budget: how often an API may be called."""
 
 import math
-import threading
-from collections import deque
 from datetime import timedelta
 from typing import Literal, Protocol, TypedDict
 
@@ -10,6 +8,8 @@ from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
 from cdk.base.times import Clock, Sleep, sleep, system_clock
 from cdk.rest.message import Request, Response
+from cdk.rest.share import Portion, ledger
+from cdk.rest.tally import tally
 from cdk.rest.transport import Transport
 
 # Shorter waits are how a budget works; longer ones look like a read that hangs.
@@ -49,7 +49,8 @@ class Budget:
     max_wait: the longest wait for a reset that is worth it; a longer one ends the read with RateLimited, and it goes on
         from its state another time. Waiting for `period` has no limit.
 
-    Thread-safe. Each process has its own: divide by the number of tasks that read at once.
+    Thread-safe. The tasks of a sync share it (`cdk.rest.share`), where budgets with the same settings count as one; any
+    other process has its own.
     """
 
     def __init__(
@@ -78,9 +79,8 @@ class Budget:
             "clock": clock,
             "sleep": sleep,
         }
-        self._lock = threading.Lock()
-        self._taken: deque[float] = deque(maxlen=calls)
-        self._closed_until = 0.0
+        self._rates = () if calls is None else ((calls, period.total_seconds()),)
+        self._alone = Portion(self._rates)
 
     def __getstate__(self) -> _Settings:
         return self._settings
@@ -93,19 +93,15 @@ class Budget:
 
         Raises RateLimited: the API allows the next one later than `max_wait`; nothing is counted.
         """
-        with self._lock:
-            now = self._settings["clock"]().timestamp()
-            if self._closed_until - now > self._settings["max_wait"].total_seconds():
-                raise self._too_long(self._closed_until - now)
-            at = max(now, self._closed_until)
-            # Whoever waits has its place in the window already, so those behind it wait for the next.
-            if self._settings["calls"] is not None:
-                if len(self._taken) == self._taken.maxlen:
-                    at = max(at, self._taken[0] + self._settings["period"].total_seconds())
-                self._taken.append(at)
+        portion, now = self._portion(), self._settings["clock"]().timestamp()
+        if (closed := portion.closed() - now) > self._settings["max_wait"].total_seconds():
+            raise self._too_long(closed)
+        # Whoever waits has its place in the window already, so those behind it wait for the next.
+        at = portion.reserve(now)
         if at - now > _QUIET_SECONDS:
             logger.info("waiting %.1f s until the budget allows the next call", at - now)
         if at > now:
+            tally().wait(at - now)
             self._settings["sleep"](at - now)
 
     def observe(self, response: Response) -> None:
@@ -118,8 +114,15 @@ class Budget:
         if remaining is None or reset is None or remaining >= 1:
             return
         until = reset if self._settings["reset"] == "epoch" else self._settings["clock"]().timestamp() + reset
-        with self._lock:
-            self._closed_until = max(self._closed_until, until)
+        self._portion().close(until)
+
+    def _portion(self) -> Portion:
+        shared = ledger()
+        if shared is None:
+            return self._alone
+        told = self._settings
+        alike = ("Budget", self._rates, told["remaining_header"], told["reset_header"])
+        return shared.portion(repr(alike), self._rates)
 
     def _too_long(self, wait: float) -> RateLimited:
         header, longest = self._settings["reset_header"], self._settings["max_wait"].total_seconds()

@@ -11,6 +11,7 @@ import orjson
 from cdk.base.values import canonical
 from cdk.rest.message import Headers, Request, Response
 from cdk.rest.redact import looks_secret, without_params
+from cdk.rest.tally import tally
 from cdk.rest.transport import Transport
 
 MAX_BYTES = 256 * 2**20
@@ -45,6 +46,7 @@ class Answers:
         with self._locks[int(key[:8], 16) % _STRIPES]:
             packed = kept.get(key)
             if packed is not None:
+                tally().hit()
                 return _unpack(packed, request)
             response = transport.send(request)
             if response.ok:

@@ -12,6 +12,7 @@ from cdk.rest.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors import error_text
 from cdk.rest.message import Request, Response
 from cdk.rest.status_handler import StatusErrorHandler
+from cdk.rest.tally import tally
 from cdk.rest.transport import Transport
 
 
@@ -109,6 +110,7 @@ class HttpClient:
         logger.info("%s%s; waiting %.1f s after attempt %d", said, limited, verdict.wait, attempt)
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
+        tally().retry(verdict.wait)
         self._sleep(verdict.wait)
 
 

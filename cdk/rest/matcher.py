@@ -1,10 +1,10 @@
 """RequestMatcher: which requests something is about."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
+from cdk.base.patterns import Pattern
 from cdk.rest.message import Request
 
 
@@ -19,7 +19,7 @@ class RequestMatcher:
 
     method: str = ""
     url_base: str = ""
-    path: re.Pattern[str] | None = None
+    path: Pattern | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     weight: int = 1

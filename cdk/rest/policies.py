@@ -13,18 +13,29 @@ from typing import Protocol
 from cdk.base.errors import ConfigError
 from cdk.rest.matcher import RequestMatcher
 from cdk.rest.message import Request
+from cdk.rest.share import Rates
 
 
 class CallRatePolicy(Protocol):
-    """How often some requests may be sent. Used by one thread at a time."""
+    """How often some requests may be sent. Used by one thread at a time.
+
+    rates: what the policy limits, for the tasks of a sync to share. renews: whether the API says when it counts anew.
+    """
 
     matchers: Sequence[RequestMatcher]
+    rates: Rates
+    renews: bool
 
     def reserve(self, now: float, weight: int) -> float:
         """Count a call of `weight`; the moment, `now` or later, at which it may be sent."""
 
     def learn(self, now: float, left: int | None, reset: float | None) -> None:
         """What the API says: how many calls are left, and when there are more."""
+
+
+def heaviest(policy: CallRatePolicy) -> int:
+    """How many calls a request counts for at most."""
+    return max((matcher.weight for matcher in policy.matchers), default=1)
 
 
 def weight_of(policy: CallRatePolicy, request: Request) -> int | None:
@@ -36,6 +47,9 @@ def weight_of(policy: CallRatePolicy, request: Request) -> int | None:
 
 class Unlimited:
     """Requests that are never held back."""
+
+    rates: Rates = ()
+    renews = False
 
     def __init__(self, matchers: Sequence[RequestMatcher] = ()) -> None:
         self.matchers: Sequence[RequestMatcher] = tuple(matchers)
@@ -56,9 +70,12 @@ class FixedWindow:
     Airbyte: the first window lasts ten days unless the API says when it ends.
     """
 
+    renews = True
+
     def __init__(self, limit: int, period: timedelta, matchers: Sequence[RequestMatcher] = ()) -> None:
         self.matchers: Sequence[RequestMatcher] = tuple(matchers)
         self._limit, self._period = _at_least_one(limit), _positive(period)
+        self.rates: Rates = ((self._limit, self._period),)
         _check_weights(self.matchers, limit)
         self._start, self._end, self._used = 0.0, 0.0, 0
 
@@ -96,11 +113,14 @@ class FixedWindow:
 class MovingWindow:
     """At most so many calls in any stretch of so long, for each of several rates."""
 
+    renews = False
+
     def __init__(self, rates: Sequence[tuple[int, timedelta]], matchers: Sequence[RequestMatcher] = ()) -> None:
         if not rates:
             raise ConfigError("a moving window needs at least one rate")
         self.matchers: Sequence[RequestMatcher] = tuple(matchers)
         self._rates = sorted((_positive(period), _at_least_one(limit)) for limit, period in rates)
+        self.rates: Rates = tuple((limit, period) for period, limit in self._rates)
         _check_weights(self.matchers, min(limit for _, limit in self._rates))
         self._taken: deque[float] = deque(maxlen=max(limit for _, limit in self._rates))
         self._closed_until = 0.0

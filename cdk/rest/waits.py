@@ -2,10 +2,10 @@
 
 import math
 import random as chance
-import re
 from collections.abc import Callable
 
 from cdk.base.errors import CdkError, RateLimited
+from cdk.base.patterns import Pattern
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
 from cdk.rest.message import Response
@@ -98,11 +98,11 @@ def as_seconds(value: Json) -> float | None:
 
 
 def _header_number(name: str, pattern: str | None) -> Callable[[Response | CdkError], float | None]:
-    compiled = re.compile(pattern) if pattern else None
+    expression = Pattern(pattern) if pattern else None
 
     def number(outcome: Response | CdkError) -> float | None:
         text = outcome.headers.get(name) if isinstance(outcome, Response) else None
-        if text is not None and compiled is not None and (found := compiled.match(text)):
+        if text is not None and expression is not None and (found := expression.match(text)):
             text = found.group()
         return as_seconds(text)
 

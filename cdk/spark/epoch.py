@@ -5,7 +5,6 @@ spent at a page boundary, writes Parquet, and returns how far each slice got and
 What counts is the result Spark hands back, so a task that is retried or copied leaves orphan files and nothing else.
 """
 
-import pickle
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,32 +13,46 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
 
-from cdk.base.errors import CdkError, FailureType, TransientError
+from cdk.base.errors import CdkError, FailureType
+from cdk.base.values import Record
 from cdk.engine.executors import threads
 from cdk.engine.remember import remembering
+from cdk.rest.share import Dealer, Share, Spent, sharing
+from cdk.rest.tally import Tally, counting
+from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.partitions import without_empty
+from cdk.spark.place import Place
 from cdk.spark.rows import Rows
-from cdk.spark.schema import ColumnType
+from cdk.spark.schema import META, ColumnType
+from cdk.spark.tasks import Spread
 from cdk.state.position import Checkpoint, Done, Edge, Position
 from cdk.state.slice import Slice
 from cdk.streams.reading import ReadPage
 from cdk.streams.stream import Stream
 
 _HELD_BYTES = 64 * 2**20
+# Of the driver's process: one sync after the other in a session calls the same API.
+_BUDGETS = Dealer()
 
 
 @dataclass(frozen=True)
 class Target:
-    """A stream and the table its rows go to."""
+    """A stream and the table its rows go to.
+
+    root: where files are written. room: how many undeclared fields may get columns. bounded: columns whose bounds go
+    into the table's log. partition_by: the table's partition columns.
+    """
 
     stream: Stream
-    root: Path
+    root: Place | Path
     columns: Mapping[str, ColumnType]
     generation: int
+    room: int = 0
+    bounded: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,8 @@ class Progress:
     """How far a piece got. positions: the last checkpoint and the end, as far as it met them. rows: those in the files.
 
     The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
+    rejected: rows with values that did not fit. pages: those that brought records. http: requests, also those of pages
+    that no position covers.
     """
 
     number: int
@@ -81,16 +96,24 @@ class Progress:
     read: int = 0
     rows: int = 0
     skipped: int = 0
+    rejected: int = 0
+    pages: int = field(default=0, compare=False)
     restarted: bool = False
     failure: Failure | None = None
+    http: Tally = field(default_factory=Tally, compare=False)
 
 
 @dataclass
 class BundleResult:
-    """What a task returns: the progress of the pieces it began, and the files of each target."""
+    """What a task returns: the progress of the pieces it began, and the files of each target.
+
+    grown: undeclared fields that got columns in those files, in the order they were met. spent: its calls, by budget.
+    """
 
     progress: list[Progress] = field(default_factory=list)
     files: dict[int, list[DataFile]] = field(default_factory=dict)
+    grown: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    spent: Mapping[str, Spent] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,27 +129,26 @@ class Job:
         return replace(self, threads=max(1, self.threads // tasks + (task < self.threads % tasks)))
 
 
-def run_epoch(session: SparkSession, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
-    """Read the bundles on the session's executors, one task each, with the job's threads split over them.
+def run_epoch(spread: Spread, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
+    """Read the bundles, one task each, with the job's threads, and what the API allows, split over them.
 
-    Raises TransientError: Spark could not finish the job, for its JVM is gone or a task failed again and again.
+    Raises what `spread` raises.
     """
     count = len(bundles)
+    dealt = _BUDGETS.shares(count)
+    results = spread(_read_share, [(job.share(n, count), bundles[n], dealt[n]) for n in range(count)])
+    for result in results:
+        _BUDGETS.spent(result.spent)
+    return results
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result = pickle.dumps(read_bundle(job.share(number, count), bundles[number]))
-                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 
-    try:
-        results = session.range(0, count, 1, count).mapInArrow(task, "result binary").collect()
-    except (PySparkException, Py4JError, OSError) as error:
-        raise TransientError(
-            f"Spark did not finish a job ({type(error).__name__}); what was committed is safe: run the sync again",
-            detail=str(error),
-        ) from error
-    return [pickle.loads(row.result) for row in results]  # noqa: S301 - our own tasks wrote it
+def _read_share(given: tuple[Job, Sequence[Piece], Share]) -> BundleResult:
+    job, pieces, share = given
+    with sharing(share) as ledger:
+        result = read_bundle(job, pieces)
+    result.spent = ledger.spent()
+    crash_point("files_written")
+    return result
 
 
 def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = time.monotonic) -> BundleResult:
@@ -157,7 +179,11 @@ def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = 
         for writer in writers.values():
             writer.shared.discard()
         raise
-    return BundleResult([item.progress for item in collected.values()], {n: f for n, f in files.items() if f})
+    return BundleResult(
+        [item.progress for item in collected.values()],
+        {n: f for n, f in files.items() if f},
+        {n: grown for n, writer in writers.items() if (grown := writer.rows.undeclared)},
+    )
 
 
 def _read(
@@ -169,11 +195,13 @@ def _read(
     """
     item, uncut = collected[piece.number], False
     try:
-        for page in remembering(targets[piece.target].stream, piece.slice):
-            uncut = uncut or page.restarted
-            yield page
-            if item.broken or (isinstance(page.position, Checkpoint) and enough() and not uncut):
-                return
+        with counting(item.progress.http):
+            for page in remembering(targets[piece.target].stream, piece.slice):
+                uncut = uncut or page.restarted
+                crash_point("page_read")
+                yield page
+                if item.broken or (isinstance(page.position, Checkpoint) and enough() and not uncut):
+                    return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         item.progress.failure = Failure.of(error)
 
@@ -182,12 +210,15 @@ class _Writer:
     """The rows and the shared files of one target in a task."""
 
     def __init__(self, target: Target) -> None:
-        self.root = target.root
-        self.rows = Rows(target.columns, generation=target.generation)
+        self._target = target
+        self.rows = Rows(target.columns, generation=target.generation, room=target.room)
         self.shared = self.new()
 
     def new(self) -> TableWriter:
-        return TableWriter(self.root, self.rows.schema)
+        return TableWriter(self._target.root, self.rows.schema, self._target.bounded, self._target.partition_by)
+
+    def batch(self, records: Sequence[Record]) -> pa.RecordBatch:
+        return without_empty(self.rows.batch(records), self._target.partition_by)
 
 
 @dataclass
@@ -199,6 +230,8 @@ class _Waiting:
     rows: int = 0
     read: int = 0
     skipped: int = 0
+    rejected: int = 0
+    pages: int = 0
 
 
 class _Collected:
@@ -224,15 +257,17 @@ class _Collected:
         waiting = self._waiting
         if page.records:
             try:
-                batch = self._writer.rows.batch(page.records)
+                batch = self._writer.batch(page.records)
             except Exception as error:  # noqa: BLE001 - a record that is no JSON ends this slice and no other
                 self.broken, self.progress.failure = True, Failure.of(error)
                 return
             waiting.batches.append(batch)
             waiting.bytes += batch.nbytes
             waiting.rows += batch.num_rows
+            waiting.rejected += _rejected(batch)
         waiting.read += len(page.records) + page.skipped
         waiting.skipped += page.skipped
+        waiting.pages += bool(page.records or page.skipped)
         if page.position is not None:
             self._seal(page.position, page.edge)
         elif waiting.bytes >= _HELD_BYTES:
@@ -256,6 +291,8 @@ class _Collected:
         progress.rows += waiting.rows
         progress.read += waiting.read
         progress.skipped += waiting.skipped
+        progress.rejected += waiting.rejected
+        progress.pages += waiting.pages
         progress.positions = (*progress.positions, position) if isinstance(position, Done) else (position,)
         progress.edge = edge
         self._waiting = _Waiting()
@@ -270,3 +307,9 @@ class _Collected:
         if self._own is not None:
             self._own.discard()
             self._own = None
+
+
+def _rejected(batch: pa.RecordBatch) -> int:
+    """How many rows have values that did not fit their column."""
+    changes = batch.column(META).field("changes")
+    return pc.sum(pc.greater(pc.list_value_length(changes), 0)).as_py() if len(changes.flatten()) else 0

@@ -1,99 +1,217 @@
 """Parquet files of a table, written where the records are read."""
 
-import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cdk.spark.partitions import Texts, split
+from cdk.spark.place import Place, as_place
+from cdk.spark.stats import stats_of
+from cdk.spark.widen import widened
+
 _GROUP_ROWS = 64_000
 _GROUP_BYTES = 32 * 2**20
 _FILE_BYTES = 256 * 2**20
+_HELD_BYTES = 64 * 2**20
+"""What partitions may hold together after a batch of rows has come to them; they write the rest down."""
+_PARTS, _OPEN = 1000, 64
+"""Partitions that may hold rows, and those of them that may have a file open."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished file. path: relative to the table. modified: milliseconds since 1970."""
+    """A finished file. path: relative to the table. modified: milliseconds since 1970. stats: JSON, for Delta's log.
+
+    partition: the values that all its rows have in the table's partition columns, as Delta's log has them.
+    """
 
     path: str
     size: int
     rows: int
     modified: int
+    stats: str = ""
+    partition: Texts = field(default_factory=dict)
 
 
 class TableWriter:
     """Writes batches into new files of a table; nobody sees them before a commit names them.
 
-    Small pages are gathered into row groups; a file is closed when it is large enough. Not thread-safe.
+    Small pages are gathered into row groups; a file is closed when it is large enough, and when a batch brings columns
+    that it has not. A partitioned table gets files of its own for each partition; when too many are open, that of the
+    partition written to longest ago is closed. All lie right in the table's folder, for a value may hold characters
+    that a folder's name cannot. Not thread-safe.
     """
 
-    def __init__(self, root: Path, schema: pa.Schema) -> None:
-        self._root, self._schema = root, schema
-        self._gathered: list[pa.RecordBatch] = []
+    def __init__(
+        self,
+        root: Place | Path,
+        schema: pa.Schema,
+        bounded: Collection[str] = (),
+        partition_by: Sequence[str] = (),
+    ) -> None:
+        """Write into `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns."""
+        self._root, self._schema, self._by = as_place(root), schema, tuple(partition_by)
+        # Delta has no bounds of partition columns: the partition says what they are.
+        self._bounded = [name for name in bounded if name not in self._by]
+        self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._path: Path | None = None
-        self._written = 0
+        # Written to longest ago first.
+        self._parts: dict[tuple[str | None, ...], _PartWriter] = {}
         self._files: list[DataFile] = []
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Add rows."""
+        """Add rows; the schema of a batch is the writer's, with columns added at its end or with such columns missing.
+
+        Raises ConfigError and TransientError of a store, OSError of a disk; so does `close`.
+        """
         for batch in batches:
-            if batch.num_rows:
-                self._gathered.append(batch)
-                self._rows += batch.num_rows
-                self._bytes += batch.nbytes
-                if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
-                    self._flush()
+            if not batch.num_rows:
+                continue
+            if not self._by:
+                self._part(()).write(batch)
+                continue
+            self._waiting.append(batch)
+            self._rows += batch.num_rows
+            self._bytes += batch.nbytes
+            if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+                self._split()
 
     def close(self) -> list[DataFile]:
-        """Finish and return the files; their content is on the disk when this returns."""
-        self._flush()
-        self._finish()
+        """Finish and return the files; their content survives a power failure when this returns."""
+        self._split()
+        for texts in list(self._parts):
+            self._finish(texts)
         return self._files
 
     def discard(self) -> None:
         """Remove what was written."""
-        if self._writer is not None:
-            with suppress(OSError, pa.ArrowException):  # a full disk refuses the end of the file as well
-                self._writer.close()
-        paths = [self._root / file.path for file in self._files]
-        for path in [*paths, *([self._path] if self._path else [])]:
-            path.unlink(missing_ok=True)
+        for part in self._parts.values():
+            part.discard()
+        for file in self._files:
+            self._root.delete(file.path)
 
-    def _flush(self) -> None:
+    def _split(self) -> None:
+        """Give what waits to its partitions: many pages at once, for a page has few rows of each."""
+        if not self._waiting:
+            return
+        self._schema = max((self._schema, *(batch.schema for batch in self._waiting)), key=len)
+        fitted = [widened(batch, self._schema) for batch in self._waiting]
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        for batch in pa.Table.from_batches(fitted, self._schema).combine_chunks().to_batches():
+            for texts, rows in split(batch, self._by):
+                self._part(texts).write(rows)
+                self._close_one_too_many()
+        held = sum(part.held for part in self._parts.values())
+        # The fullest first: the larger a row group, the better it is packed.
+        for part in sorted(self._parts.values(), key=lambda part: part.held, reverse=True):
+            if held <= _HELD_BYTES:
+                break
+            held -= part.held
+            part.flush()
+            self._close_one_too_many()
+
+    def _close_one_too_many(self) -> None:
+        opened = [texts for texts, part in self._parts.items() if part.opened]
+        if len(opened) > _OPEN:
+            self._finish(opened[0])
+
+    def _part(self, texts: tuple[str | None, ...]) -> "_PartWriter":
+        part = self._parts.pop(texts, None)
+        if part is None:
+            if len(self._parts) >= _PARTS:
+                self._finish(next(iter(self._parts)))
+            partition = dict(zip(self._by, texts, strict=True))
+            part = _PartWriter(self._root, self._schema, self._bounded, partition)
+        self._parts[texts] = part
+        return part
+
+    def _finish(self, texts: tuple[str | None, ...]) -> None:
+        self._files += self._parts[texts].close()
+        del self._parts[texts]
+
+
+class _PartWriter:
+    """Writes the rows of one partition, or of a table that has none, file after file."""
+
+    def __init__(self, root: Place, schema: pa.Schema, bounded: Collection[str], partition: Texts) -> None:
+        self._root, self._schema, self._bounded, self._partition = root, schema, bounded, partition
+        self._footers: list[pq.FileMetaData] = []
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._sink: pa.NativeFile | None = None
+        self._name = ""
+        self._written = 0
+        self._files: list[DataFile] = []
+
+    @property
+    def held(self) -> int:
+        """Bytes of the rows that wait to be written."""
+        return self._bytes
+
+    @property
+    def opened(self) -> bool:
+        """Whether a file is open."""
+        return self._writer is not None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._gathered.append(self._fitted(batch))
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self.flush()
+
+    def close(self) -> list[DataFile]:
+        self.flush()
+        self._finish()
+        return self._files
+
+    def discard(self) -> None:
+        for open_file in (self._writer, self._sink):
+            if open_file is not None:
+                # A full disk refuses the end of the file too; closed again, pyarrow misses the footer: RuntimeError.
+                with suppress(OSError, pa.ArrowException, RuntimeError):
+                    open_file.close()
+        for name in [*(file.path for file in self._files), *([self._name] if self._name else [])]:
+            self._root.delete(name)
+
+    def flush(self) -> None:
+        """Write a row group of what waits."""
         if not self._gathered:
             return
-        if self._writer is None:
-            self._path = self._root / f"part-{uuid4().hex}.parquet"
-            self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
-        self._writer.write_table(pa.Table.from_batches(self._gathered, self._schema), row_group_size=self._rows)
+        with self._root.explaining():
+            if self._writer is None or self._sink is None:
+                self._name = f"part-{uuid4().hex}.parquet"
+                self._sink = self._root.open(self._name)
+                self._writer = pq.ParquetWriter(
+                    self._sink, self._schema, compression="zstd", metadata_collector=self._footers
+                )
+            self._writer.write_table(pa.Table.from_batches(self._gathered, self._schema), row_group_size=self._rows)
         self._written += self._rows
         self._gathered, self._rows, self._bytes = [], 0, 0
-        assert self._path is not None
-        if self._path.stat().st_size >= _FILE_BYTES:
+        if self._sink.tell() >= _FILE_BYTES:
             self._finish()
 
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.num_columns > len(self._schema):
+            self.flush()
+            self._finish()
+            self._schema = batch.schema
+        return batch if batch.num_columns == len(self._schema) else widened(batch, self._schema)
+
     def _finish(self) -> None:
-        if self._writer is None or self._path is None:
+        if self._writer is None or self._sink is None:
             return
-        self._writer.close()
-        sync_to_disk(self._path)
-        stat = self._path.stat()
-        self._files.append(DataFile(self._path.name, stat.st_size, self._written, int(stat.st_mtime * 1000)))
-        self._writer = self._path = None
-        self._written = 0
-
-
-def sync_to_disk(path: Path) -> None:
-    """Make a file's content, and its name in the folder, survive a power failure."""
-    for place in (path, path.parent):
-        handle = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with self._root.explaining():
+            self._writer.close()
+            self._sink.close()
+        there = self._root.settle(self._name)
+        stats = stats_of(self._footers.pop(), self._bounded)
+        self._files.append(DataFile(self._name, there.size, self._written, there.modified, stats, self._partition))
+        self._writer = self._sink = None
+        self._name, self._written = "", 0

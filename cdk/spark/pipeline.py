@@ -11,9 +11,12 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from cdk.base.errors import ConfigError
+from cdk.base.keys import dotted
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
-from cdk.base.yaml_file import YamlFile, dotted
+from cdk.base.yaml_file import YamlFile
+from cdk.spark.store import known_schemes
+from cdk.spark.store_options import SCHEMES
 
 Keys: TypeAlias = tuple[str | int, ...]
 
@@ -32,9 +35,9 @@ def _duration(value: Json) -> Json:
     raise ValueError("expected a duration such as 30s, 500ms or 5m")
 
 
-def _folder(path: str) -> str:
-    if "://" in path or not path:
-        raise ValueError("expected a folder that the driver and all executors see; addresses of stores are not read")
+def _target(path: str) -> str:
+    if not path or ("://" in path and path.partition("://")[0] not in {"file", *SCHEMES}):
+        raise ValueError(f"expected a folder that the driver and all executors see, or an address: {known_schemes()}")
     return path
 
 
@@ -73,19 +76,34 @@ class StreamOptions(_Part):
     """How one stream is read and written.
 
     sync_mode: default incremental where the stream has a cursor, else full_refresh.
-    write_mode: default append for incremental, overwrite for full_refresh.
+    write_mode: default append for incremental, overwrite for full_refresh. primary_key: what append_dedup keeps one row
+    for. deletes: whether a row that says it is deleted stays in an append_dedup table (soft), or takes its key away.
+    history: keep every row of an append_dedup table as it came, in a table beside it. partition_by: the fields that
+    divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
+    fails, or the table stays as it is.
     """
 
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
     sync_mode: Literal["full_refresh", "incremental"] | None = None
-    write_mode: Literal["append", "overwrite"] | None = None
+    write_mode: Literal["append", "overwrite", "append_dedup"] | None = None
     cursor_field: str | None = None
     primary_key: str | tuple[str, ...] | None = None
+    deletes: Literal["soft", "hard"] = "soft"
+    history: bool = False
+    partition_by: str | tuple[str, ...] | None = None
+    schema_policy: Literal["evolve", "freeze", "discard"] = Field("evolve", alias="schema")
 
 
 class TargetOptions(_Part):
-    """Where the tables lie: `<path>/<stream>`, or `<path>/<namespace>/<stream>`."""
+    """Where the tables lie: `<path>/<stream>`, or `<path>/<namespace>/<stream>`.
 
-    path: Annotated[str, AfterValidator(_folder)]
+    path: a folder, or the address of one in a store. storage: how to get there, by the names of delta-rs; what it does
+    not say is looked for in the environment. A folder needs none, and may have it.
+    """
+
+    path: Annotated[str, AfterValidator(_target)]
+    storage: Mapping[str, str | bool | int] = Field(default_factory=dict, repr=False)
     format: Literal["delta"] = "delta"
 
 
@@ -94,6 +112,28 @@ class SparkOptions(_Part):
 
     master: str | None = None
     conf: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class ProviderOptions(_Part):
+    """A store of state logs, as `cdk.state.stores.open_store` takes it."""
+
+    type: str
+    config: Mapping[str, Json] = Field(default_factory=dict, repr=False)
+
+
+class StateOptions(_Part):
+    """What is done with states beside the tables, which always keep their own.
+
+    state_provider: where a log lies that follows the tables; `enabled` turns it off. ignore_old_state: every sync reads
+    every stream from its start. ignore_new_state: a sync shows what it would read, and writes nothing.
+    max_checkpoint_state_size: bytes that the log takes of one stream.
+    """
+
+    enabled: bool = True
+    state_provider: ProviderOptions | None = None
+    ignore_old_state: bool = False
+    ignore_new_state: bool = False
+    max_checkpoint_state_size: Annotated[int, Field(ge=1)] = 2**24
 
 
 class Pipeline(_Part):
@@ -112,6 +152,7 @@ class Pipeline(_Part):
     checkpoint_interval: Duration = timedelta(seconds=30)
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 4
     spark: SparkOptions = SparkOptions()
+    state: StateOptions = StateOptions()
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> "Pipeline":
@@ -127,11 +168,13 @@ class Pipeline(_Part):
             pipeline = cls.model_validate(value)
         except ValidationError as error:
             raise ConfigError("\n".join(_lines(file, error))) from None
-        target = path.parent / Path(pipeline.target.path).expanduser()
+        where = pipeline.target.path
+        target = where if "://" in where else path.parent / Path(where).expanduser()
         return pipeline.model_copy(
             update={
                 "target": pipeline.target.model_copy(update={"path": str(target)}),
                 "source": pipeline.source.model_copy(update={"config": _config(pipeline, path.parent, environ)}),
+                "state": _beside(pipeline.state, path.parent),
             }
         )
 
@@ -140,6 +183,15 @@ class Pipeline(_Part):
         """The connector's config."""
         assert not isinstance(self.source.config, str)
         return self.source.config
+
+
+def _beside(state: StateOptions, folder: Path) -> StateOptions:
+    """The options, with the path of a local log relative to the folder."""
+    provider = state.state_provider
+    if provider is None or provider.type != "local" or not isinstance(where := provider.config.get("path"), str):
+        return state
+    config = {**provider.config, "path": str(folder / Path(where).expanduser())}
+    return state.model_copy(update={"state_provider": provider.model_copy(update={"config": config})})
 
 
 def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, Json]:
@@ -261,11 +313,12 @@ _EXPECTED = {
     "string_pattern_mismatch": "letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200",
     "too_short": "at least one",
 }
-_SECRET = {("source", "config"), ("spark", "conf")}
+_SECRET = {("source", "config"), ("spark", "conf"), ("target", "storage"), ("state", "state_provider")}
 _MODELS: Mapping[Keys, type[BaseModel]] = {
     (): Pipeline,
     ("source",): SourceOptions,
     ("target",): TargetOptions,
     ("streams",): StreamOptions,
     ("spark",): SparkOptions,
+    ("state",): StateOptions,
 }

@@ -1,11 +1,11 @@
 """The Spark session of a sync."""
 
+import atexit
 import os
+import shutil
 import sys
-import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -13,12 +13,16 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
+from cdk.spark.archives import Code, archived, neighbours, package
 from cdk.spark.java import java_home
 from cdk.spark.pipeline import SparkOptions
 
 # Measured on short jobs: the first compiler tier and the serial collector start a local session a quarter faster and
 # take a quarter less memory. A cluster's own settings win.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# spark-submit sets it in the program that it starts: the JVM runs already, and its master is settled.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_CODE = "SPARK_CDK_CODE"
 
 
 def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
@@ -30,19 +34,11 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    os.environ["JAVA_HOME"] = str(java_home(os.environ))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # `local[N]` gives a task a single attempt; a worker that dies would end the sync.
-    master = options.master or f"local[{os.cpu_count() or 1},4]"
-    builder = SparkSession.Builder().master(master).appName(f"spark-cdk {name}")
-    settings: dict[str, str] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
-    if master.startswith("local["):
-        settings["spark.driver.extraJavaOptions"] = _QUICK_JVM
-        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    builder = SparkSession.Builder().appName(f"spark-cdk {name}")
+    settings = {} if _SUBMITTED in os.environ else _own_settings(options.master)
+    if options.master is not None:
+        settings["spark.master"] = options.master
     settings.update({key: str(value) for key, value in options.conf.items()})
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -52,8 +48,27 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
         except Exception as error:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
             raise ConfigError(
-                f"Spark did not start with master {master!r}: {error}", detail=tail, path=str(log)
+                f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}",
+                detail=tail,
+                path=str(log),
             ) from error
+
+
+def _own_settings(master: str | None) -> dict[str, str]:
+    """What a session is started with where nobody else has decided."""
+    os.environ["JAVA_HOME"] = str(java_home(os.environ))
+    # `local[N]` gives a task a single attempt; a worker that dies would end the sync.
+    master = master or f"local[{os.cpu_count() or 1},4]"
+    settings = {
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if master.startswith("local["):
+        settings["spark.driver.extraJavaOptions"] = _QUICK_JVM
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings
 
 
 @contextmanager
@@ -73,32 +88,34 @@ def _stderr_into(log: Path) -> Iterator[None]:
 def ship(session: SparkSession, modules: Iterable[str]) -> None:
     """Bring the code of `modules`, and the kit itself, to where slices are read.
 
-    A module that is a single file, as a connector that was named by its path, travels inside each job. Packages are
-    sent once to the executors of a cluster; a local session shares the driver's installation.
+    A module that is a single file, as a connector that was named by its path, travels inside each job; what it imports
+    from beside it is sent. Packages are sent to the executors of a cluster; a local session shares the driver's
+    installation. What has not changed since this session was last sent it is not sent again.
     """
-    packages = {"cdk"}
+    packages, files = {"cdk"}, list[Path]()
     for name in modules:
         module, top = sys.modules[name], name.partition(".")[0]
         if name == top and top != "__main__" and module.__spec__ and not module.__spec__.submodule_search_locations:
             register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+            files.extend([Path(module.__file__)] if module.__file__ else [])
         else:
             packages.add(top)
-    if str(session.conf.get("spark.master", "")).startswith("local["):
+    beside = [neighbours(file, packages) for file in files]
+    local = str(session.conf.get("spark.master", "")).startswith("local[")
+    sent = [] if local else [package(name) for name in sorted(packages - {"__main__"})]
+    _send(session, [code for code in (*sent, *beside) if code is not None])
+
+
+def _send(session: SparkSession, codes: Sequence[Code]) -> None:
+    if not codes:
         return
+    context = session.sparkContext
+    known = [path.rpartition("/")[2] for path in context.listFiles]
     folder = Path(mkdtemp(prefix="spark-cdk-"))
-    for package in sorted(packages - {"__main__"}):
-        if (archive := _zip(package, folder)) is not None:
+    # Executors fetch an archive from here when they first need it, also those that join later.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for code in codes:
+        if (archive := archived(code, known, folder)) is not None:
             session.addArtifacts(str(archive), pyfile=True)
-
-
-def _zip(package: str, folder: Path) -> Path | None:
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    root = Path(next(iter(spec.submodule_search_locations)))
-    archive = folder / f"{package}.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        for path in sorted(root.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                out.write(path, path.relative_to(root.parent))
-    return archive
+    # A Python worker keeps the modules it has imported, and lives on between jobs; one with another environment is new.
+    context.environment[_CODE] = " ".join(code.digest for code in codes)

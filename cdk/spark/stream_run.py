@@ -1,22 +1,25 @@
 """One stream's part in a sync: plans its slices, takes their progress, commits rows and state."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 
+from cdk.base.errors import CdkError
 from cdk.base.logs import logger
 from cdk.base.values import Json
+from cdk.rest.tally import Tally, counting
+from cdk.spark.counts import CommitCounts, SliceCounts
 from cdk.spark.epoch import Failure, Progress, Target
 from cdk.spark.files import DataFile
-from cdk.spark.schema import columns, table_schema
-from cdk.spark.tables import Saved, StreamTable
+from cdk.spark.plan import StreamPlan
+from cdk.spark.saved import Saved
+from cdk.spark.tasks import Spread, here
+from cdk.spark.writing import Writing
 from cdk.state.position import Done
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint import CheckpointReader
-from cdk.streams.stream import Stream
 
 
 class Status(StrEnum):
@@ -34,7 +37,10 @@ class StreamReport:
     read: records the source gave and that are covered by a commit. written: rows added to the table (for an overwrite:
     to the new generation). skipped: records left out because an earlier run had them. restarted: slices whose saved
     token the source refused, read again from their start. resumed: the sync continued an interrupted one.
-    total: rows of this generation, over all its syncs.
+    total: rows of this generation, over all its syncs. rejected: rows with values that did not fit their column.
+    bytes, files: what was written for `written`. planned: slices that were handed out so far; whole: there are no more.
+    reading: slices that are handed out now. http: requests, those for planning included. by_slice, by_commit: the
+    figures above in detail.
     """
 
     name: str
@@ -50,6 +56,17 @@ class StreamReport:
     total: int = 0
     resumed: bool = False
     failure: Failure | None = None
+    generation: int = 0
+    rejected: int = 0
+    pages: int = 0
+    bytes: int = 0
+    files: int = 0
+    planned: int = 0
+    whole: bool = False
+    reading: int = 0
+    http: Tally = field(default_factory=Tally)
+    by_slice: SliceCounts = field(default_factory=SliceCounts)
+    by_commit: CommitCounts = field(default_factory=CommitCounts)
 
     @property
     def hidden(self) -> bool:
@@ -60,19 +77,17 @@ class StreamReport:
 class StreamRun:
     """A stream in a running sync. Belongs to the driver's thread."""
 
-    def __init__(
-        self, stream: Stream, root: Path, pipeline: str, sync_mode: str, write_mode: str, *, sync: str
-    ) -> None:
+    def __init__(self, plan: StreamPlan, pipeline: str, *, sync: str) -> None:
         """Open the table and find out where to go on.
 
         sync: the id of the whole sync. A full refresh that an earlier sync completed is a new generation and reads
         from the beginning; one that was cut resumes; one that this sync completed before it was cut is done.
         Raises ConfigError and StateError of the table.
         """
-        declared = columns(stream.json_schema())
-        self.stream = stream
-        self.table = StreamTable(root, pipeline, stream.name, table_schema(declared))
-        before = self.table.saved
+        self.stream = stream = plan.stream
+        self._writing = Writing(plan, pipeline)
+        self.table = self._writing.table
+        sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
         self.saved, resumed = _go_on(before, sync_mode, write_mode, sync)
         if before is not None and before.records and before.sync_mode != sync_mode and write_mode == "append":
             logger.warning(
@@ -82,15 +97,21 @@ class StreamRun:
                 sync_mode,
                 before.records,
             )
-        if not all((root / file.path).exists() for file in self.saved.pending):
-            # VACUUM removes files that no version of the table names, these among them.
-            logger.warning("%s: files of the interrupted sync are gone; reading from the start", stream.name)
+        if (why := self._writing.unusable(self.saved.pending)) is not None:
+            logger.warning("%s: %s; reading from the start", stream.name, why)
             self.saved, resumed = Saved(sync_mode, write_mode, sync, self.saved.generation + 1), False
-        self.target = Target(stream, root, declared, self.saved.generation)
         status = Status.DONE if self.saved.complete else Status.READING
         self.report = StreamReport(
-            stream.name, status, sync_mode, write_mode, resumed=resumed, total=self.saved.records
+            stream.name,
+            status,
+            sync_mode,
+            write_mode,
+            resumed=resumed,
+            total=self.saved.records,
+            generation=self.saved.generation,
         )
+        self._http = Tally()
+        self._handed = 0
         state = decode(
             self.saved.state,
             path=f"state of {stream.name}",
@@ -105,6 +126,13 @@ class StreamRun:
         self._out = 0
 
     @property
+    def standing(self) -> StreamReport:
+        """The report, with what is being read now and what it took so far."""
+        return replace(
+            self.report, planned=self._handed, whole=self._planned, reading=self._out, http=self._http + Tally()
+        )
+
+    @property
     def active(self) -> bool:
         """Whether there is something left to read."""
         return self.report.status is Status.READING
@@ -116,10 +144,12 @@ class StreamRun:
         slice = self._again.popleft() if self._again else None
         if slice is None and not self._planned:
             try:
-                slice = self._reader.next()
+                with counting(self._http):
+                    slice = self._reader.next()
             except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other
                 self.fail(Failure.of(error))
             self._planned = slice is None
+            self._handed += slice is not None
         if slice is not None:
             self._out += 1
         return slice
@@ -132,6 +162,7 @@ class StreamRun:
     def take(self, slice: Slice, progress: Progress) -> None:
         """Take over how far a slice got."""
         self._out -= 1
+        self._http += progress.http
         report = self.report
         for position in progress.positions:
             self._reader.observe(slice, position, progress.edge)
@@ -140,11 +171,12 @@ class StreamRun:
             self.report = replace(
                 report,
                 read=report.read + progress.read,
-                written=report.written + progress.rows,
                 skipped=report.skipped + progress.skipped,
                 restarted=report.restarted + progress.restarted,
                 slices=report.slices + isinstance(last, Done),
-                total=report.total + progress.rows,
+                rejected=report.rejected + progress.rejected,
+                pages=report.pages + progress.pages,
+                by_slice=report.by_slice.plus(slice, progress),
             )
         if progress.failure is not None:
             self.fail(progress.failure)
@@ -159,7 +191,23 @@ class StreamRun:
             logger.error("%s: %s", self.stream.name, failure.message)
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
 
-    def commit(self, files: Sequence[DataFile]) -> None:
+    @property
+    def target(self) -> Target:
+        """What tasks need to know to read and write."""
+        return self._writing.target(self.saved.generation)
+
+    def prepare(self, spread: Spread) -> None:
+        """Bring the table's files to the stream's schema, where they are not. Raises StateError."""
+        self._writing.widen(self.saved, spread)
+
+    def grow(self, names: Sequence[str]) -> bool:
+        """Add text columns for undeclared fields; False: the files that have them do not fit the table.
+
+        Raises StateError.
+        """
+        return self._writing.grow(names)
+
+    def commit(self, files: Sequence[DataFile], spread: Spread = here) -> None:
         """Make the files and the state of their records one, and finish when nothing is left. Raises StateError.
 
         What is finished stays as it is.
@@ -173,38 +221,37 @@ class StreamRun:
                 self.untouched(slice)
         finished = self.active and self._planned and not self._out and not self._again
         self._state = self._reader.get_checkpoint() or self._state
-        saved = replace(self.saved, state=self._wire(), complete=finished, records=self.report.total)
-        if self.saved.write_mode == "overwrite":
-            self._commit_hidden(saved, files, finished=finished)
-        else:
-            self._commit_visible(saved, files)
+        saved = replace(self.saved, state=self._wire(), complete=finished)
+        done = self._writing.mode.commit(saved, files, finished=finished, spread=spread)
+        self.saved, before, report = done.saved, self._committed, self.report
+        self.report = replace(
+            report,
+            written=before.written + done.written,
+            total=done.saved.records,
+            files=report.files + len(done.files),
+            bytes=report.bytes + sum(file.size for file in done.files),
+            commits=report.commits + done.done,
+            by_commit=report.by_commit.plus(self.table.version, done.files) if done.done else report.by_commit,
+        )
         if finished:
             self.report = replace(self.report, status=Status.DONE)
         self._committed = self.report
+
+    def compact(self) -> None:
+        """Join the small files that many short epochs have left, in the tables of a stream that is done."""
+        if self.report.status is not Status.DONE:
+            return
+        for table in self._writing.mode.tables:
+            try:
+                table.compact()
+            except CdkError as error:
+                logger.warning("%s: %s", self.stream.name, error)
 
     def refused(self, failure: Failure) -> None:
         """End this stream: its last commit was refused, and what it covered does not count."""
         # What went wrong before, in the source, is what a person needs to know first.
         self.report = replace(self._committed, status=self.report.status, failure=self.report.failure)
         self.fail(failure)
-
-    def _commit_visible(self, saved: Saved, files: Sequence[DataFile]) -> None:
-        if files or _changed(saved, self.table.saved):
-            self._commit(saved, files)
-        self.saved = saved
-
-    def _commit_hidden(self, saved: Saved, files: Sequence[DataFile], *, finished: bool) -> None:
-        """Keep a generation out of sight until it is whole; the commit that completes it replaces the old one."""
-        pending = (*saved.pending, *files)
-        if finished:
-            self._commit(replace(saved, pending=()), pending, overwrite=True)
-        elif files or _changed(saved, self.table.saved):
-            self._commit(replace(saved, pending=pending))
-        self.saved = replace(saved, pending=() if finished else pending)
-
-    def _commit(self, saved: Saved, files: Sequence[DataFile] = (), *, overwrite: bool = False) -> None:
-        self.table.commit(saved, files, overwrite=overwrite)
-        self.report = replace(self.report, commits=self.report.commits + 1)
 
     def _wire(self) -> Json:
         stream = self.stream
@@ -220,12 +267,6 @@ def _go_on(saved: Saved | None, sync_mode: str, write_mode: str, sync: str) -> t
     same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)
     if same and (not saved.complete or saved.sync == sync):
         return replace(saved, sync=sync), True
-    return Saved(sync_mode, write_mode, sync, generation=saved.generation + 1), False
-
-
-def _changed(saved: Saved, before: Saved | None) -> bool:
-    return before is None or _facts(saved) != _facts(before)
-
-
-def _facts(saved: Saved) -> Mapping[str, Json]:
-    return {"state": saved.state, "complete": saved.complete, "generation": saved.generation, "mode": saved.sync_mode}
+    # A table with one row per key goes on with the rows it has.
+    records = saved.records if saved.write_mode == write_mode == "append_dedup" else 0
+    return Saved(sync_mode, write_mode, sync, generation=saved.generation + 1, records=records), False

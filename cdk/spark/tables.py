@@ -12,44 +12,42 @@ marker where it was: the log tells which state belongs to the rows, and the mark
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from urllib.parse import unquote
 
 import orjson
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from cdk.base.errors import BadState, ConfigError, StateConflict, StateError
+from cdk.base.errors import BadState, CdkError, ConfigError, StateConflict, StateError, TransientError
+from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
-from cdk.spark.files import DataFile, sync_to_disk
+from cdk.spark.crash import crash_point
+from cdk.spark.files import DataFile
+from cdk.spark.merge import TableFile
+from cdk.spark.partitions import check_columns, check_same, text_of
+from cdk.spark.place import Place, as_place
+from cdk.spark.rewrite import LARGE_BYTES, MANY, SMALL_BYTES, Rewrite, crowded
+from cdk.spark.saved import Saved
+from cdk.spark.tasks import here
+
+NOTE = "spark-cdk.note"
+"""In the metadata of a commit: what a person did to the state."""
 
 _FORMAT = "spark-cdk/1"
 _NONCE_BITS = 20
 _KEPT = 20
+_TRIES = 5
 _SHOWN = 4096
 
 
-@dataclass(frozen=True)
-class Saved:
-    """What a table remembers of its stream between runs.
-
-    sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this
-    generation reached the end. state: the stream's state in its exact wire form. pending: files of a generation that
-    is not yet visible. records: rows committed in this generation. history: versions of earlier states, newest first.
-    """
-
-    sync_mode: str
-    write_mode: str
-    sync: str = ""
-    generation: int = 1
-    complete: bool = False
-    state: Json = None
-    pending: tuple[DataFile, ...] = ()
-    records: int = 0
-    history: tuple[int, ...] = field(default=(), compare=False)
+class TableChanged(StateError):
+    """Something else, such as OPTIMIZE, changed files that were to be replaced. Nothing is committed; merge again."""
 
 
 class StreamTable:
@@ -58,75 +56,263 @@ class StreamTable:
     saved: the state that belongs to the table's rows; None when there is none.
     """
 
-    def __init__(self, root: Path, pipeline: str, stream: str, schema: pa.Schema) -> None:
-        """Open the table, or create it.
+    def __init__(
+        self,
+        root: Place | Path,
+        pipeline: str,
+        stream: str,
+        schema: pa.Schema,
+        *,
+        clock: Clock = system_clock,
+        lost: bool = False,
+        partition_by: Sequence[str] | None = None,
+    ) -> None:
+        """Open the table, or create it with `schema`.
 
-        Raises ConfigError: a column's type differs from the table's. StateError: the table's state cannot be found.
+        lost: open it also when its state cannot be found or read, as if it had none: a commit then gives it one.
+        partition_by: the columns that divide it; None: those that divide it already, none if it is new.
+
+        Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. StateError: the
+        table's state cannot be found. TransientError: a store does not answer.
         """
-        self.root = root
-        self.schema = schema
+        self.root = as_place(root)
+        self._clock = clock
         self._app = f"spark-cdk/{pipeline}/{stream}"
         self._stream = stream
-        self._states = root / "_cdk_state" / pipeline
-        if unquote(str(root)) != str(root):
+        self._states = self.root.join("_cdk_state", pipeline)
+        if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
-        root.mkdir(parents=True, exist_ok=True)
-        if not DeltaTable.is_deltatable(str(root)):
-            DeltaTable.create(str(root), schema, mode="ignore")
-        self._handle = DeltaTable(str(root))
-        self._add_columns()
-        self._version = self._marker()
-        self._held = None if self._version is None else self._standing(self._version)
-        self.saved: Saved | None = None if self._held is None else self._load(self._held)
+        where = f"streams.{stream.partition('/')[0]}.partition_by"
+        with self.root.explaining(stream):
+            self.root.make()
+            uri, options = self.root.uri, self.root.storage_options
+            if not DeltaTable.is_deltatable(uri, options):
+                check_columns(schema, partition_by or (), where)
+                DeltaTable.create(
+                    uri,
+                    schema,
+                    mode="ignore",
+                    partition_by=list(partition_by or ()) or None,
+                    configuration=self.root.table_settings,
+                    storage_options=options,
+                )
+            self._handle = self._opened()
+        self.partition_by = tuple(self._handle.metadata().partition_columns)
+        if partition_by is not None:
+            check_same(self.partition_by, tuple(partition_by), where, str(self.root))
+        self._version = self._seen = self._marker()
+        self._held: int | None = None
+        self.saved: Saved | None = None
+        try:
+            self._held = None if self._version is None else self._standing(self._version)
+            self.saved = None if self._held is None else self.load(self._held)
+        except StateError:
+            if not lost:
+                raise
 
     @property
     def version(self) -> int:
         """The table's version, as Delta counts it."""
         return int(self._handle.version())
 
-    def commit(self, saved: Saved, files: Sequence[DataFile] = (), *, overwrite: bool = False) -> None:
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, as the handle sees them."""
+        return pa.schema(self._handle.schema().to_arrow())
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
+
+        A commit of its own, which moves no state. Raises StateConflict: another run moved it since the table was
+        opened.
+        """
+        for left in reversed(range(_TRIES)):
+            schema = self.schema
+            missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
+            if not missing:
+                return
+            try:
+                self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+            except (DeltaError, OSError) as error:
+                # Somebody else may have changed the columns in the meantime.
+                if not left:
+                    raise self.root.explain(error, self._stream) from None
+            with self.root.explaining(self._stream):
+                self._handle = self._opened()
+            self._seen = self._marker()
+            if self._seen != self._version:
+                raise self._conflict(self._version, None)
+
+    def compact(self) -> int:
+        """Write small files again as large ones where they are many, in a partition if there are any; tell how many.
+
+        A commit of its own, which changes neither rows nor state; VACUUM removes the old files later. Raises
+        StateError, and what a store raises.
+        """
+        with self.root.explaining(self._stream):
+            if self.partition_by:
+                return self._join()
+            sizes = pa.table(self._handle.get_add_actions())["size_bytes"].to_pylist()
+            small = len([size for size in sizes if size < SMALL_BYTES])
+            if small < MANY:
+                return 0
+            try:
+                self._handle.optimize.compact(target_size=LARGE_BYTES)
+            except DeltaError as error:
+                raise StateError(f"the table's small files stay: {error}", path=str(self.root)) from error
+            finally:
+                self._handle.update_incremental()
+        return small
+
+    @property
+    def state_version(self) -> int | None:
+        """The version of the state that the last commit moved to; None before the first."""
+        return self._version
+
+    @property
+    def held(self) -> int | None:
+        """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
+        return self._held
+
+    def files(self, key: str | None = None) -> list[TableFile]:
+        """The files of the version that the handle is pinned to, with the bounds of column `key`."""
+        with self.root.explaining(self._stream):
+            rows = pa.table(self._handle.get_add_actions(flatten=True)).to_pylist()
+        low, high = (f"partition.{key}",) * 2 if key in self.partition_by else (f"min.{key}", f"max.{key}")
+        return [
+            TableFile(
+                row["path"],
+                row["num_records"] or 0,
+                _bound(row.get(low)),
+                _bound(row.get(high)),
+                {name: text_of(row[f"partition.{name}"]) for name in self.partition_by},
+                row["size_bytes"],
+            )
+            for row in rows
+        ]
+
+    def commit(
+        self,
+        saved: Saved,
+        files: Sequence[DataFile] = (),
+        *,
+        overwrite: bool = False,
+        schema: pa.Schema | None = None,
+        remove: Sequence[str] = (),
+        note: str = "",
+    ) -> None:
         """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
 
-        Raises StateConflict: another run moved this stream's state since the table was opened.
+        schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
+        table, as `files` gives them, that leave it. note: for the table's history: what a person did to the state.
+
+        Raises StateConflict: another run moved this stream's state since the table was opened. TableChanged: something
+        else removed a file that is to leave; the table has been opened anew, and `files` tells what is there now.
         """
         before = self._version
-        if self._marker() != before:  # refused before; the handle has seen the other run's commit since
+        if self._seen != before:  # refused before; the handle has seen the other run's commit since
             raise self._conflict(before, None)
-        version = (((before or 0) >> _NONCE_BITS) + 1) << _NONCE_BITS | secrets.randbits(_NONCE_BITS)
+        version = successor(before)
         earlier = [before, self._held, *(self.saved.history if self.saved else ())]
         history = tuple(dict.fromkeys(n for n in earlier if n is not None))[:_KEPT]
         saved = replace(saved, history=history)
-        self._write(version, saved)
-        adds: list[AddAction | RemoveAction] = [
-            AddAction(f.path, f.size, {}, f.modified, True, f'{{"numRecords":{f.rows}}}') for f in files
-        ]
+        crash_point("before_state_blob")
+        self.draft(version, saved)
+        crash_point("after_state_blob")
+        actions = self._actions(files, remove)
         properties = CommitProperties(
-            custom_metadata={"spark-cdk.state": _for_people(saved)}, app_transactions=[Transaction(self._app, version)]
+            custom_metadata={"spark-cdk.state": _for_people(saved), **({NOTE: note} if note else {})},
+            app_transactions=[Transaction(self._app, version)],
+            # delta-rs lets a file be removed that OPTIMIZE has removed before, and its rows would be there twice
+            # (measured, 1.6): with files to remove, no neighbour may come in between.
+            max_commit_retries=0 if remove else None,
         )
         try:
+            columns = self._handle.schema() if schema is None else self._prepared(schema)
             self._handle.create_write_transaction(
-                adds, "overwrite" if overwrite else "append", self._handle.schema(), commit_properties=properties
+                actions,
+                "overwrite" if overwrite else "append",
+                columns,
+                list(self.partition_by) or None,
+                commit_properties=properties,
             )
             self._handle.update_incremental()
         except (DeltaError, OSError) as error:
-            self._handle = DeltaTable(str(self.root))
-            if self._marker() != version:
-                raise self._conflict(before, error) from error
-        if self._marker() != version:
+            explained = self.root.explain(error, self._stream)
+            with self.root.explaining(self._stream):
+                self._handle = self._opened()
+            self._seen = self._marker()
+            if self._seen != version:
+                if remove and self._seen == before and explained is error:
+                    raise TableChanged(f"the table refused a merge: {error}", path=str(self.root)) from error
+                raise self._conflict(before, explained) from (error if explained is error else None)
+        else:
+            self._seen = self._marker()
+        if self._seen != version:
             raise self._conflict(version, None)
+        crash_point("after_commit")
         self._version, self._held, self.saved = version, version, saved
         self._prune(version, saved)
 
+    def _actions(
+        self, add: Sequence[DataFile], remove: Sequence[str], *, changes: bool = True
+    ) -> list[AddAction | RemoveAction]:
+        """What a commit says of files. changes: rows come or go, and do not just move from file to file."""
+        now = int(self._clock().timestamp() * 1000)
+        actions: list[AddAction | RemoveAction] = []
+        for file in add:
+            texts = {name: file.partition[name] for name in self.partition_by}
+            stats = file.stats or f'{{"numRecords":{file.rows}}}'
+            actions.append(AddAction(file.path, file.size, texts, file.modified, changes, stats))
+        return [*actions, *(RemoveAction(path, changes, now) for path in remove)]
+
+    def _join(self) -> int:
+        """`compact` for a partitioned table: delta-rs would leave the partition columns out of the files."""
+        groups = crowded(self.files())
+        if not groups:
+            return 0
+        known = pa.table(self._handle.get_add_actions(flatten=True))
+        bounded = [name for name in self.schema.names if _known(known, f"min.{name}")]
+        small = [file.path for group in groups for file in group]
+        files = Rewrite(self.root, self.schema, tuple(bounded), self.partition_by).joined(groups, here)
+        try:
+            self._handle.create_write_transaction(
+                self._actions(files, small, changes=False),
+                "append",
+                self._handle.schema(),
+                list(self.partition_by),
+                commit_properties=CommitProperties(max_commit_retries=0),  # as in `commit`
+            )
+        except DeltaError as error:
+            # The new files stay for VACUUM: a store may have taken the commit and not said so.
+            raise StateError(f"the table's small files stay: {error}", path=str(self.root)) from error
+        finally:
+            self._handle.update_incremental()
+        return len(small)
+
+    def _prepared(self, schema: pa.Schema) -> Schema:
+        """The schema for an overwrite, which does not turn on by itself what moments without a zone need."""
+        if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
+            features = [TableFeatures.TimestampWithoutTimezone]
+            self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
+            self._handle.update_incremental()
+        return Schema.from_arrow(schema)
+
+    def _opened(self) -> DeltaTable:
+        return DeltaTable(self.root.uri, storage_options=self.root.storage_options)
+
     def _marker(self) -> int | None:
-        marker: int | None = self._handle.transaction_version(self._app)
+        """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""
+        with self.root.explaining(self._stream):
+            marker: int | None = self._handle.transaction_version(self._app)
         return marker
 
     def _standing(self, marker: int) -> int | None:
         """The version of the state that belongs to the rows: the marker's, unless the table was restored since."""
-        at, restored = self.version, False
+        log, at, restored = self.root.join("_delta_log"), self.version, False
         while at >= 0:
             try:
-                lines = (self.root / "_delta_log" / f"{at:020}.json").read_bytes().splitlines()
+                lines = log.read(f"{at:020}.json").splitlines()
             except FileNotFoundError:
                 if not restored:
                     return marker  # the log was cleaned up, as far back as nobody restores
@@ -149,8 +335,10 @@ class StreamTable:
         message = f"which state belongs to the table's rows cannot be told: {why}"
         return StateError(message, path=str(self.root), stream=self._stream)
 
-    def _conflict(self, expected: int | None, error: Exception | None) -> StateError:
-        if self._marker() == expected:
+    def _conflict(self, expected: int | None, error: Exception | None) -> CdkError:
+        if self._seen == expected:
+            if isinstance(error, CdkError):
+                return error
             return StateError(f"the table refused a commit: {error}", path=str(self.root), stream=self._stream)
         return StateConflict(
             "another run moved this stream's state while this one was reading; this run wrote nothing more. "
@@ -159,66 +347,34 @@ class StreamTable:
             stream=self._stream,
         )
 
-    def _add_columns(self) -> None:
-        """Give the table the columns that the schema has gained."""
-        existing = {column.name: column for column in self._handle.schema().fields}
-        spelled = {name.lower(): name for name in existing}
-        wanted = Schema.from_arrow(self.schema).fields
-        for column in wanted:
-            known = existing.get(column.name)
-            if (name := spelled.get(column.name.lower(), column.name)) != column.name:
-                raise ConfigError(
-                    f"column {column.name!r} is {name!r} in the table; tables do not tell them apart: "
-                    "sync into another path, or give the schema its old spelling",
-                    path=str(self.root),
-                    stream=self._stream,
-                )
-            if known is not None and known.type != column.type:
-                raise ConfigError(
-                    f"column {column.name!r} is {known.type} in the table and {column.type} in the stream's schema; "
-                    "sync into another path, or give the schema its old type",
-                    path=str(self.root),
-                    stream=self._stream,
-                )
-        missing = [column for column in wanted if column.name not in existing]
-        if missing:
-            self._handle.alter.add_columns(missing)
-            self._handle = DeltaTable(str(self.root))
+    def draft(self, version: int, saved: Saved) -> None:
+        """Put a state beside the table. It counts once a commit moves the marker to its version."""
+        content = orjson.dumps({"format": _FORMAT, "stream": self._stream, **asdict(saved)})
+        self._states.write(f"{version}.json", content)
 
-    def _path(self, version: int) -> Path:
-        return self._states / f"{version}.json"
-
-    def _write(self, version: int, saved: Saved) -> None:
-        self._states.mkdir(parents=True, exist_ok=True)
-        path = self._path(version)
-        draft = path.with_suffix(".tmp")
-        with draft.open("wb") as out:
-            out.write(orjson.dumps({"format": _FORMAT, "stream": self._stream, **asdict(saved)}))
-        sync_to_disk(draft)
-        draft.replace(path)
-        sync_to_disk(path)
-
-    def _load(self, version: int) -> Saved:
-        path = self._path(version)
+    def load(self, version: int) -> Saved:
+        """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
+        name = f"{version}.json"
+        path = f"{self._states}/{name}"
         try:
-            blob = orjson.loads(path.read_bytes())
+            blob = orjson.loads(self._states.read(name))
         except FileNotFoundError:
             raise StateError(
                 f"the table stands at state {version}, and this file is missing; bring it back, or move the table "
-                "away to read the stream from its start",
-                path=str(path),
+                "away to read the stream from its start; `spark-cdk state reset` does so and keeps the rows",
+                path=path,
                 stream=self._stream,
             ) from None
         except (OSError, orjson.JSONDecodeError) as error:
-            raise BadState(str(path), str(error), "the JSON an earlier run wrote", stream=self._stream) from error
+            raise BadState(path, str(error), "the JSON an earlier run wrote", stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
-            raise BadState(str(path), blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
+            raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
         try:
             blob.pop("stream")
-            pending = tuple(DataFile(**file) for file in blob.pop("pending"))
-            return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending)
+            pending, logged = (tuple(DataFile(**file) for file in blob.pop(name)) for name in ("pending", "logged"))
+            return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending, logged=logged)
         except (KeyError, TypeError) as error:
-            raise BadState(str(path), blob, "the fields an earlier run wrote", stream=self._stream) from error
+            raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
     def _prune(self, version: int, saved: Saved) -> None:
         """Remove states that a restore of the table can no longer need, and drafts of runs that were cut.
@@ -226,13 +382,42 @@ class StreamTable:
         A state with a higher number may be a newer run's, written and about to be committed.
         """
         kept = {version, *saved.history}
-        for path in self._states.iterdir():
-            if (
-                path.stem.isdecimal()
-                and int(path.stem) not in kept
-                and int(path.stem) >> _NONCE_BITS <= version >> _NONCE_BITS
-            ):
-                path.unlink(missing_ok=True)
+        with suppress(ConfigError, TransientError):  # of a store: the commit stands, and the next one prunes as well
+            for name in self._states.names():
+                number = Path(name).stem
+                if not number.isdecimal() or int(number) in kept:
+                    continue
+                if int(number) >> _NONCE_BITS <= version >> _NONCE_BITS:
+                    self._states.delete(name)
+
+
+def successor(version: int | None) -> int:
+    """A version for the state after `version`. Two runs never choose the same one: it ends in random bits."""
+    return (((version or 0) >> _NONCE_BITS) + 1) << _NONCE_BITS | secrets.randbits(_NONCE_BITS)
+
+
+def number(version: int) -> int:
+    """Which state of its table a version is: 1 for the first."""
+    return version >> _NONCE_BITS
+
+
+def _zoneless(kind: pa.DataType) -> bool:
+    """Whether a type is, or holds, a moment without a zone."""
+    if pa.types.is_struct(kind):
+        return any(_zoneless(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _zoneless(kind.value_type)
+    return pa.types.is_timestamp(kind) and kind.tz is None
+
+
+def _known(actions: pa.Table, name: str) -> bool:
+    """Whether some file has this fact."""
+    return name in actions.column_names and actions[name].null_count < actions.num_rows
+
+
+def _bound(value: Json) -> Json:
+    """A bound of the log that can be compared; those of moments are rounded there, those of the rest not told."""
+    return value if type(value) in (int, str, date) else None
 
 
 def _for_people(saved: Saved) -> str:

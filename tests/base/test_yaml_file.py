@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError
+from cdk.base.keys import dotted
 from cdk.base.values import Json
-from cdk.base.yaml_file import YamlFile, dotted
+from cdk.base.yaml_file import YamlFile
 
 DOCUMENT = """\
 base: &base {step: 1, mode: fast}
@@ -52,11 +53,6 @@ def test_a_value_is_found_on_its_line_or_on_that_of_the_nearest_around_it(
 
 def test_a_merged_map_gives_way_to_what_is_written_beside_it(tmp_path: Path) -> None:
     assert load(tmp_path, DOCUMENT).value["streams"][1] == {"step": 1, "mode": "slow", "name": "orders"}
-
-
-def test_a_path_is_written_as_people_write_it() -> None:
-    assert dotted(["streams", 2, "name"]) == "streams[2].name"
-    assert dotted([2, "name"]) == "[2].name"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from cdk.cli.show_sync import Display
+from cdk.rest.tally import Tally
 from cdk.spark.epoch import Failure
 from cdk.spark.stream_run import Status, StreamReport
 from cdk.spark.sync import SyncResult
@@ -108,37 +109,95 @@ def test_a_long_name_is_folded_and_not_cut() -> None:
     assert sum(len(word) for word in said.split() if set(word) == {"n"}) == 100
 
 
-def test_elsewhere_than_on_a_terminal_each_change_of_a_stream_is_a_line() -> None:
-    out = console(terminal=False)
-    users = replace(USERS, name="[users]", status=Status.READING, written=0, skipped=0, slices=0, commits=0)
-    orders = replace(ORDERS, status=Status.READING)
-    moved = replace(users, written=1500, skipped=2, slices=1, commits=1)
-    with Display("shop", console=out) as display:
-        display.show([users, orders])
-        assert text(out) == ""
-        display.show([moved, orders])
-        display.show([moved, replace(orders)])
-        display.show([replace(moved, status=Status.DONE), ORDERS])
+def test_elsewhere_than_on_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end() -> None:
+    out, clock = console(terminal=False), Clock()
+    waiting = [replace(USERS, name="[users]", status=Status.READING, commits=0, written=0, skipped=0, slices=0)]
+    with Display("shop", console=out, clock=clock) as display:
+        display.show(waiting, 0)
+        moved = waiting[0]
+        for clock.now in range(1, 14):
+            moved = replace(waiting[0], written=clock.now * 1000, commits=clock.now, planned=20, slices=clock.now)
+            display.show([moved], 1.0)
+            display.show([moved], 0)
+        clock.now = 13.5
+        done = replace(moved, status=Status.DONE, slices=20)
+        display.show([done], 0)
+        display.show([done], 0)
 
     assert text(out).splitlines() == [
-        "[users]: reading, 1,500 rows, 2 skipped, 1 slices, 1 commits",
-        "[users]: done, 1,500 rows, 2 skipped, 1 slices, 1 commits",
-        "orders: failed, 7 rows, 0 slices, 1 commits",
+        "shop: 1 stream to sync",
+        "[users]: reading, 5,000 rows, 5/20+ slices, 5 commits",
+        "[users]: reading, 10,000 rows, 10/20+ slices, 10 commits",
+        "[users]: done, 13,000 rows, 20 slices, 13 commits",
     ]
 
 
-def test_on_a_terminal_the_progress_is_live_and_leaves_nothing_behind() -> None:
-    out, clock = console(terminal=True), Clock()
+def test_a_stream_that_fails_is_told_at_once() -> None:
+    out, clock = console(terminal=False), Clock()
     with Display("shop", console=out, clock=clock) as display:
-        display.show([replace(USERS, status=Status.READING, name="[users]", commits=0)])
-        out.print(display._progress())
-        clock.now = 5.0
-        display.show([USERS, ORDERS])
-        clock.now = 8.0
-        out.print(display._progress())
+        display.show([USERS, replace(ORDERS, status=Status.READING)], 0)
+        display.show([USERS, ORDERS], 0)
 
-    said = text(out)
-    assert "[users]" in said
-    assert "12,345,670 rows in 0 s, no commit yet" in said
-    assert "12,345,677 rows in 8 s, last commit 3 s ago" in said
-    assert "resumed" in said
+    assert text(out).splitlines()[-1] == "orders: failed, 7 rows, waiting, 1 commit"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_that_nobody_wants_is_not_shown_and_the_summary_is(*, terminal: bool) -> None:
+    out = console(terminal=terminal)
+    with Display("shop", shown=False, console=out) as display:
+        display.show([USERS], 0)
+
+    assert text(out) == ""
+    display.summary(SyncResult([USERS]), Path("/lake"), console=out)
+    assert "12,345,678" in text(out)
+
+
+def test_on_a_terminal_the_progress_is_live() -> None:
+    out, clock = console(terminal=True), Clock()
+    reading = replace(USERS, status=Status.READING, name="[users]", commits=0)
+    with Display("shop", console=out, clock=clock) as display:
+        heads = [display._head(clock.now).plain]
+        display.show([reading], 0)
+        heads.append(display._head(clock.now).plain)
+        display.show([reading], 4.0)
+        clock.now = 1.0
+        heads.append(display._head(clock.now).plain)
+        clock.now = 5.0
+        heads.append(display._head(clock.now).plain)
+        display.show([USERS, ORDERS], 8.0)
+        clock.now = 68.0
+        out.print(display._progress())
+        heads.append(display._head(clock.now).plain)
+
+    assert heads == [
+        " shop  0 rows in 0 s, looking at the tables",
+        " shop  12,345,670 rows in 0 s, starting Spark",
+        " shop  12,345,670 rows in 1 s, no commit yet, next in 3 s",
+        " shop  12,345,670 rows in 5 s, no commit yet, next is due",
+        " shop  12,345,677 rows in 1 m 08 s, last commit 1 m 03 s ago, next is due",
+    ]
+    assert "orders" in text(out)
+
+
+def test_the_head_does_not_wrap_in_a_narrow_terminal() -> None:
+    out = console(terminal=True, width=30)
+    display = Display("a pipeline with a long name", console=out)
+    display.show([USERS], 0)
+    out.print(display._progress())
+
+    assert all(len(line) <= 30 for line in text(out).splitlines())
+    assert len(text(out).splitlines()) == 3
+
+
+def test_the_summary_says_what_was_asked_of_the_api() -> None:
+    asked = replace(USERS, http=Tally({"2xx": 1500, "4xx": 4}, retries=4, waited=125.0, received=3_200_000))
+    said = summary(asked)
+
+    assert "; 1,504 requests, 3.2 MB received, 4 tried again, 2 m 05 s of waiting" in said
+    assert "request" not in summary(USERS)
+
+
+def test_values_that_did_not_fit_are_noted() -> None:
+    assert "\nusers: 1 row with values that did not fit; they are kept in _airbyte_meta\n" in summary(
+        replace(USERS, rejected=1)
+    )

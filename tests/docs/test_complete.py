@@ -20,8 +20,9 @@ from cdk import StateConflict
 from cdk.cli import app
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline
+from cdk.spark.saved import Saved
 from cdk.spark.schema import table_schema
-from cdk.spark.tables import Saved, StreamTable
+from cdk.spark.tables import StreamTable
 from tests.docs.page import BLOCK, DOCS
 
 ROOT = DOCS.parent
@@ -129,7 +130,7 @@ def _keys(model: type[BaseModel], before: str = "") -> Iterator[str]:
     for name, setting in model.model_fields.items():
         inner = list(_models(setting.annotation))
         if not inner:
-            yield f"{before}{name}"
+            yield f"{before}{setting.alias or name}"
         for between, part in inner:
             yield from _keys(part, f"{before}{name}.{between}")
 

@@ -9,6 +9,7 @@ from tests.docs.page import DOCS, play, says
 PAGES = [
     "../README.md",
     "explanation/state.md",
+    "explanation/state-log.md",
     "how-to/run-a-connector.md",
     "how-to/test-a-connector.md",
     "how-to/use-a-manifest.md",

@@ -259,3 +259,17 @@ def peak(most: int) -> Iterator[None]:
     finally:
         tracemalloc.stop()
     assert taken < most
+
+
+def test_an_expression_that_never_ends_on_a_records_text_stops_the_stream_by_name() -> None:
+    endless_search = "{{ (record['name'] | regex_search('^((a|a)*)$')) != '' }}"
+    selector = {"record_filter": {"type": "RecordFilter", "condition": endless_search}}
+    value = manifest(stream("users", selector=selector))
+    body = {"data": [{"id": 1, "name": "a" * 40 + "b", "updated_at": "2024-01-01"}]}
+    api = MockApi()
+    api.get("/users").returns(json=body)
+
+    run = read_all(value, api)
+
+    assert run.records == []
+    assert any("was stopped after 2 seconds" in str(message) for message in run.messages)

@@ -1,10 +1,10 @@
 import logging
-import re
 from datetime import timedelta
 
 import pytest
 
 from cdk.base.errors import RateLimited
+from cdk.base.patterns import Pattern
 from cdk.rest import HttpClient, Request
 from cdk.rest.api_budget import ApiBudget
 from cdk.rest.matcher import RequestMatcher
@@ -22,7 +22,7 @@ def budget(time: Time, *policies: CallRatePolicy) -> ApiBudget:
 
 def test_the_first_policy_about_a_request_counts() -> None:
     time = Time()
-    about_users = [RequestMatcher(path=re.compile("users"))]
+    about_users = [RequestMatcher(path=Pattern("users"))]
     shared = budget(time, Unlimited(about_users), MovingWindow([(1, TEN)]))
 
     for _ in range(5):

@@ -1,8 +1,8 @@
-import re
 from typing import Any
 
 import pytest
 
+from cdk.base.patterns import Pattern
 from cdk.rest import Request
 from cdk.rest.matcher import RequestMatcher
 
@@ -19,15 +19,15 @@ USERS = Request("GET", "https://api.test/v1/users?x=1", {"y": 2}, {"Accept": "a/
         ({"url_base": "https://api.test/"}, True),
         ({"url_base": "https://api.test/v1"}, False),
         ({"url_base": "http://api.test"}, False),
-        ({"path": re.compile("^/v1")}, True),
-        ({"path": re.compile("users$")}, True),
-        ({"path": re.compile("x=1")}, False),
+        ({"path": Pattern("^/v1")}, True),
+        ({"path": Pattern("users$")}, True),
+        ({"path": Pattern("x=1")}, False),
         ({"params": {"x": "1"}}, True),
         ({"params": {"x": "1", "y": "2"}}, True),
         ({"params": {"z": "1"}}, False),
         ({"headers": {"ACCEPT": "a/b"}}, True),
         ({"headers": {"accept": "A/B"}}, False),
-        ({"method": "GET", "path": re.compile("orders")}, False),
+        ({"method": "GET", "path": Pattern("orders")}, False),
     ],
 )
 def test_all_given_parts_must_match(parts: dict[str, Any], *, expected: bool) -> None:

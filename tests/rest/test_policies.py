@@ -1,9 +1,9 @@
-import re
 from datetime import timedelta
 
 import pytest
 
 from cdk.base.errors import ConfigError
+from cdk.base.patterns import Pattern
 from cdk.rest import Request
 from cdk.rest.matcher import RequestMatcher
 from cdk.rest.policies import FixedWindow, MovingWindow, Unlimited, weight_of
@@ -83,7 +83,7 @@ def test_a_limit_that_was_hit_closes_a_moving_window() -> None:
 
 
 def test_the_first_matcher_that_is_about_a_request_weighs_it() -> None:
-    matchers = [RequestMatcher(path=re.compile("users"), weight=3), RequestMatcher(method="GET")]
+    matchers = [RequestMatcher(path=Pattern("users"), weight=3), RequestMatcher(method="GET")]
 
     assert weight_of(FixedWindow(5, MINUTE, matchers), USERS) == 3
     assert weight_of(FixedWindow(5, MINUTE, matchers[1:]), USERS) == 1

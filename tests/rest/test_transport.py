@@ -58,6 +58,11 @@ class Handler(BaseHTTPRequestHandler):
             case "/cut":
                 self.answer(200, b"half", {"Content-Length": "100"})
                 self.close_connection = True
+            case "/twice":
+                self.send_response(204)
+                self.send_header("Link", "<a>; rel=next")
+                self.send_header("link", "<b>; rel=last")
+                self.end_headers()
             case "/hangup":
                 self.close_connection = True
             case _:
@@ -152,6 +157,12 @@ def test_squeezed_bodies_are_unpacked(server: Server, path: str) -> None:
 def test_a_body_that_is_not_what_its_header_says_is_an_error(server: Server) -> None:
     with pytest.raises(DecodeError, match="Content-Encoding"):
         RequestsTransport().send(get(server, "/broken"))
+
+
+def test_a_header_that_is_sent_twice_has_both_values(server: Server) -> None:
+    answer = RequestsTransport().send(Request("GET", f"{server.url}/twice"))
+
+    assert answer.headers["Link"] == "<a>; rel=next, <b>; rel=last"
 
 
 def test_a_redirect_is_followed_with_credentials_on_the_same_host(server: Server) -> None:

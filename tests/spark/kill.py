@@ -1,6 +1,6 @@
 """Kills a sync at random moments and looks at its tables: `make crash`, or `python -m tests.spark.kill --help`.
 
-A round reads the demo shop into fresh tables, all streams in append mode. Its runs are killed with SIGKILL one after
+A round reads the demo shop into fresh tables, all streams in one write mode. Its runs are killed with SIGKILL one after
 the other: the Python driver, the JVM or a Python worker, at a random page. The last run is left alone. Then
   - rows = distinct rows = the rows of an undisturbed sync,
   - pages fetched again, over the round, are no more than one checkpoint interval can fetch times the kills,
@@ -9,6 +9,7 @@ the other: the Python driver, the JVM or a Python worker, at a random page. The 
 """
 
 import argparse
+import itertools
 import os
 import random
 import signal
@@ -25,8 +26,12 @@ import orjson
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from cdk.spark.pipeline import Pipeline
+from cdk.spark.sync import SyncRunner
+from cdk.spark.tasks import Workers, here
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
+from connectors.shop.source import Shop
 
 VICTIMS = ("driver", "jvm", "worker")
 STREAMS = ("products", "orders", "visits")
@@ -34,13 +39,19 @@ SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
 LATENCY, CONCURRENCY, INTERVAL = 0.05, 4, 0.5
 # What all slices together can fetch in one interval, and the page that each may be in the middle of.
 MOST_AGAIN = round(INTERVAL / LATENCY + 1) * CONCURRENCY
+MODES = {
+    "append": "{write_mode: append}",
+    "overwrite": "{sync_mode: full_refresh, write_mode: overwrite}",
+    "merged": "{write_mode: append_dedup}",
+    "logged": "{write_mode: append_dedup, history: true}",
+}
 PIPELINE = """
 name: kill
 source: {{connector: shop, config: {{base_url: "{address}"}}}}
 streams:
-  products: {{write_mode: append}}
-  orders:
-  visits:
+  products: {options}
+  orders: {options}
+  visits: {options}
 target: {{path: tables}}
 checkpoint_interval: {interval}s
 concurrency: {concurrency}
@@ -69,10 +80,14 @@ class Failed(Exception):
 class Trial:
     """The tables of one round, and the shop they are read from."""
 
-    def __init__(self, folder: Path, backend: Backend, address: str, *, master: str = "local[2,4]") -> None:
+    def __init__(
+        self, folder: Path, backend: Backend, address: str, *, master: str = "local[2,4]", mode: str = "append"
+    ) -> None:
         self.folder, self.backend = folder, backend
+        self.tables = [*STREAMS, *(f"{name}_history" for name in STREAMS if mode == "logged")]
         self.pipeline = folder / "pipeline.yaml"
         settings = {"address": address, "interval": INTERVAL, "concurrency": CONCURRENCY, "master": master}
+        settings["options"] = MODES[mode]
         self.pipeline.write_text(PIPELINE.format(**settings))
 
     def sync(self, *options: str) -> None:
@@ -81,6 +96,15 @@ class Trial:
             code = process.wait()
         if code:
             raise Failed(f"a sync left alone ended with exit code {code}:\n{self.log()}")
+
+    def sync_here(self, *streams: str) -> None:
+        """Run a sync whose tasks run in this process: what is asked of it needs no Spark. Raises Failed."""
+        pipeline = Pipeline.load(self.pipeline)
+        if streams:
+            chosen = {name: options for name, options in (pipeline.streams or {}).items() if name in streams}
+            pipeline = pipeline.model_copy(update={"streams": chosen})
+        result = SyncRunner(pipeline, Shop(), workers=Workers(here, CONCURRENCY)).run()
+        _expect(result.ok, f"a sync left alone failed: {result.to_json()}")
 
     def sync_killed(self, victim: str, pages: int) -> Kill:
         """Run a sync and kill one of its processes once it has fetched some pages."""
@@ -110,11 +134,11 @@ class Trial:
 
     def compare(self, undisturbed: "Trial") -> None:
         """Raises Failed: rows are lost or doubled, seen against another trial."""
-        for stream in STREAMS:
-            _compare(stream, self.rows(stream), undisturbed.rows(stream))
+        for table in self.tables:
+            _compare(table, self.rows(table), undisturbed.rows(table))
 
     def rows_now(self) -> int:
-        return sum(len(self.rows(stream)) for stream in STREAMS)
+        return sum(len(self.rows(table)) for table in self.tables)
 
     def _pages(self) -> int:
         return sum(self.backend.stats()[stream]["pages"] for stream in STREAMS)
@@ -140,29 +164,29 @@ class Trial:
         return (self.folder / "sync.log").read_text(errors="replace")[-3000:]
 
 
-def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random) -> list[Kill]:
+def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, mode: str = "append") -> list[Kill]:
     """One round, see the module; it ends early when a sync survives. Raises Failed: found this, promised that."""
     backend = Backend(SIZES)
     with serving(backend, latency=LATENCY) as address:
-        trial = Trial(folder, backend, address)
+        trial = Trial(folder, backend, address, mode=mode)
         kills: list[Kill] = []
         for victim in victims:
-            # Three kills leave pages over: all streams together have more than 230.
-            kills.append(trial.sync_killed(victim, chance.randint(1, 60)))
+            # The kills of a round leave pages over: all streams together have more than 230.
+            kills.append(trial.sync_killed(victim, chance.randint(1, 180 // len(victims))))
             if kills[-1].survived:
                 break
         else:
             trial.sync()
         again = trial.again()
         _expect(again <= MOST_AGAIN * len(kills), f"{again} pages fetched again, at most {MOST_AGAIN} a kill promised")
-        undisturbed = Trial(_made(folder / "undisturbed"), backend, address)
-        undisturbed.sync()
+        undisturbed = Trial(_made(folder / "undisturbed"), backend, address, mode=mode)
+        undisturbed.sync_here()
         trial.compare(undisturbed)
         before = trial.rows_now()
-        trial.sync("--stream", "orders", "--stream", "visits")
+        trial.sync_here("orders", "visits")
         _expect(trial.rows_now() == before, f"a further sync appended {trial.rows_now() - before} rows")
         backend.add(NEWCOMER)
-        trial.sync("--stream", "visits")
+        trial.sync_here("visits")
         found = sum('"newcomer-' in row for row in trial.rows("visits"))
         _expect(found == len(NEWCOMER["visits"]), f"{found} of {len(NEWCOMER['visits'])} visits of a new customer")
         return kills
@@ -228,20 +252,22 @@ def main() -> int:
     options = parser.parse_args()
     chance = random.Random(options.seed)
     print(f"seed {options.seed}")
-    print("victim  pages fetched  rows committed  pages fetched again in that run")
+    print("mode       victim  pages fetched  rows committed  pages fetched again in that run")
     done = 0
+    modes = itertools.cycle(MODES)
     while done < options.kills:
         # A worker's death is survived, so it comes last.
-        victims = [chance.choice(("driver", "jvm")) for _ in range(2)] + ["worker"]
+        victims = [chance.choice(("driver", "jvm")) for _ in range(7)] + ["worker"]
+        mode = next(modes)
         with tempfile.TemporaryDirectory(prefix="spark-cdk-kill-") as folder:
             try:
-                kills = round_of_kills(Path(folder), victims[: options.kills - done], chance)
+                kills = round_of_kills(Path(folder), victims[: options.kills - done], chance, mode)
             except Failed as failed:
-                print(f"FAILED: {failed}")
+                print(f"FAILED: {mode}: {failed}")
                 return 1
         for kill in kills:
             note = "  survived" if kill.survived else ""
-            print(f"{kill.victim:7} {kill.pages:13} {kill.committed:15} {kill.again:13}{note}", flush=True)
+            print(f"{mode:10} {kill.victim:7} {kill.pages:13} {kill.committed:15} {kill.again:13}{note}", flush=True)
         done += len(kills)
     print(f"{done} kills: nothing lost, nothing doubled")
     return 0

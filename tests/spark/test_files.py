@@ -1,7 +1,9 @@
 import resource
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from cdk.spark import files
 from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.place import Disk, Written
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
@@ -104,6 +107,158 @@ def test_what_is_discarded_leaves_nothing_behind(
     if closed:
         writer.close()
     assert len(list(tmp_path.iterdir())) > 1
+
+    writer.discard()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+PARTED = pa.schema([("id", pa.int64()), ("shelf", pa.int64())])
+
+
+def on(shelves: Sequence[int], start: int = 0) -> pa.RecordBatch:
+    return pa.record_batch([range(start, start + len(shelves)), list(shelves)], schema=PARTED)
+
+
+@dataclass(frozen=True)
+class Watched(Disk):
+    """A folder that counts its open files. counts: after each file that was opened or settled."""
+
+    counts: list[int] = field(default_factory=lambda: [0])
+
+    def open(self, name: str) -> pa.NativeFile:
+        self.counts.append(self.counts[-1] + 1)
+        return super().open(name)
+
+    def settle(self, name: str) -> Written:
+        self.counts.append(self.counts[-1] - 1)
+        return super().settle(name)
+
+
+def test_each_partition_gets_files_of_its_own(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, PARTED, ("id", "shelf"), ("shelf",))
+    writer.write([on([2, 1, 2]), on([1, 3], 3)])
+    written = writer.close()
+
+    assert {file.partition["shelf"]: ids(tmp_path, [file]) for file in written} == {"1": [1, 3], "2": [0, 2], "3": [4]}
+    assert [file.rows for file in written] == [pq.read_metadata(tmp_path / file.path).num_rows for file in written]
+    assert all(pq.read_schema(tmp_path / file.path) == PARTED for file in written)
+    # Delta has no bounds of partition columns.
+    assert {tuple(orjson.loads(file.stats)["minValues"]) for file in written} == {("id",)}
+
+
+def test_the_partition_written_to_longest_ago_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_GROUP_ROWS", 1)
+    monkeypatch.setattr(files, "_OPEN", 2)
+    place = Watched(tmp_path)
+    writer = TableWriter(place, PARTED, (), ("shelf",))
+    writer.write([on([shelf], n) for n, shelf in enumerate([1, 2, 1, 3, 1, 2, 1])])
+    written = writer.close()
+
+    assert [(file.partition["shelf"], ids(tmp_path, [file])) for file in written] == [
+        ("2", [1]),
+        ("3", [3]),
+        ("2", [5]),
+        ("1", [0, 2, 4, 6]),
+    ]
+    assert (max(place.counts), place.counts[-1]) == (3, 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=12), st.integers(1, 10), st.integers(1, 300))
+@settings(max_examples=20, deadline=None)
+def test_partitions_hold_what_came_whatever_the_sizes(
+    tmp_path_factory: pytest.TempPathFactory, pages: list[list[int]], group: int, held: int
+) -> None:
+    root = tmp_path_factory.mktemp("table")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_GROUP_ROWS", group)
+        patch.setattr(files, "_HELD_BYTES", held)
+        patch.setattr(files, "_OPEN", 3)
+        patch.setattr(files, "_PARTS", 7)
+        writer = TableWriter(root, PARTED, (), ("shelf",))
+        start = 0
+        for page in pages:
+            writer.write([on(page, start)])
+            start += len(page)
+        written = writer.close()
+
+    shelves = [shelf for page in pages for shelf in page]
+    assert sorted(ids(root, written)) == list(range(len(shelves)))
+    for shelf in set(shelves):
+        wanted = [n for n, one in enumerate(shelves) if one == shelf]
+        assert ids(root, [file for file in written if file.partition["shelf"] == str(shelf)]) == wanted
+    assert {root / file.path for file in written} == set(root.iterdir())
+
+
+def test_partitions_that_only_wait_are_bounded_in_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_PARTS", 3)
+    monkeypatch.setattr(files, "_GROUP_ROWS", 5)
+    place = Watched(tmp_path)
+    writer = TableWriter(place, PARTED, (), ("shelf",))
+    writer.write([on([4, 1, 2, 3, 2])])
+
+    assert len(writer._parts) == 3
+    # The one that had to go has its file, the others wait for more rows.
+    assert place.counts == [0, 1, 0]
+    assert sorted(ids(tmp_path, writer.close())) == [0, 1, 2, 3, 4]
+
+
+def test_what_partitions_hold_together_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_GROUP_BYTES", 1000)
+    monkeypatch.setattr(files, "_HELD_BYTES", 2000)
+    writer = TableWriter(tmp_path, PARTED, (), ("shelf",))
+    for n in range(100):
+        writer.write([on([*range(10), 3], 11 * n)])
+
+        assert sum(part.held for part in writer._parts.values()) <= 2000
+    # The fullest is written first, so that row groups are as large as may be.
+    assert len(writer._parts) == 10
+    written = writer.close()
+    groups = {file.partition["shelf"]: pq.read_metadata(tmp_path / file.path).num_row_groups for file in written}
+    assert groups["3"] == max(groups.values())
+
+
+def test_partitions_that_write_for_want_of_room_close_their_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_GROUP_ROWS", 8)
+    monkeypatch.setattr(files, "_HELD_BYTES", 0)
+    monkeypatch.setattr(files, "_OPEN", 2)
+    place = Watched(tmp_path)
+    writer = TableWriter(place, PARTED, (), ("shelf",))
+    writer.write([on(range(8))])
+
+    assert (max(place.counts), place.counts[-1]) == (3, 2)
+    assert sorted(ids(tmp_path, writer.close())) == list(range(8))
+
+
+def test_a_column_that_comes_later_comes_to_every_partition(tmp_path: Path) -> None:
+    wider = pa.schema([*PARTED, ("late", pa.string())])
+    writer = TableWriter(tmp_path, PARTED, (), ("shelf",))
+    writer.write([on([1, 2])])
+    writer.write([pa.record_batch([[2], [1], ["x"]], schema=wider), on([2], 3)])
+    written = writer.close()
+
+    rows = [row for file in written for row in pq.read_table(tmp_path / file.path).to_pylist()]
+    assert sorted((row["id"], row["shelf"], row.get("late")) for row in rows) == [
+        (0, 1, None),
+        (1, 2, None),
+        (2, 1, "x"),
+        (3, 2, None),
+    ]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_partitions_that_are_discarded_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, closed: bool
+) -> None:
+    monkeypatch.setattr(files, "_GROUP_ROWS", 1)
+    monkeypatch.setattr(files, "_OPEN", 2)
+    writer = TableWriter(tmp_path, PARTED, (), ("shelf",))
+    writer.write([on([1, 2, 3, 4])])
+    if closed:
+        writer.close()
+    assert len(list(tmp_path.iterdir())) > 2
 
     writer.discard()
 

@@ -143,11 +143,29 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(tmp_path, LEAST.replace("lake", "~/lake")).target.path == str(Path.home() / "lake")
 
 
-@pytest.mark.parametrize("path", ["s3://bucket/lake", "file:///srv/lake", "''"])
-def test_an_address_is_not_taken_for_a_folder(tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize("path", ["ftp://host/lake", "S3://bucket", "''"])
+def test_what_is_neither_a_folder_nor_a_known_address_is_refused(tmp_path: Path, path: str) -> None:
     (line,) = error(tmp_path, LEAST.replace("lake", path))
 
     assert line.startswith(f"pipeline.yaml:3 target.path: found '{path.strip(chr(39))}', expected a folder")
+    assert "s3://" in line
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/lake", "gs://bucket", "file:///srv/lake"])
+def test_an_address_stays_as_it_is(tmp_path: Path, path: str) -> None:
+    assert load(tmp_path, LEAST.replace("lake", f'"{path}"')).target.path == path
+
+
+def test_options_of_a_store_may_be_variables_and_are_never_shown(tmp_path: Path) -> None:
+    storage = "storage: {AWS_SECRET_ACCESS_KEY: '${KEY}', AWS_ALLOW_HTTP: true}"
+    pipeline = load(tmp_path, LEAST.replace("{path: lake}", f"{{path: 's3://bucket', {storage}}}"), KEY="hunter2")
+    (line,) = error(
+        tmp_path, LEAST.replace("{path: lake}", "{path: lake, storage: {AWS_SECRET_ACCESS_KEY: [hunter2]}}")
+    )
+
+    assert pipeline.target.storage == {"AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_ALLOW_HTTP": True}
+    assert "hunter2" not in repr(pipeline)
+    assert line.startswith("pipeline.yaml:3 target.storage.AWS_SECRET_ACCESS_KEY: found a list, expected ")
 
 
 FILES = [

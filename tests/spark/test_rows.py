@@ -3,7 +3,9 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from types import MappingProxyType
 
 import orjson
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cdk.base.errors import FatalError
 from cdk.base.times import parse_moment
-from cdk.base.values import Json, Record
+from cdk.base.values import Json, NotJson, Record
 from cdk.spark.rows import Rows
 from cdk.spark.schema import ADDITIONAL, EXTRACTED_AT, GENERATION, META, RAW_ID, columns
 
@@ -247,9 +250,137 @@ def test_many_levels_are_kept() -> None:
     assert [note["original"] for note in row[META]["changes"]] == [text]
 
 
-def test_a_value_that_json_does_not_know_is_refused_with_its_type() -> None:
-    with pytest.raises(TypeError, match="complex"):
-        batch([{"any": 1j}])
+@pytest.mark.parametrize("name", ["any", "text", "int", "x"])
+def test_a_value_that_json_does_not_know_is_refused_by_its_field_and_type(name: str) -> None:
+    with pytest.raises(NotJson, match=f"field '{name}'.*complex"):
+        batch([{}, {name: 1j}])
+
+
+@pytest.mark.parametrize("name", ["any", "text", "int", "x"])
+def test_a_value_deeper_than_python_writes_is_refused_by_its_field(name: str) -> None:
+    deep: Json = []
+    for _ in range(5000):
+        deep = [deep]
+
+    with pytest.raises(NotJson, match=f"field '{name}'.*too many levels"):
+        batch([{name: deep}])
+
+
+@pytest.mark.parametrize("record", [None, 5, "text", [1], ["int"], b"{}"])
+def test_a_record_that_is_no_object_is_refused_by_its_place_and_type(record: Json) -> None:
+    with pytest.raises(FatalError, match=f"record 2 of a page is of type {type(record).__name__}, expected a JSON"):
+        batch([{"int": 1}, record])
+
+
+def test_a_record_may_be_any_mapping() -> None:
+    (row,) = batch([MappingProxyType({"int": 5})])
+
+    assert row["int"] == 5
+
+
+def test_a_key_that_comes_twice_has_its_last_value() -> None:
+    (row,) = batch([orjson.loads('{"int": 1, "int": 2, "x": 1, "x": null}')])
+
+    assert (row["int"], json.loads(row[ADDITIONAL])) == (2, {"x": None})
+
+
+def test_texts_of_ten_megabytes_are_kept() -> None:
+    long = "é" * 5_000_000
+
+    (row,) = batch([{"text": long, "any": [long], "int": long, "x": long}])
+
+    assert (row["text"], json.loads(row["any"]), json.loads(row[ADDITIONAL])) == (long, [long], {"x": long})
+    assert [note["original"] for note in row[META]["changes"]] == [long]
+
+
+TYPES = {
+    "properties": {
+        "day": {"type": "string", "format": "date"},
+        "at": MOMENT,
+        "local": {"type": "string", "format": "date-time", "airbyte_type": "timestamp_without_timezone"},
+        "big": {"type": "integer", "airbyte_type": "big_integer"},
+        "First Name": {"type": "string"},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "held"),
+    [
+        ("day", "2024-01-02", date(2024, 1, 2)),
+        ("local", "2024-01-02T03:04:05", datetime(2024, 1, 2, 3, 4, 5)),  # noqa: DTZ001 - it has no zone
+        ("big", 2**100, Decimal(2**100)),
+        ("big", 5.0, Decimal(5)),
+        ("day", "0000-01-01", None),
+        ("at", "0000-01-01T00:00:00Z", None),
+        ("local", "0000-01-01T00:00:00", None),
+        ("big", 10**38, None),
+        ("big", "x", None),
+    ],
+)
+@pytest.mark.parametrize("beside", [None, 5, "0001-01-01", "x", True])
+def test_a_value_is_the_same_whatever_stands_beside_it(name: str, value: Json, held: Json, beside: Json) -> None:
+    first, _ = batch([{name: value}, {name: beside}], TYPES)
+
+    assert first[name] == held
+    assert [note["original"] for note in first[META]["changes"]] == ([] if held is not None else [str(value)])
+
+
+def test_a_field_whose_name_a_table_refuses_is_in_the_column_of_the_next_best_name() -> None:
+    (row,) = batch([{"First Name": "Ada", "First_Name": "Eve", "": 1}], TYPES)
+
+    assert row["First_Name"] == "Ada"
+    assert json.loads(row[ADDITIONAL]) == {"First_Name": "Eve", "": 1}
+
+
+def grown(records: Sequence[Record], room: int) -> tuple[Rows, list[dict[str, Json]]]:
+    rows = Rows(columns(SCHEMA), generation=7, clock=lambda: NOW, unique="u", room=room)
+    result = rows.batch(records)
+    result.validate(full=True)
+    assert result.schema == rows.schema
+    return rows, result.to_pylist()
+
+
+def test_undeclared_fields_get_text_columns_while_there_is_room() -> None:
+    rows, (first, second) = grown([{"int": 1, "x": "a", "y": 5}, {"x": {"b": None}, "y": None, "z": True}], 2)
+
+    assert rows.undeclared == ("x", "y")
+    assert [(row["x"], row["y"]) for row in (first, second)] == [("a", "5"), ('{"b":null}', None)]
+    assert [row[ADDITIONAL] for row in (first, second)] == [None, '{"z":true}']
+    assert first["int"] == 1
+
+
+def test_a_later_batch_has_the_columns_of_the_earlier_ones_and_more() -> None:
+    rows, _ = grown([{"x": 1}], 5)
+
+    first, second = rows.batch([{"y": 2}]), rows.batch([{"int": 1}])
+
+    assert rows.undeclared == ("x", "y")
+    assert first.schema == second.schema == rows.schema
+    assert rows.schema.names[-2:] == ["x", "y"]
+    assert (first.to_pylist()[0]["x"], first.to_pylist()[0]["y"]) == (None, "2")
+
+
+@pytest.mark.parametrize("name", ["INT", "Text", META.upper(), ADDITIONAL, "a b", "", "\ud800", "a\tb"])
+def test_an_undeclared_field_whose_name_a_column_cannot_have_stays_with_the_rest(name: str) -> None:
+    rows = Rows({name: kind for name, kind in columns(SCHEMA).items() if name != "INT"}, generation=7, room=5)
+
+    (row,) = rows.batch([{name: 1}]).to_pylist()
+
+    assert (rows.undeclared, json.loads(row[ADDITIONAL])) == ((), {name: 1})
+
+
+def test_of_two_spellings_of_an_undeclared_field_the_first_gets_the_column() -> None:
+    rows, (row,) = grown([{"Xy": 1, "xY": 2}], 5)
+
+    assert (rows.undeclared, row["Xy"], row[ADDITIONAL]) == (("Xy",), "1", '{"xY":2}')
+
+
+def test_a_text_column_of_an_undeclared_field_notes_what_no_text_holds() -> None:
+    _, (row,) = grown([{"x": NAN, "y": "a\ud800"}], 5)
+
+    assert (row["x"], row["y"]) == (None, "a\\ud800")
+    assert [note["change"] for note in row[META]["changes"]] == ["NULLED", "ESCAPED"]
 
 
 def test_every_row_says_when_it_was_read_in_which_generation_and_has_an_id_of_its_own() -> None:

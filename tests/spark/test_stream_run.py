@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import orjson
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -20,18 +19,20 @@ from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.spark.epoch import BundleResult, Failure, Job, Piece, read_bundle
 from cdk.spark.files import DataFile
+from cdk.spark.place import Disk
+from cdk.spark.plan import StreamPlan, WriteModeName
+from cdk.spark.saved import Saved
 from cdk.spark.stream_run import Status, StreamReport, StreamRun, _go_on
-from cdk.spark.tables import Saved
-from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions
+from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions, told
 
 INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
 
 
-def opened(root: Path, stream: Stream, mode: str = "", *, sync: str = "s1") -> StreamRun:
+def opened(root: Path, stream: Stream, mode: WriteModeName | None = None, *, sync: str = "s1") -> StreamRun:
     """The stream's run, in the modes that a pipeline would choose, or for a full refresh in a given one."""
     if stream.incremental and not mode:
-        return StreamRun(stream, root, "shop", "incremental", "append", sync=sync)
-    return StreamRun(stream, root, "shop", "full_refresh", mode or "overwrite", sync=sync)
+        return StreamRun(StreamPlan(stream, Disk(root), "incremental", "append"), "shop", sync=sync)
+    return StreamRun(StreamPlan(stream, Disk(root), "full_refresh", mode or "overwrite"), "shop", sync=sync)
 
 
 class Ticking:
@@ -48,6 +49,7 @@ def epoch(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> list[Da
     """Plan and read an epoch; nothing is committed yet."""
     pieces = [Piece(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
     result = read_bundle(Job([run.target], seconds, 1), pieces, Ticking()) if pieces else BundleResult()
+    assert run.grow(result.grown.get(0, ()))
     progress = {item.number: item for item in result.progress}
     for piece in pieces:
         if piece.number in progress:
@@ -66,8 +68,7 @@ def finish(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> Stream
 def rows(root: Path) -> Counter[str]:
     """The records that a reader of the table sees."""
     files = DeltaTable(str(root)).file_uris()
-    texts = [text for file in files for text in pq.read_table(file)["_airbyte_additional"].to_pylist()]
-    return Counter(canonical(orjson.loads(text)) for text in texts)
+    return Counter(canonical(told(row)) for file in files for row in pq.read_table(file).to_pylist())
 
 
 def generations(root: Path) -> Counter[int]:
@@ -87,18 +88,18 @@ def version(root: Path) -> int:
 @given(st.sampled_from(STREAMS), st.sampled_from(["append", "overwrite"]), st.integers(0, 2**16), st.integers(0, 6))
 @settings(max_examples=40, deadline=None)
 def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
-    tmp_path_factory: pytest.TempPathFactory, stream: Stream, mode: str, seed: int, crashes: int
+    tmp_path_factory: pytest.TempPathFactory, stream: Stream, mode: WriteModeName, seed: int, crashes: int
 ) -> None:
     root = tmp_path_factory.mktemp("lake") / stream.name
     chance = random.Random(seed)
-    mode = "" if stream.incremental else mode
+    chosen = None if stream.incremental else mode
     for _ in range(crashes):
-        run = opened(root, stream, mode)
+        run = opened(root, stream, chosen)
         for _ in range(chance.randrange(4)):
             run.commit(epoch(run, seconds=chance.randrange(6), most=chance.randrange(1, 4)))
         # Cut before a commit: its files are there and nobody names them.
         epoch(run, seconds=chance.randrange(6))
-    report = finish(opened(root, stream, mode), seconds=chance.randrange(6), most=chance.randrange(1, 4))
+    report = finish(opened(root, stream, chosen), seconds=chance.randrange(6), most=chance.randrange(1, 4))
 
     assert report.status is Status.DONE
     assert rows(root) == expected(stream)
@@ -178,7 +179,7 @@ def test_where_a_sync_goes_on(
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_full_refresh_after_a_complete_one_reads_everything_again(tmp_path: Path, mode: str) -> None:
+def test_a_full_refresh_after_a_complete_one_reads_everything_again(tmp_path: Path, mode: WriteModeName) -> None:
     for n in range(3):
         report = finish(opened(tmp_path, Users(), mode, sync=f"s{n}"))
         assert (report.written, report.total, report.resumed) == (15, 15, False)
@@ -320,8 +321,8 @@ def test_a_plan_that_breaks_fails_the_stream_and_keeps_what_was_read(tmp_path: P
 def test_a_commit_that_is_refused_takes_back_what_it_covered(tmp_path: Path) -> None:
     stream = Users()
     first, second = opened(tmp_path, stream, "append"), opened(tmp_path, stream, "append")
-    second.commit(epoch(second, seconds=0))
     files = epoch(first)
+    second.commit(epoch(second, seconds=0))
     with pytest.raises(StateConflict) as caught:
         first.commit(files)
     first.refused(Failure.of(caught.value))

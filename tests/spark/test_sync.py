@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Lock
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -34,7 +33,7 @@ from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOpt
 from cdk.spark.stream_run import Status
 from cdk.spark.sync import SyncResult, SyncRunner
 from cdk.state.stream_state import StreamState
-from tests.samples import STREAMS, Comments, Orders, Plain, ShopOrders, Users
+from tests.samples import STREAMS, Comments, Orders, Plain, ShopOrders, Users, told
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("session")]
 
@@ -87,11 +86,7 @@ def table(folder: Path) -> pa.Table:
 
 def rows(folder: Path, stream: Stream) -> Counter[str]:
     """The records in a stream's table, put together again from its columns and what the schema did not declare."""
-    found: Counter[str] = Counter()
-    for row in table(folder / stream.name).to_pylist():
-        declared = {k: v for k, v in row.items() if v is not None and not k.startswith("_airbyte")}
-        found[canonical({**declared, **orjson.loads(row["_airbyte_additional"] or "{}")})] += 1
-    return found
+    return Counter(canonical(told(row, stream)) for row in table(folder / stream.name).to_pylist())
 
 
 def expected(stream: Stream) -> Counter[str]:

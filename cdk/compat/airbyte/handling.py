@@ -1,6 +1,5 @@
 """Error handlers and backoff strategies."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
@@ -9,6 +8,7 @@ from enum import Enum
 import requests
 
 from cdk.base.errors import CdkError
+from cdk.base.patterns import Pattern
 from cdk.base.values import Json
 from cdk.compat.airbyte.current import current
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
@@ -257,7 +257,7 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
             return None
         name = str(self._header.eval(self.config))
         text = outcome.headers.get(name, "")
-        if self.regex and (found := re.search(self.regex, text)):
+        if self.regex and (found := Pattern(self.regex).search(text)):
             text = found.group(found.re.groups and 1)
         try:
             return float(text)

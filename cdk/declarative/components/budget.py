@@ -1,12 +1,12 @@
 """The budget of an API: how often it may be called, for one kind of request after the other."""
 
-import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.patterns import Pattern
 from cdk.base.values import Json
 from cdk.declarative.component import Component, Default
 from cdk.declarative.components.backoff import checked_pattern
@@ -48,7 +48,7 @@ class HttpRequestRegexMatcher(Component):
         return RequestMatcher(
             self.method or "",
             self.url_base or "",
-            re.compile(self.url_path_pattern) if self.url_path_pattern else None,
+            Pattern(self.url_path_pattern) if self.url_path_pattern else None,
             {name: str(value) for name, value in (self.params or {}).items()},
             {name: str(value) for name, value in (self.headers or {}).items()},
             1 if self.weight is None else _whole(ctx, self, "weight"),

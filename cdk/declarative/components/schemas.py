@@ -94,16 +94,17 @@ def read_schema(file: Path) -> JsonSchema:
 def _find(folder: Path, name: str) -> Path | None:
     """A file as manifests name it: from the manifest's folder, or from the one that holds the connector's package."""
     for start in (folder, folder.parent, Path()):
-        if _is_file(file := start / name):
+        if _is_file(file := start / name, within=start):
             return file
     # `./source_name/schemas/users.json`, from inside of `source_name`.
     inner = Path(*Path(name).parts[1:])
-    return file if _is_file(file := folder / inner) else None
+    return file if _is_file(file := folder / inner, within=folder) else None
 
 
-def _is_file(file: Path) -> bool:
+def _is_file(file: Path, *, within: Path) -> bool:
+    """Whether a manifest may read this file: one that came from elsewhere has no business outside of its folders."""
     try:
-        return file.is_file()
+        return file.is_file() and file.resolve().is_relative_to(within.resolve())
     except OSError:  # a name that no file can have
         return False
 

@@ -4,9 +4,11 @@ import base64
 import hashlib
 import hmac
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
+from cdk.base.errors import FatalError
+from cdk.base.patterns import Pattern
 from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
 
@@ -38,12 +40,22 @@ def _string(value: Json) -> str:
 
 def _regex_search(value: str, regex: str) -> str:
     """What the first group matched; empty without a match or a group."""
-    match = re.search(regex, value)
+    with _refused():
+        match = Pattern(regex).search(value)
     return (match[1] or "") if match and match.re.groups else ""
 
 
 def _regex_replace(value: str, regex: str, replacement: str) -> str:
-    return re.sub(regex, replacement, value)
+    with _refused():
+        return Pattern(regex).sub(replacement, value)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except FatalError as error:
+        raise Refused(error.message) from None
 
 
 def _hmac(value: Json, key: Json, hash_type: str = "sha256") -> str:

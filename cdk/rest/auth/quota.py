@@ -9,6 +9,7 @@ from cdk.base.times import parse_moment
 from cdk.base.values import Json
 from cdk.rest.extract import path
 from cdk.rest.message import Request, Response
+from cdk.rest.share import Share
 
 _TOO_MANY = 429
 _UNKNOWN_RESET = timedelta(minutes=1)
@@ -78,6 +79,10 @@ class Left:
             self.remaining = 0
             self.reset = self.reset if self.reset > now else now + _UNKNOWN_RESET
         return exhausted
+
+    def part(self, share: Share) -> "Left":
+        """What one of several tasks may use of it."""
+        return Left(share.part(self.remaining), self.reset, None if self.limit is None else share.part(self.limit))
 
     def renew(self, now: datetime) -> None:
         """Begin a new period if this one is over and it is known how many calls that brings."""

@@ -14,6 +14,7 @@ from cdk.rest.auth.quota import Left, Quota
 from cdk.rest.auth.token_answer import body_of
 from cdk.rest.errors import error_for
 from cdk.rest.message import Request, Response
+from cdk.rest.share import current_share
 
 _LONGEST_DELAY = 10.0
 _SHORTEST_WAIT = 1.0
@@ -39,7 +40,8 @@ class TokenPool:
     max_wait: the longest wait for new calls that is worth it; beyond it the read ends with RateLimited.
     header, scheme: where a token goes, and the word before it.
 
-    Thread-safe; each process has its own view of the quotas. Raises ConfigError: there are no tokens.
+    Thread-safe; each process has its own view of the quotas. The tasks of a sync divide what is left where answers do
+    not tell it (`remaining_header` of the quota). Raises ConfigError: there are no tokens.
     """
 
     def __init__(
@@ -118,18 +120,19 @@ class TokenPool:
         reset = (min(each.reset for each in left) - now).total_seconds()
         if turn is None:
             return None, max(_SHORTEST_WAIT, reset)
-        delay = self._delay(left, now)
+        # Where answers tell what is left, it is what all tasks have, and all of them spread it.
+        delay = self._delay(left, now, current_share().tasks if quota.remaining_header else 1)
         left[turn].remaining -= 1
         self._current = turn
         return turn, delay
 
-    def _delay(self, left: Sequence[Left], now: datetime) -> float:
+    def _delay(self, left: Sequence[Left], now: datetime, tasks: int) -> float:
         total = sum(each.remaining for each in left)
         limit = sum(each.limit or 0 for each in left)
         if total > max(self._reserve * limit, self._min_reserve):
             return 0.0
         seconds = (min(each.reset for each in left if each.remaining > 0) - now).total_seconds()
-        return min(_LONGEST_DELAY, max(0.0, seconds / total))
+        return min(_LONGEST_DELAY, max(0.0, tasks * seconds / total))
 
     def _observe(self, quota: Quota | None, turn: int, response: Response) -> None:
         with self._lock:
@@ -154,7 +157,8 @@ class TokenPool:
             if not response.ok:
                 raise error_for(response)
             for quota in self._quotas:
-                left[quota.name].append(Left.of(quota, body_of(response), asked))
+                known = Left.of(quota, body_of(response), asked)
+                left[quota.name].append(known if quota.remaining_header else known.part(current_share()))
         self._left, self._told = left, told
 
     def _with(self, request: Request, turn: int) -> Request:

@@ -83,6 +83,18 @@ def test_a_file_that_is_missing_matters_only_when_it_was_told(tmp_path: Path) ->
         schema({"type": "JsonFileSchemaLoader", "file_path": "./nope.json"}, folder=tmp_path)
 
 
+@pytest.mark.parametrize("name", ["{}", "../../secret/key.json", "./schemas/../../../secret/key.json"])
+def test_a_manifest_reads_no_file_outside_of_its_folders(tmp_path: Path, name: str) -> None:
+    inner = tmp_path / "connectors" / "it"
+    (inner / "schemas").mkdir(parents=True)
+    secret = tmp_path / "secret" / "key.json"
+    secret.parent.mkdir()
+    secret.write_text('{"private": "x"}')
+
+    with pytest.raises(ManifestError, match="there is no file"):
+        schema({"type": "JsonFileSchemaLoader", "file_path": name.format(secret)}, folder=inner)
+
+
 @pytest.mark.parametrize(("text", "said"), [("[]", "found a list, expected a JSON Schema"), ("{", "cannot be read as")])
 def test_a_file_that_is_no_schema_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "s.json").write_text(text)

@@ -9,6 +9,7 @@ from cdk.rest import Backoff, HttpClient, Request, StatusErrorHandler
 from cdk.rest.auth.multiple_token import MultipleToken
 from cdk.rest.auth.quota import Quota
 from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
+from cdk.rest.share import Share, sharing
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time
 
@@ -46,6 +47,30 @@ def test_a_token_is_used_as_long_as_it_has_calls_left() -> None:
 
     assert [request.headers["Authorization"] for request in pool.status.requests] == ["Bearer t1", "Bearer t2"]
     assert pool.time.slept == []
+
+
+def test_tasks_divide_what_is_left_where_answers_do_not_tell() -> None:
+    told = [Quota("core", ("left",), ("reset",), ("limit",)), CORE]
+    asked = []
+    for quota in told:
+        pool = Pool((4, 3600), (4000, 3600), quotas=[quota])
+        pool.users.returns(json=[])
+        with sharing(Share(0, 2)):
+            asked.append(pool.ask(5))
+
+    assert asked == [["t1", "t1", "t2", "t2", "t2"], ["t1", "t1", "t1", "t1", "t2"]]
+
+
+def test_tasks_together_spread_the_last_calls() -> None:
+    waits = []
+    for tasks in (1, 3):
+        pool = Pool((40, 80), tokens=("t1",))
+        pool.users.returns(json=[])
+        with sharing(Share(0, tasks)):
+            pool.ask(1)
+        waits += pool.time.slept
+
+    assert waits == [2, 6]
 
 
 def test_answers_say_how_many_calls_are_left() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from cdk.base.values import Json, JsonSchema
-from cdk.cli.config_quick import plainly_fits
+from cdk.sources.quick_fit import plainly_fits
 
 VALUES = st.recursive(
     st.none()

@@ -4,10 +4,11 @@ The library that knows all of JSON Schema takes a tenth of a second to import, m
 before its first request. It is asked when this does not say yes.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from cdk.base.errors import FatalError
+from cdk.base.patterns import Pattern
 from cdk.base.values import Json, JsonSchema
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -82,8 +83,8 @@ def _items(config: Json, rule: Json) -> bool:
 
 def _matches(config: Json, pattern: Json) -> bool:
     try:
-        return not isinstance(config, str) or re.search(pattern, config) is not None
-    except (re.error, TypeError):
+        return not isinstance(config, str) or Pattern(pattern).search(config) is not None
+    except (FatalError, TypeError):
         return False
 
 

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from cdk import ConfigError, Source, Stream
-from cdk.cli.connectors import find_source, source_of
+from cdk.sources.finding import find_source, source_of
 from tests import samples
 from tests.cli.conftest import USERS
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import SchemaError, ValidationError
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 
 from cdk.base.errors import ConfigError
+from cdk.base.keys import Keys, dotted
+from cdk.base.patterns import Pattern
 from cdk.base.spelling import did_you_mean, nearest
 from cdk.base.values import Json, JsonSchema
-from cdk.cli.documents import Keys, dotted
 
 _CHOOSING = frozenset({"const", "enum"})
 
@@ -25,9 +26,16 @@ def misfits(config: Json, schema: JsonSchema) -> list[str]:
         checker.check_schema(schema)
     except SchemaError as bad:
         raise ConfigError(f"the connector's config_schema is no JSON Schema: {bad.message}") from bad
-    errors = checker(schema).iter_errors(config)
+    bounded = extend(checker, {"pattern": _pattern})  # type: ignore[no-untyped-call] # not typed there
+    errors = bounded(schema).iter_errors(config)
     # jsonschema gives an error for each missing name; each tells of all of them.
     return list(dict.fromkeys(text for error in errors for leaf in _leaves(error) for text in _told(leaf)))
+
+
+def _pattern(_: object, pattern: str, found: Json, __: Json) -> Iterator[ValidationError]:
+    """The keyword `pattern`, in limited time."""
+    if isinstance(found, str) and Pattern(pattern).search(found) is None:
+        yield ValidationError(f"{found!r} does not match {pattern!r}")
 
 
 def _leaves(error: ValidationError) -> Iterator[ValidationError]:

@@ -1,0 +1,70 @@
+"""The verbs of `spark-cdk state` that look after files: verify, gc."""
+
+from datetime import timedelta
+
+import click
+
+from cdk.base.times import system_clock
+from cdk.cli.state_options import (
+    PipelineFile,
+    dry_option,
+    for_streams,
+    json_option,
+    pipeline_argument,
+    print_json,
+    said,
+)
+
+_DAYS = 7
+
+
+@click.command()
+@pipeline_argument
+@for_streams
+@json_option
+@said
+def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
+    """Look whether every state can be read and every file it needs is there; 1 when something is broken.
+
+    Reads logs and names of files, no rows.
+    """
+    from cdk.spark.state_files import findings  # noqa: PLC0415
+
+    tables = [one for one in pipeline.tables(names) if one.there]
+    found = [finding for one in tables for finding in findings(one, pipeline.name)]
+    broken = any(finding.broken for finding in found)
+    if as_json:
+        listed = [{"stream": one.stream, "text": one.text, "broken": one.broken} for one in found]
+        print_json("spark-cdk-state-verify/1", pipeline.name, ok=not broken, findings=listed)
+    else:
+        for one in found:
+            click.echo(f"{one.stream}: {'broken' if one.broken else 'note'}: {one.text}")
+        count = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}"
+        click.echo(f"{pipeline.name}: {count}, {'something is broken' if broken else 'nothing is broken'}")
+    return 1 if broken else 0
+
+
+@click.command()
+@pipeline_argument
+@for_streams
+@click.option("--days", type=click.FloatRange(min=0), default=_DAYS, help="Only files this old or older. Default: 7.")
+@dry_option
+@said
+def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool) -> int:
+    """Remove old states, drafts, and data files that no version of a table names.
+
+    Files of syncs that run on other machines are young: leave --days above the longest of them.
+    """
+    from cdk.spark.state_files import waste  # noqa: PLC0415
+
+    now = system_clock()
+    files = size = 0
+    with pipeline.admin(dry=dry).alone():
+        for table in pipeline.tables(names):
+            for one in waste(table, pipeline.name, now=now, age=timedelta(days=days)) if table.there else ():
+                click.echo(f"{table.name}: {one.root.join(one.name)}, {one.bytes:,} bytes, {one.why}")
+                files, size = files + 1, size + one.bytes
+                if not dry:
+                    one.root.delete(one.name)
+    click.echo(f"{files} files, {size:,} bytes{' would be removed' if dry else ' removed'}")
+    return 0

@@ -1,0 +1,102 @@
+"""Archives of Python code, for executors that do not have it installed.
+
+An archive's name says which content it has and when it was sent, as `shop-2-9f86d081884c7d65.zip`: Spark refuses a
+second file of one name, and a session's Python looks into the archive that was sent last first.
+"""
+
+import ast
+import hashlib
+import re
+import zipfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+# The smallest that a zip file can tell: archives of the same code are the same bytes.
+_ALWAYS = (1980, 1, 1, 0, 0, 0)
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+@dataclass(frozen=True)
+class Code:
+    """Files that are sent together. files: each by its path in the archive, with `/`."""
+
+    name: str
+    files: Mapping[str, Path]
+
+    @property
+    def digest(self) -> str:
+        """What tells this content from any other of that name."""
+        digest = hashlib.sha256()
+        for inside, file in sorted(self.files.items()):
+            content = file.read_bytes()
+            digest.update(f"{inside}\n{len(content)}\n".encode())
+            digest.update(content)
+        return digest.hexdigest()[:16]
+
+
+def package(name: str) -> Code | None:
+    """All files of an importable package; None for one that is a single file, or is not found."""
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Code(name, _below(Path(next(iter(spec.submodule_search_locations)))))
+
+
+def neighbours(file: Path, but: Collection[str] = ()) -> Code | None:
+    """What lies beside a Python file and is imported by it, or by those: files, and packages whole.
+
+    Imports inside functions count. but: names that are sent already. None: it imports nothing from there, or is
+    installed, as what it imports then is, too.
+    """
+    folder, found, todo = file.parent, dict[str, Path](), [file]
+    while todo and folder.name not in _INSTALLED:
+        for name in _imported(todo.pop()) - set(but):
+            if (alone := folder / f"{name}.py").is_file():
+                files: Mapping[str, Path] = {alone.name: alone}
+            else:
+                files = _below(folder / name) if (folder / name).is_dir() else {}
+            todo.extend(path for inside, path in files.items() if inside not in found and path.suffix == ".py")
+            found.update(files)
+    return Code(f"beside_{file.stem}", found) if found else None
+
+
+def archived(code: Code, sent: Sequence[str], folder: Path) -> Path | None:
+    """Write the archive of some code into `folder`; None when the one that was sent last has it.
+
+    sent: names of what this session was sent, in any order.
+    """
+    found = (re.fullmatch(rf"{re.escape(code.name)}-(\d+)-([0-9a-f]+)\.zip", name) for name in sent)
+    last, digest = max(((int(match[1]), match[2]) for match in found if match), default=(0, ""))
+    if digest == code.digest:
+        return None
+    archive = folder / f"{code.name}-{last + 1}-{code.digest}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        # Python finds a package without `__init__.py` only where its folder has an entry.
+        for inside in sorted({f"{parent}/" for file in code.files for parent in PurePosixPath(file).parents[:-1]}):
+            out.writestr(zipfile.ZipInfo(inside, _ALWAYS), b"")
+        for inside, file in sorted(code.files.items()):
+            out.writestr(zipfile.ZipInfo(inside, _ALWAYS), file.read_bytes(), zipfile.ZIP_DEFLATED)
+    return archive
+
+
+def _below(root: Path) -> Mapping[str, Path]:
+    files = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(root.parent).as_posix(): path for path in files}
+
+
+def _imported(file: Path) -> set[str]:
+    """The first names of the modules that a file imports; none where it cannot be parsed."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return set()
+    return {name.partition(".")[0] for node in ast.walk(tree) for name in _names(node)}
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+        yield node.module

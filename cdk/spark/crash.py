@@ -1,0 +1,50 @@
+"""Named points at which a sync can be made to die, as a power failure would end it: what its guarantee is tested with.
+
+`CDK_CRASH_AT=after_state_blob` kills the process that reaches the point, driver or task, with SIGKILL;
+`after_state_blob:3` the third time it does. `CDK_CRASH_ONCE=FILE` kills one process only, whichever comes first: that
+one makes the file. Without the variables a point costs a look into the environment.
+"""
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+POINTS: Final = {
+    "epoch_begins": "slices are handed out, nothing is read",
+    "page_read": "a task has read a page",
+    "files_written": "a task has written its files and not returned",
+    "epoch_read": "all tasks have returned, nothing is committed",
+    "merge_compared": "a task has written a touched file anew and not returned",
+    "merged": "all touched files are written anew, nothing is committed",
+    "before_state_blob": "the commit is prepared",
+    "after_state_blob": "the state lies beside the table, the commit is not made",
+    "after_commit": "rows and state are in the table, nobody has been told",
+    "before_history": "the table is committed, its history is not",
+    "done": "all is committed, the lock is still held",
+}
+"""Every point, and what has happened when it is reached."""
+
+_reached: Counter[str] = Counter()
+
+
+def crash_point(name: str) -> None:
+    """Die here if the environment says so."""
+    wanted, _, time = os.environ.get("CDK_CRASH_AT", "").partition(":")
+    if wanted != name:
+        return
+    _reached[name] += 1
+    if _reached[name] == int(time or 1) and _first():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _first() -> bool:
+    once = os.environ.get("CDK_CRASH_ONCE")
+    if once is None:
+        return True
+    try:
+        Path(once).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

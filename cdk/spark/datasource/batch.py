@@ -1,0 +1,39 @@
+"""`spark.read.format("cdk")`: a stream read whole, or from a state."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from cdk.spark.datasource.narrowing import Narrowing
+from cdk.spark.datasource.opened import Opened, masking
+from cdk.spark.datasource.reading import Reading, dealt
+
+
+class BatchReader(DataSourceReader):
+    """Plans every slice of a stream, and reads them in tasks.
+
+    Planned once for each DataFrame that is loaded; each action on it reads the slices again.
+    """
+
+    def __init__(
+        self, opened: Opened, reading: Reading, *, concurrency: int, partition_columns: tuple[str, ...]
+    ) -> None:
+        self._state, self._reading, self._concurrency = opened.state, reading, concurrency
+        self._narrowing = Narrowing(reading.stream, reading.declared, partition_columns)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Learn what the query wants. All filters are returned: Spark applies them to what is read."""
+        self._narrowing.take(filters)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """The slices, dealt out to as many tasks as may read at once. Parents of a substream are read here."""
+        stream = self._reading.stream
+        with masking(self._reading.secrets):
+            planned = iter(stream.checkpoint_reader(self._state).next, None)
+            return dealt(list(self._narrowing.apply(stream, planned)), self._concurrency)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some slices. An empty plan arrives as a partition of None."""
+        return self._reading.batches(partition)

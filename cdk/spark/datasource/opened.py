@@ -1,0 +1,107 @@
+"""From options to a stream that can be read, and errors that show no secret of its config."""
+
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.cloudpickle import register_pickle_by_value
+
+from cdk.base.errors import CdkError, ConfigError, FatalError
+from cdk.base.masking import Secrets, secret_values
+from cdk.base.spelling import did_you_mean
+from cdk.base.values import Json
+from cdk.sources.config import check_config
+from cdk.sources.finding import find_source, manifest_source
+from cdk.spark.datasource.given import Given
+from cdk.state.stream_state import StreamState
+from cdk.state.wire import decode
+from cdk.streams.events import Events
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A stream, what must not be shown of its config, and the state a read of it starts from."""
+
+    stream: Stream
+    secrets: Secrets
+    state: StreamState
+
+    @classmethod
+    def of(cls, given: Given) -> "Opened":
+        """Find the source, check its config, take one of its streams.
+
+        Raises ConfigError: no such connector or stream (with the nearest spelling), or the config does not fit the
+        source's schema. StateError: the state is none of this stream.
+        """
+        secrets = Secrets()
+        with masking(secrets):
+            source = _source(given)
+            secrets.add(*secret_values(source.config_schema, given.config))
+            source.events = _Learning(secrets)
+            config = source.prepare(given.config)
+            check_config(config, source.config_schema, given.config_from, secrets)
+            stream = _chosen(source, config, given.stream)
+            return cls(stream, secrets, _restored(stream, given.state))
+
+
+@contextmanager
+def masking(secrets: Secrets) -> Iterator[None]:
+    """Let no error out that shows a secret: Spark prints it, with its causes, wherever the query runs.
+
+    Errors of the kit keep their class. Any other becomes a FatalError that holds its text and its traceback.
+    """
+    try:
+        yield
+    except CdkError as error:
+        error.message, error.detail = secrets.mask(error.message), secrets.mask(error.detail)
+        error.path = secrets.mask(error.path)
+        error.args = (error.message,)
+        raise error from None
+    except Exception as error:  # noqa: BLE001 - it goes on as an error of the kit
+        text = secrets.mask("".join(traceback.format_exception(error)))
+        raise FatalError(f"{secrets.mask(f'{type(error).__name__}: {error}')}\n{text}") from None
+
+
+def _source(given: Given) -> Source:
+    if given.manifest is not None:
+        return manifest_source(given.manifest, trusted=given.allow_custom_code)
+    assert given.connector is not None
+    source = find_source(given.connector)
+    if given.connector.endswith(".py"):
+        # Nobody else can import a file that was named by its path: it travels inside the job.
+        register_pickle_by_value(sys.modules[_module(source)])  # type: ignore[no-untyped-call]
+    return source
+
+
+def _module(source: Source) -> str:
+    """The module of a source that was read from a file; a plain one was made of the streams in it."""
+    made = source.stream_classes[0] if type(source) is Source else type(source)
+    return made.__module__
+
+
+def _chosen(source: Source, config: Mapping[str, Json], name: str) -> Stream:
+    streams = {stream.name: stream for stream in source.streams(config)}
+    if name not in streams:
+        raise ConfigError(f"option stream: the source has no stream {name!r}{did_you_mean(name, streams)}")
+    return streams[name]
+
+
+def _restored(stream: Stream, blob: Json) -> StreamState:
+    return decode(
+        stream.migrate_state(blob),
+        path="option state",
+        cursor_field=stream.cursor_field,
+        partition_field=stream.partition_field,
+    )
+
+
+class _Learning(Events):
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    def learned(self, secret: str) -> None:
+        self._secrets.add(secret)

@@ -1,0 +1,73 @@
+"""Slices as Spark's input partitions, and what a task makes of one: Arrow batches with the columns of a table."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdk.base.errors import TransientError
+from cdk.base.masking import Secrets
+from cdk.engine.remember import remembering
+from cdk.spark.datasource.opened import Opened, masking
+from cdk.spark.rows import Rows
+from cdk.spark.schema import ColumnType, columns, table_schema
+from cdk.state.slice import Slice
+from cdk.streams.reading import ReadPage, read_slice
+from cdk.streams.stream import Stream
+
+GENERATION = 0
+"""What `_airbyte_generation_id` holds: generations are those of a table, and count from 1."""
+
+Keep = Callable[[Slice, ReadPage], ReadPage]
+"""What of a page counts."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A stream and the columns of its rows, as they travel to a task."""
+
+    stream: Stream
+    declared: Mapping[str, ColumnType]
+    secrets: Secrets
+
+    @classmethod
+    def of(cls, opened: Opened) -> "Reading":
+        """The reading of a stream that was opened."""
+        with masking(opened.secrets):
+            return cls(opened.stream, columns(opened.stream.json_schema()), opened.secrets)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns as `sync` writes them, in Spark's words; all are nullable."""
+        return from_arrow_schema(table_schema(self.declared))
+
+    def batches(self, partition: InputPartition, keep: Keep = lambda _, page: page) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition's slices, a batch a page. Runs in a task, for each of its attempts from the start.
+
+        Raises TransientError: the source refused a saved page token after it had given pages behind it.
+        """
+        rows = Rows(self.declared, generation=GENERATION)
+        slices: Sequence[Slice] = partition.value or ()
+        with masking(self.secrets):
+            for slice in slices:
+                given = False
+                # Only a state of exact form remembers records; looking for them costs a digest of each.
+                read = remembering if slice.edge is not None and slice.edge.keys else read_slice
+                for page in read(self.stream, slice):
+                    if page.restarted and given:
+                        # Spark has the rows already, and they would come again.
+                        raise TransientError(
+                            "the source refused its own page token in the middle of a slice; run the query again",
+                            stream=self.stream.name,
+                        )
+                    if records := keep(slice, page).records:
+                        given = True
+                        yield rows.batch(records)
+
+
+def dealt(slices: Sequence[Slice], hands: int) -> list[InputPartition]:
+    """The slices as at most `hands` partitions, one to each in turn, so that no more are read at once."""
+    return [InputPartition(tuple(slices[n::hands])) for n in range(min(hands, len(slices)))]

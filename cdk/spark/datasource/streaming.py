@@ -1,0 +1,159 @@
+"""`spark.readStream.format("cdk")`: a stream read on and on, its state as the query's offset.
+
+An offset is `{"state": TEXT}`, the stream's state in its exact wire form. Spark keeps it in the query's checkpoint. A
+batch lies between two states, and the later one is known before it is read (`walk`), so a batch that is repeated after
+a restart asks for the same windows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from cdk.base.values import Json, canonical
+from cdk.declarative.cursors import ManifestCursor
+from cdk.spark.datasource.opened import Opened, masking
+from cdk.spark.datasource.reading import Reading, dealt
+from cdk.spark.datasource.walk import Step, between, check_streamable, steps, walked, whole
+from cdk.state.slice import Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.state.wire import decode, encode
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.reading import ReadPage
+from cdk.streams.stream import Stream
+
+Offset = dict[str, str]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on Spark's planner, one process for the life of a query, and reads them in tasks.
+
+    lag: batches end this much before the present, for sources that show a record some time after its date.
+    slices: the most slices of a batch; None for all there are. How many rows one has is known only once it was read.
+    """
+
+    def __init__(
+        self, opened: Opened, reading: Reading, *, concurrency: int, lag: timedelta, slices: int | None
+    ) -> None:
+        with masking(opened.secrets):
+            check_streamable(opened.stream, opened.state)
+        self._first, self._reading = opened.state, reading
+        self._concurrency, self._lag, self._slices = concurrency, lag, slices
+        self._fixed: datetime | None = None
+        self._walk: _Walk | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
+        """The state that the query begins with: that of the option `state`, or none."""
+        # What only other forms of the state need would not come back from an offset.
+        return _offset(self._reading.stream, replace(self._first, extra={}, ranges_from=None))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The option `slices_per_batch`, for which Spark's word is files."""
+        return ReadAllAvailable() if self._slices is None else ReadMaxFiles(self._slices)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Let every batch of this run end at the same moment, and list partitions once."""
+        self._fixed = self._reading.stream.now()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """The state behind the next batch; `start` when there is none.
+
+        limit: files are slices. A limit of rows or bytes gives one slice at a time, the least there is.
+        """
+        with masking(self._reading.secrets):
+            if self._walk is None or self._walk.at != start or (self._walk.ended and self._fixed is None):
+                now = self._fixed or self._reading.stream.now()
+                self._walk = _Walk(self._reading.stream, start, now, self._lag)
+            return self._walk.go(_most(limit))
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The slices between two offsets, the same whenever it is asked."""
+        stream = self._reading.stream
+        with masking(self._reading.secrets):
+            before, after = _state(stream, start), _state(stream, end)
+            known = self._walk.known if self._walk is not None and self._walk.at == end else _listed(stream, before)
+            return dealt(list(between(stream, before, after, known)), self._concurrency)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some slices that lie before the end of their window."""
+        return self._reading.batches(partition, self._before_end)
+
+    def _before_end(self, slice: Slice, page: ReadPage) -> ReadPage:
+        """The page less what the next batch brings. Cursors of manifests leave it to the source what a window holds."""
+        cursor, window = self._reading.stream.cursor, slice.window
+        if not isinstance(cursor, ManifestCursor) or window is None or window.last:
+            return page
+        end = cursor.moment(window.until)
+        assert end is not None
+        moments = [cursor.moment(record.get(cursor.field)) for record in page.records]
+        kept = [r for r, at in zip(page.records, moments, strict=True) if at is None or at < end]
+        return replace(page, records=kept)
+
+
+class _Walk:
+    """Steps from an offset on, and where they have led to. known: the partitions met, with their parents' fields."""
+
+    def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta) -> None:
+        self.at, self.ended = start, False
+        self.known: dict[str, Partition] = {}
+        self._stream, self._state = stream, _state(stream, start)
+        self._steps: Iterator[Step | ParentState] = steps(stream, self._state, now, lag)
+
+    def go(self, most: int | None) -> Offset:
+        """Take so many slices at most, and return the offset behind them."""
+        if self.ended:
+            return self.at
+        taken: list[Step | ParentState] = []
+        slices = (step for step in self._recorded(taken) if isinstance(step, Step))
+        count = sum(1 for _ in islice(slices, most))
+        self._state = walked(self._state, taken)
+        if most is None or count < most:
+            self.ended = True
+            self._state = whole(self._state)
+        if taken:
+            self.at = _offset(self._stream, self._state)
+        return self.at
+
+    def _recorded(self, taken: list[Step | ParentState]) -> Iterator[Step | ParentState]:
+        for step in self._steps:
+            taken.append(step)
+            if isinstance(step, Step):
+                self.known[step.slice.partition.key] = step.slice.partition
+            yield step
+
+
+def _listed(stream: Stream, state: StreamState) -> Mapping[str, Partition]:
+    """The partitions there are, for a batch that an earlier process planned."""
+    listed = (item for item in stream.partitions_since(state.parents) if isinstance(item, Partition))
+    return {partition.key: partition for partition in listed}
+
+
+def _most(limit: ReadLimit) -> int | None:
+    match limit:
+        case ReadMaxFiles(most):
+            return most
+        case ReadMaxRows() | ReadMaxBytes():
+            return 1
+        case _:
+            return None
+
+
+def _offset(stream: Stream, state: StreamState) -> Offset:
+    blob = encode(state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
+    return {"state": canonical(blob)}
+
+
+def _state(stream: Stream, offset: Mapping[str, Json]) -> StreamState:
+    return decode(orjson.loads(offset["state"]), path=f"offset of {stream.name}", cursor_field=stream.cursor_field)

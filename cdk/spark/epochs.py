@@ -1,0 +1,110 @@
+"""The loop of a sync: plan an epoch, run it, commit what it brought, until nothing is left to read."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TypeVar
+
+from cdk.spark.crash import crash_point
+from cdk.spark.epoch import BundleResult, Failure, Job, Piece, run_epoch
+from cdk.spark.job_name import job_name
+from cdk.spark.pipeline import Pipeline
+from cdk.spark.place import as_place
+from cdk.spark.stream_run import StreamRun
+from cdk.spark.tasks import Workers
+
+T = TypeVar("T")
+
+_MOST_SLICES = 10_000
+
+
+class Epochs:
+    """The epochs of one sync. Belongs to the driver's thread.
+
+    Budgets double from a second, so that the first commit comes early and a long sync commits rarely.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, runs: Sequence[StreamRun], workers: Workers, watch: Callable[[float], None]
+    ) -> None:
+        """watch: told before each epoch how many seconds it may read, and 0 after its commits."""
+        self._runs, self._workers, self._watch = runs, workers, watch
+        self._interval = pipeline.checkpoint_interval.total_seconds()
+        self._concurrency, self._name = pipeline.concurrency, pipeline.name
+        self._seconds = min(1.0, self._interval)
+        # Slices that are not begun come again; too few leave an API that makes tasks wait without requests.
+        self._slices = 8 * pipeline.concurrency
+
+    def read_all(self) -> None:
+        """Run epochs until every stream is done or failed. Raises TransientError: Spark was lost."""
+        for run in self._runs:
+            self._for(run, partial(run.prepare, self._workers.spread))
+        while any(run.active for run in self._runs):
+            pieces = self._plan()
+            results = self._read(pieces) if pieces else []
+            crash_point("epoch_read")
+            for result in results:
+                self._grow(pieces, result)
+            self._take(pieces, results)
+            self._commit({piece.target for piece in pieces}, results)
+            self._watch(0)
+        for run in self._runs:
+            run.compact()
+        self._workers.name("")  # a notebook's session goes on
+
+    def _plan(self) -> list[Piece]:
+        """Slices of all streams in turn, so that small streams share the epochs of large ones."""
+        pieces: list[Piece] = []
+        waiting = [(n, run) for n, run in enumerate(self._runs) if run.active]
+        while waiting and len(pieces) < self._slices:
+            for n, run in list(waiting):
+                slice = run.next()
+                if slice is None:
+                    waiting.remove((n, run))
+                else:
+                    pieces.append(Piece(len(pieces), n, slice))
+        return pieces
+
+    def _read(self, pieces: Sequence[Piece]) -> list[BundleResult]:
+        crash_point("epoch_begins")
+        self._workers.name(job_name(self._name, [(self._runs[p.target].stream.name, p.slice) for p in pieces]))
+        self._watch(self._seconds)
+        tasks = min(self._concurrency, len(pieces), self._workers.count)
+        job = Job([run.target for run in self._runs], self._seconds, self._concurrency)
+        return run_epoch(self._workers.spread, job, [pieces[n::tasks] for n in range(tasks)])
+
+    def _grow(self, pieces: Sequence[Piece], result: BundleResult) -> None:
+        """Add the columns that a task needs. Where another task was quicker, and they differ, its slices wait."""
+        for n, names in result.grown.items():
+            run = self._runs[n]
+            if not self._for(run, partial(run.grow, names)):
+                for file in result.files.pop(n, ()):
+                    as_place(run.target.root).delete(file.path)
+                result.progress = [item for item in result.progress if pieces[item.number].target != n]
+
+    def _take(self, pieces: Sequence[Piece], results: Sequence[BundleResult]) -> None:
+        progress = {item.number: item for result in results for item in result.progress}
+        for piece in pieces:
+            run = self._runs[piece.target]
+            if piece.number in progress:
+                run.take(piece.slice, progress[piece.number])
+            else:
+                run.untouched(piece.slice)
+        begun = len(progress)
+        if begun == len(pieces):
+            self._slices = min(self._slices * 8, _MOST_SLICES)
+        elif begun < len(pieces) // 2:
+            self._slices = max(self._slices // 2, self._concurrency)
+        self._seconds = min(self._seconds * 2, self._interval)
+
+    def _commit(self, touched: Collection[int], results: Sequence[BundleResult]) -> None:
+        for n, run in enumerate(self._runs):
+            if run.active or n in touched:
+                files = [file for result in results for file in result.files.get(n, ())]
+                self._for(run, partial(run.commit, files, self._workers.spread))
+
+    def _for(self, run: StreamRun, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+            run.refused(Failure.of(error))
+            return None

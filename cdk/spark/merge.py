@@ -1,0 +1,233 @@
+"""Merging what was read into a table with one row per key: find the files it touches, write only those anew.
+
+The rows that were read lie in files that no version of the table names yet. One of them wins for each key
+(`cdk.spark.newest`); files of the table that may hold its key are compared with it, one task a file, and written
+without the rows that it replaces. What comes back is for one commit: files to add, files to remove. Until then, and
+if it never comes, nothing has happened.
+
+A task reads a file's key columns whole and its rows a row group at a time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from urllib.parse import unquote
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdk.base.values import Json
+from cdk.spark.crash import crash_point
+from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.newest import DELETED, FILE, NUMBER, ROW, Identity, keyed, newest, superseded
+from cdk.spark.partitions import Texts, restored
+from cdk.spark.place import Place
+from cdk.spark.tasks import Spread, here
+from cdk.spark.widen import widened
+
+SMALL_ROWS = 1_000_000
+"""Rows to compare up to which the driver does the work.
+
+Measured (benchmarks/spark/merges.py): it takes half the CPU of Spark's tasks there, and less than 600 MB.
+"""
+
+_BATCH_ROWS = 64_000
+_SCRATCH = "_cdk_merge"
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file that the table's present version names.
+
+    path: as the log spells it. low, high: bounds of the first key's values, None where they are not known.
+    partition: where in a partitioned table it lies. Not every writer keeps the partition columns in the file.
+    """
+
+    path: str
+    rows: int
+    low: Json = None
+    high: Json = None
+    partition: Texts = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What to commit. replaced: rows that leave the table. added: rows that come. stale: read, but older than its row.
+
+    compared: files that were looked into. where: `here` or `spark`. spare: files that nobody needs once this is
+    committed.
+    """
+
+    add: tuple[DataFile, ...]
+    remove: tuple[str, ...]
+    added: int = 0
+    replaced: int = 0
+    stale: int = 0
+    compared: int = 0
+    where: str = "here"
+    spare: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A table, as merging sees it. schema: the table's, all columns. spark: runs tasks on executors.
+
+    staged: where the rows that were read lie, if not in the table's folder; they stay there. bounded: columns whose
+    bounds go into the log. partition_by: the table's partition columns; a row that changes may leave one partition for
+    another.
+    """
+
+    root: Place
+    schema: pa.Schema
+    identity: Identity
+    spark: Spread
+    staged: Place | None = None
+    bounded: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    small_rows: int = SMALL_ROWS
+
+    def __call__(self, staged: Sequence[DataFile], table: Sequence[TableFile]) -> Merged:
+        """Merge the rows of `staged` into the table's files.
+
+        The rows of both have their keys and cursor in columns of the schema's types. Raises what the place raises.
+        """
+        source = self.staged or self.root
+        winners = newest((self.keys_of(source, file.path) for file in staged), self.identity)
+        candidates = list(_candidates(winners, table))
+        run = here if sum(file.rows for file in candidates) <= self.small_rows else self.spark
+        scratch = self.root.join(_SCRATCH)
+        name = f"{uuid4().hex}.parquet"
+        if candidates:
+            self._save(scratch, name, winners)
+        try:
+            compared: list[_Compared] = run(partial(_compare, self._plain(), name), candidates)
+        finally:
+            scratch.delete(name)
+        lost = pa.concat_arrays([pa.array([], pa.int64()), *(one.lost for one in compared)])
+        added = self._added(staged, winners, lost, run)
+        add = (*(file for one in compared for file in one.files), *added)
+        return Merged(
+            add,
+            tuple(one.path for one in compared if one.replaced),
+            sum(file.rows for file in added),
+            sum(one.replaced for one in compared),
+            len(lost),
+            len(compared),
+            "here" if run is here else "spark",
+            () if self.staged else tuple(file.path for file in staged if file not in add),
+        )
+
+    def keys_of(self, place: Place, path: str, partition: Texts | None = None) -> pa.Table:
+        """The columns of a file that decide which row counts. partition: where in the table it lies."""
+        names = self.identity.columns(self.schema)
+        wanted = pa.schema([self.schema.field(name) for name in names])
+        with place.explaining(), place.reader(unquote(path)) as source:
+            file = pq.ParquetFile(source)
+            table = file.read([name for name in names if name in file.schema_arrow.names])
+        known = {name: text for name, text in (partition or {}).items() if name in names}
+        batches = (restored(batch, known, self.schema) for batch in table.to_batches())
+        return pa.Table.from_batches([widened(batch, wanted) for batch in batches], wanted)
+
+    def _plain(self) -> "Merge":
+        """This merge as it travels to a task, which starts none of its own."""
+        return replace(self, spark=here)
+
+    def _save(self, scratch: Place, name: str, winners: pa.Table) -> None:
+        """Put the winners where the tasks find them. Sorted by key: each reads its own range."""
+        scratch.make()
+        with self.root.explaining():
+            with scratch.open(name) as sink:
+                pq.write_table(winners.drop_columns([FILE, ROW, DELETED]), sink, row_group_size=_BATCH_ROWS)
+            scratch.settle(name)
+
+    def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: Spread) -> list[DataFile]:
+        """The files that hold the winners: those that were read as they are, where each of their rows is one."""
+        kept = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
+        whole: list[DataFile] = []
+        parts: list[_Part] = []
+        for n, file in enumerate(staged):
+            rows = kept.filter(pc.equal(kept[FILE], n))[ROW].combine_chunks()
+            if len(rows) == file.rows and self.staged is None:
+                whole.append(file)
+            elif len(rows):
+                parts.append(_Part(file.path, rows))
+        made: list[list[DataFile]] = run(partial(_keep, self._plain()), parts)
+        return [*whole, *(file for files in made for file in files)]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of a file."""
+
+    path: str
+    rows: pa.Array
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What became of a file. replaced: rows it lost. lost: numbers of winners it has newer rows than."""
+
+    path: str
+    replaced: int
+    lost: pa.Array
+    files: list[DataFile] = field(default_factory=list)
+
+
+def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:
+    """The files that may hold one of the keys."""
+    if not winners.num_rows:
+        return
+    first = winners["_k0"]
+    keys = first.to_pylist() if first.null_count == 0 else None
+    for file in table:
+        if keys is None or file.low is None or file.high is None:
+            yield file
+            continue
+        place = bisect_left(keys, file.low)
+        if place < len(keys) and keys[place] <= file.high:
+            yield file
+
+
+def _compare(merge: Merge, name: str, file: TableFile) -> _Compared:
+    """Find the rows of a file that winners replace, and write the file without them."""
+    existing = keyed(merge.keys_of(merge.root, file.path, file.partition), merge.identity)
+    filters: pc.Expression | None = None
+    if file.low is not None and file.high is not None:
+        filters = (pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)
+    with merge.root.explaining(), merge.root.join(_SCRATCH).reader(name) as source:
+        winners = pq.read_table(source, filters=filters)
+    replaced, lost = superseded(existing, winners, len(merge.identity.keys))
+    if not len(replaced):
+        return _Compared(file.path, 0, lost)
+    files = _written(
+        merge, merge.root, file.path, file.partition, lambda rows: pc.invert(pc.is_in(rows, value_set=replaced))
+    )
+    crash_point("merge_compared")
+    return _Compared(file.path, len(replaced), lost, files)
+
+
+def _keep(merge: Merge, part: _Part) -> list[DataFile]:
+    return _written(merge, merge.staged or merge.root, part.path, {}, lambda rows: pc.is_in(rows, value_set=part.rows))
+
+
+def _written(
+    merge: Merge, place: Place, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
+) -> list[DataFile]:
+    """Write the rows of a file for whose numbers `which` says so into new files of the table."""
+    writer = TableWriter(merge.root, merge.schema, merge.bounded, merge.partition_by)
+    start = 0
+    try:
+        with place.explaining(), place.reader(unquote(path)) as source:
+            for batch in pq.ParquetFile(source).iter_batches(batch_size=_BATCH_ROWS):
+                numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
+                start += batch.num_rows
+                rows = restored(batch.filter(which(numbers)), partition, merge.schema)
+                writer.write([widened(rows, merge.schema)])
+        return writer.close()
+    except BaseException:
+        writer.discard()
+        raise

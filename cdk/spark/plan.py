@@ -1,0 +1,95 @@
+"""StreamPlan: how one stream of a pipeline is read and written, settled before anything runs."""
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from cdk.base.errors import ConfigError
+from cdk.spark.evolution import Policy
+from cdk.spark.pipeline import StreamOptions
+from cdk.spark.place import Place
+from cdk.streams.stream import Stream
+
+SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
+WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
+
+HISTORY = "_history"
+"""Ends the name of the folder of a table's history."""
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream, its table's folder, and how it is read and written.
+
+    hard_deletes, history: of `append_dedup`. history: the folder of the table of all rows, if one is kept.
+    partition_by: the fields whose columns divide the table.
+    """
+
+    stream: Stream
+    root: Place
+    sync_mode: SyncMode
+    write_mode: WriteModeName
+    policy: Policy = Policy.EVOLVE
+    hard_deletes: bool = False
+    history: Place | None = None
+    partition_by: tuple[str, ...] = ()
+
+
+def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> StreamPlan:
+    """What a pipeline's options make of a stream. Raises ConfigError: they do not fit the stream, or each other."""
+    stream = _with_options(stream, options)
+    sync_mode: SyncMode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
+    write_mode: WriteModeName = options.write_mode or ("append" if sync_mode == "incremental" else "overwrite")
+    where = f"streams.{stream.name}"
+    if sync_mode == "incremental" and not stream.incremental:
+        raise ConfigError(f"{where}.sync_mode: the stream has no cursor; use full_refresh")
+    if sync_mode == "incremental" and write_mode == "overwrite":
+        raise ConfigError(f"{where}.write_mode: an incremental sync adds to its table; use append or append_dedup")
+    if write_mode == "append_dedup" and not stream.primary_key:
+        raise ConfigError(
+            f"{where}.write_mode: append_dedup keeps one row for each primary key, and the stream has none; "
+            f"name its columns in {where}.primary_key, or use append"
+        )
+    for name, given in (("deletes", options.deletes == "hard"), ("history", options.history)):
+        if given and write_mode != "append_dedup":
+            raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
+    names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
+    for name in names:
+        if name in {".", ".."} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
+            raise ConfigError(f"{where}: a table cannot lie in a folder called {name!r}; rename the stream")
+    history = target.join(*names[:-1], names[-1] + HISTORY) if options.history else None
+    return StreamPlan(
+        stream,
+        target.join(*names),
+        sync_mode,
+        write_mode,
+        Policy(options.schema_policy),
+        options.deletes == "hard",
+        history,
+        (options.partition_by,) if isinstance(options.partition_by, str) else options.partition_by or (),
+    )
+
+
+def check_apart(plans: list[StreamPlan]) -> None:
+    """Raise ConfigError for a table in another's folder, or in the same: one would delete the files of the other."""
+    roots = [place for plan in plans for place in (plan.root, plan.history) if place is not None]
+    for n, root in enumerate(roots):
+        if any(root.inside(other) for other in roots):
+            raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")
+        if root in roots[:n]:
+            raise ConfigError(f"streams: two tables would lie at {root}; rename a stream, or keep no history")
+
+
+def _with_options(stream: Stream, options: StreamOptions) -> Stream:
+    """The stream with the pipeline's cursor and key in place of its own."""
+    if options.primary_key is None and options.cursor_field is None:
+        return stream
+    stream = copy(stream)
+    if options.primary_key is not None:
+        stream.primary_key = options.primary_key
+    if options.cursor_field is not None:
+        if stream.cursor is None:
+            raise ConfigError(f"streams.{stream.name}.cursor_field: the stream has no cursor to point at a field")
+        stream.cursor = copy(stream.cursor)
+        stream.cursor.field = stream.cursor_field = options.cursor_field
+    return stream

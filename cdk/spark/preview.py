@@ -1,0 +1,81 @@
+"""Previews: what a sync would read, found out without writing anything that lasts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+
+from cdk.base.values import Json, Record
+from cdk.engine.remember import remembering
+from cdk.spark.epoch import Failure
+from cdk.spark.pipeline import Pipeline
+from cdk.spark.plan import StreamPlan
+from cdk.spark.state_tables import Located, of_plans
+from cdk.spark.stream_run import _go_on
+from cdk.state.wire import decode
+from cdk.streams.checkpoint import CheckpointReader
+
+_SLICES = 5
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a sync would read of a stream.
+
+    state: where it would go on; None at its start. slices: the first that it would read, more: whether there are
+    others. records: the first that the table has not. failure: what went wrong.
+    """
+
+    name: str
+    sync_mode: str
+    write_mode: str
+    state: Json = None
+    slices: Sequence[str] = ()
+    more: bool = False
+    records: Sequence[Record] = field(default=(), repr=False)
+    failure: Failure | None = None
+
+
+def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int) -> Iterator[Preview]:
+    """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs."""
+    for plan, one in zip(plans, of_plans(plans), strict=True):
+        preview = Preview(plan.stream.name, plan.sync_mode, plan.write_mode)
+        try:
+            preview = _at(preview, plan, one, pipeline)
+            yield _read(preview, plan, most)
+        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+            yield replace(preview, failure=Failure.of(error))
+
+
+def _at(preview: Preview, plan: StreamPlan, one: Located, pipeline: Pipeline) -> Preview:
+    """Where the sync would go on. Opening a table that is there writes nothing."""
+    saved = None
+    if one.there and not pipeline.state.ignore_old_state:
+        saved = one.open(pipeline.name).saved
+    return replace(preview, state=_go_on(saved, plan.sync_mode, plan.write_mode, "")[0].state)
+
+
+def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:
+    reader = _reader(preview, plan)
+    first = list(islice(iter(reader.next, None), _SLICES + 1))
+    records: list[Record] = []
+    for slice in chain(first, iter(reader.next, None)):
+        if len(records) >= most:
+            break
+        for page in remembering(plan.stream, slice):
+            records.extend(page.records[: most - len(records)])
+            if len(records) >= most:
+                break
+    return replace(
+        preview, slices=[str(slice) for slice in first[:_SLICES]], more=len(first) > _SLICES, records=records
+    )
+
+
+def _reader(preview: Preview, plan: StreamPlan) -> CheckpointReader:
+    stream = plan.stream
+    state = decode(
+        preview.state,
+        path=f"state of {stream.name}",
+        cursor_field=stream.cursor_field,
+        partition_field=stream.partition_field,
+    )
+    return stream.checkpoint_reader(state)

@@ -1,0 +1,28 @@
+"""What a table remembers of its stream between runs."""
+
+from dataclasses import dataclass, field
+
+from cdk.base.values import Json
+from cdk.spark.files import DataFile
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a table remembers of its stream between runs.
+
+    sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this
+    generation reached the end. state: the stream's state in its exact wire form. pending: files of a generation that
+    is not yet visible. logged: files that this commit names for the history of the table. records: rows committed in
+    this generation. history: versions of earlier states, newest first.
+    """
+
+    sync_mode: str
+    write_mode: str
+    sync: str = ""
+    generation: int = 1
+    complete: bool = False
+    state: Json = None
+    pending: tuple[DataFile, ...] = ()
+    logged: tuple[DataFile, ...] = ()
+    records: int = 0
+    history: tuple[int, ...] = field(default=(), compare=False)

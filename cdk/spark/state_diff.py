@@ -1,0 +1,81 @@
+"""What moved between two states of a stream, for people: cursor by cursor, without what only the kit reads."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cdk.base.values import Json, canonical
+
+_LONGEST = 80
+
+
+@dataclass(frozen=True)
+class Move:
+    """A value that differs. where: its name, the partition and the parent before it. None: it is not there."""
+
+    where: str
+    before: Json
+    after: Json
+
+    def __str__(self) -> str:
+        return f"{self.where}: {shown(self.before)} → {shown(self.after)}"
+
+
+def moves(before: Json, after: Json) -> list[Move]:
+    """What differs between two wire states, in the order in which they say it."""
+    old, new = dict(values(before)), dict(values(after))
+    return [
+        Move(where, old.get(where), new.get(where))
+        for where in dict.fromkeys([*old, *new])
+        if canonical(old.get(where)) != canonical(new.get(where))
+    ]
+
+
+def values(blob: Json, prefix: str = "") -> Iterator[tuple[str, Json]]:
+    """The cursor values and page tokens of a wire state, each with its name: `{"shop":"a"} updated_at`."""
+    if isinstance(blob, list):
+        yield from _of_partitions(blob, prefix)
+    elif isinstance(blob, Mapping):
+        for key, value in blob.items():
+            yield from _entry(key, value, prefix)
+    elif blob is not None:
+        yield prefix or "state", blob
+
+
+def _entry(key: str, value: Json, prefix: str) -> Iterator[tuple[str, Json]]:
+    match key, value:
+        case "states", list():
+            yield from _of_partitions(value, prefix)
+        case "parent_state", Mapping():
+            for name, parent in value.items():
+                yield from values(parent, f"{prefix}parent {name} ")
+        case "state", Mapping():
+            yield from values(value, prefix)
+        case "_cdk", Mapping():
+            yield from _ours(value, prefix)
+        case "__ab_full_refresh_sync_complete", _:
+            yield f"{prefix}read", "to the end"
+        case "use_global_cursor", _:
+            pass
+        case _:
+            yield f"{prefix}{key}", value
+
+
+def _of_partitions(items: list[Json], prefix: str) -> Iterator[tuple[str, Json]]:
+    for item in items:
+        if isinstance(item, Mapping):
+            yield from values(item.get("cursor"), f"{prefix}{canonical(item.get('partition'))} ")
+
+
+def _ours(blob: Mapping[str, Json], prefix: str) -> Iterator[tuple[str, Json]]:
+    """What an attempt that was cut left open. Digests of records mean nothing to people."""
+    if slices := blob.get("slices"):
+        yield f"{prefix}read through", blob.get("through")
+        yield f"{prefix}open windows", len(slices)
+
+
+def shown(value: Json) -> str:
+    """A value in a line, cut where it is long."""
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else canonical(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

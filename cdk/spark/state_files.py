@@ -1,0 +1,142 @@
+"""The files of states and tables: whether all are there that a state needs, and which nobody needs any more."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import unquote
+
+import orjson
+from deltalake import DeltaTable
+
+from cdk.base.errors import BadState, StateError
+from cdk.spark.place import Disk, Place
+from cdk.spark.saved import Saved
+from cdk.spark.state_tables import Located
+from cdk.spark.table_log import actions
+from cdk.spark.tables import StreamTable, number
+
+_DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a stream's state. broken: the next sync fails, or rows are missing."""
+
+    stream: str
+    text: str
+    broken: bool = True
+
+
+@dataclass(frozen=True)
+class Waste:
+    """A file that nobody needs. why: what it was."""
+
+    root: Place
+    name: str
+    why: str
+    bytes: int
+
+
+def findings(one: Located, pipeline: str) -> Iterator[Finding]:
+    """What is wrong with a stream's state and its files; nothing when all is well."""
+    table = one.open(pipeline, lost=True)
+    if table.state_version is None:
+        return
+    try:
+        one.open(pipeline)
+    except StateError as error:
+        yield Finding(one.name, str(error))
+    else:
+        if table.held != table.state_version:
+            whose = "no state, so the next sync reads from the start" if table.held is None else _state(table.held)
+            yield Finding(one.name, f"the table was restored; its rows belong to {whose}", broken=False)
+    for version in _kept(one, pipeline, table):
+        try:
+            table.load(version)
+        except StateError as error:
+            if version != table.held:
+                yield Finding(one.name, f"{_state(version)} cannot be rolled back to: {error}", broken=False)
+    if missing := _missing(one, table):
+        yield Finding(one.name, f"{len(missing)} files of the table are gone, such as {missing[0]}")
+    if table.saved is not None:
+        yield from _of_saved(one, table, table.saved)
+
+
+def _missing(one: Located, table: StreamTable) -> list[str]:
+    """Files of the table's version that are gone."""
+    paths = [file.path for file in table.files()]
+    if one.root.has(paths):
+        return []
+    # The log writes the folder of a partition as a URL does; the file may be called by either.
+    return [path for path in paths if not one.root.has([path]) and not one.root.has([unquote(path)])]
+
+
+def _of_saved(one: Located, table: StreamTable, saved: Saved) -> Iterator[Finding]:
+    if not one.root.has([file.path for file in saved.pending]):
+        text = "files of a generation that is not visible yet are gone; the next sync reads it from its start"
+        yield Finding(one.name, text, broken=False)
+    visible = saved.write_mode != "overwrite" or saved.complete
+    rows = sum(file.rows for file in table.files())
+    if visible and rows < saved.records:
+        text = f"the table has {rows:,} rows, and its state counts {saved.records:,}: some were deleted since"
+        yield Finding(one.name, text, broken=False)
+
+
+def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[Waste]:
+    """Old states and drafts, and data files that no version in the table's log names, if they are older than `age`.
+
+    Files that a state of any pipeline names stay, those of kept older states too. In a store the data files are left
+    alone: which other pipelines have states there cannot be listed.
+    Raises StateError: a state cannot be read, so nobody knows which files it names.
+    """
+    states, kept = one.states(pipeline), {f"{n}.json" for n in _kept(one, pipeline, one.open(pipeline))}
+    spare = [(states, name, "a state that is kept no more, or a draft") for name in states.names() if name not in kept]
+    named = _waiting(one.root) if isinstance(one.root, Disk) else set()
+    for root in (one.root, one.history):
+        if isinstance(root, Disk):
+            named |= _named(root)
+            orphans = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
+            spare.extend((root, name, "rows that were never committed") for name in orphans)
+    for place, name, why in spare:
+        there = place.settle(name)
+        if datetime.fromtimestamp(there.modified / 1000, now.tzinfo) <= now - age:
+            yield Waste(place, name, why, there.size)
+
+
+def _state(version: int) -> str:
+    return f"state {number(version)}"
+
+
+def _kept(one: Located, pipeline: str, table: StreamTable) -> list[int]:
+    """The versions of states that are the table's own, newest first."""
+    if table.saved is None:
+        names = [name.removesuffix(".json") for name in one.states(pipeline).names()]
+        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
+    return [n for n in dict.fromkeys((table.state_version, table.held, *table.saved.history)) if n is not None]
+
+
+def _named(root: Place) -> set[str]:
+    """The files that a version in the log names, also those that left the table: RESTORE wants them."""
+    with root.explaining():
+        table = DeltaTable(root.uri, storage_options=root.storage_options)
+        files = {str(uri).rpartition("/")[2] for uri in table.file_uris()}
+    for version in range(table.version(), -1, -1):
+        try:
+            lines = actions(root, version)
+        except FileNotFoundError:
+            break
+        files |= {line[kind]["path"] for line in lines for kind in ("add", "remove") if kind in line}
+    return files
+
+
+def _waiting(root: Disk) -> set[str]:
+    """The files that states of any pipeline name: a generation that is not visible yet, rows for a history."""
+    named: set[str] = set()
+    for path in root.path.glob("_cdk_state/*/*.json"):
+        try:
+            blob = orjson.loads(path.read_bytes())
+            named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind]}
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise BadState(str(path), str(error), "a state; remove it if it is no longer needed") from error
+    return named

@@ -1,0 +1,28 @@
+"""Beginning a stream at a state that another program, or another pipeline, has left."""
+
+from cdk.base.errors import StateError
+from cdk.base.values import Json
+from cdk.spark.plan import StreamPlan
+from cdk.spark.saved import Saved
+from cdk.spark.state_admin import Admin, Done
+from cdk.spark.state_changes import given
+from cdk.spark.state_tables import Located
+from cdk.spark.writing import Writing
+
+
+def took(admin: Admin, plan: StreamPlan, one: Located, blob: Json, *, replace: bool) -> Done:
+    """Have a stream begin at an imported state; its table is made where there is none.
+
+    Raises StateError: there is a state already, and nobody said that it is to be replaced. BadState: it is none.
+    """
+    fresh = Saved(plan.sync_mode, plan.write_mode)
+    table = one.open(admin.pipeline, clock=admin.clock, lost=True) if one.there else None
+    if table is not None and table.state_version is not None and not replace:
+        raise StateError("the stream has a state already; say --replace to put the imported one in its place")
+    saved = fresh if table is None or table.saved is None else table.saved
+    change = given(saved, plan.stream, blob, "import")
+    if table is None:
+        if admin.dry:
+            return Done(one.name, change)
+        table = Writing(plan, admin.pipeline).table
+    return admin.commit(one, table, change)

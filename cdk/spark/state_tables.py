@@ -1,0 +1,104 @@
+"""Where the states of a pipeline's streams lie, and opening them without making a table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from cdk.base.errors import ConfigError
+from cdk.base.spelling import did_you_mean
+from cdk.base.times import Clock, system_clock
+from cdk.spark.history import History
+from cdk.spark.place import Disk, Place
+from cdk.spark.plan import HISTORY, StreamPlan
+from cdk.spark.tables import StreamTable
+
+
+@dataclass(frozen=True)
+class Located:
+    """A stream's table. history: where the table of all its rows lies, if there is one."""
+
+    stream: str
+    root: Place
+    namespace: str | None = None
+    history: Place | None = None
+
+    @property
+    def there(self) -> bool:
+        """Whether there is a table."""
+        with self.root.explaining(self.stream):
+            return DeltaTable.is_deltatable(self.root.uri, self.root.storage_options)
+
+    @property
+    def name(self) -> str:
+        """The stream's name as people tell it from those of other namespaces."""
+        return f"{self.namespace}.{self.stream}" if self.namespace else self.stream
+
+    def app(self, pipeline: str) -> str:
+        """Whose marker the table has."""
+        return f"spark-cdk/{pipeline}/{self.stream}"
+
+    def states(self, pipeline: str) -> Place:
+        """Where the files of the pipeline's states lie."""
+        return self.root.join("_cdk_state", pipeline)
+
+    def open(self, pipeline: str, *, clock: Clock = system_clock, lost: bool = False) -> StreamTable:
+        """The table, which is there. Raises ConfigError, StateError and TransientError: see StreamTable."""
+        return StreamTable(self.root, pipeline, self.stream, pa.schema([]), clock=clock, lost=lost)
+
+    def settle(self, pipeline: str, table: StreamTable) -> None:
+        """Add to the history what the table's last commit named for it: a commit that moves the state forgets it."""
+        if self.history is not None and table.saved is not None and table.saved.logged:
+            History(StreamTable(self.history, pipeline, f"{self.stream}/history", table.schema)).follow(
+                table.state_version, table.saved.logged
+            )
+
+
+def of_plans(plans: Sequence[StreamPlan]) -> list[Located]:
+    """Where plans put their tables, whether they are there or not."""
+    return [Located(plan.stream.name, plan.root, plan.stream.namespace, plan.history) for plan in plans]
+
+
+def on_disk(target: Place, pipeline: str) -> list[Located]:
+    """The tables below a folder that the pipeline has filled, by path. Raises ConfigError: it is none, or not there."""
+    if not isinstance(target, Disk):
+        raise ConfigError("only in a folder can the tables be listed; name the streams", path=str(target))
+    if not target.path.is_dir():
+        raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
+    roots = dict(_roots(target.path, None))
+    ours = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir()}
+    follows = {root: root.with_name(root.name + HISTORY) for root in ours}
+    histories = {history for history in follows.values() if history in ours and _is_history(history, pipeline)}
+    return [
+        Located(root.name, Disk(root), roots[root], Disk(follows[root]) if follows[root] in histories else None)
+        for root in roots
+        if root in ours - histories
+    ]
+
+
+def chosen(found: Sequence[Located], names: Sequence[str]) -> list[Located]:
+    """Those that are named, all without names. Raises ConfigError: there is no such stream."""
+    known = [name for one in found for name in (one.stream, one.name)]
+    for name in names:
+        if name not in known:
+            there = did_you_mean(name, known) or f"; there are {', '.join(known) or 'none'}"
+            raise ConfigError(f"no table of this pipeline belongs to a stream {name!r}{there}")
+    return [one for one in found if not names or {one.stream, one.name} & set(names)]
+
+
+def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | None]]:
+    """Folders of tables: right below the target, or below a namespace."""
+    for path in sorted(folder.iterdir()):
+        if (path / "_delta_log").is_dir():
+            yield path, namespace
+        elif namespace is None and path.is_dir() and not path.name.startswith("_cdk"):
+            yield from _roots(path, path.name)
+
+
+def _is_history(root: Path, pipeline: str) -> bool:
+    """Whether the states beside a table are those of a history: a stream of its own may have such a name."""
+    names = sorted((root / "_cdk_state" / pipeline).glob("*.json"))
+    return any(str(orjson.loads(name.read_bytes()).get("stream", "")).endswith("/history") for name in names[-1:])

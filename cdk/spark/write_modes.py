@@ -1,0 +1,178 @@
+"""How an epoch's rows get into a table: one class for each write mode.
+
+Each makes rows and state one commit, and leaves both as they were when it cannot.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from cdk.base.logs import logger
+from cdk.base.values import Json
+from cdk.spark.crash import crash_point
+from cdk.spark.files import DataFile
+from cdk.spark.history import History
+from cdk.spark.merge import Merge, Merged
+from cdk.spark.newest import Identity
+from cdk.spark.place import Place
+from cdk.spark.saved import Saved
+from cdk.spark.tables import StreamTable, TableChanged
+from cdk.spark.tasks import Spread, here
+
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit did. saved: what to go on with. done: whether there was something to commit.
+
+    files: those that were added. written: their rows, but those that were in the table before.
+    """
+
+    saved: Saved
+    done: bool
+    files: Sequence[DataFile] = ()
+    written: int = 0
+
+
+class WriteMode(ABC):
+    """The writing end of one stream in one sync."""
+
+    def __init__(self, table: StreamTable) -> None:
+        self.table = table
+
+    @property
+    def staging(self) -> Place:
+        """Where tasks write."""
+        return self.table.root
+
+    @property
+    def tables(self) -> Sequence[StreamTable]:
+        """The tables that rows get into."""
+        return [self.table]
+
+    @abstractmethod
+    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+        """Commit `files`, which lie in `staging` and which no table names yet, and the state that goes with them.
+
+        saved: its records are those before this commit. finished: the generation is complete. spread: runs tasks,
+        where there is more to do than to name files. Raises StateError, and what a store raises: neither is committed.
+        """
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns. Raises StateConflict."""
+        self.table.add(columns)
+
+    def _changed(self, saved: Saved) -> bool:
+        before = self.table.saved
+        return before is None or _facts(saved) != _facts(before)
+
+
+class Append(WriteMode):
+    """Rows are added as they come."""
+
+    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+        del finished, spread
+        rows = _rows(files)
+        saved = replace(saved, records=saved.records + rows)
+        if done := bool(files) or self._changed(saved):
+            self.table.commit(saved, files)
+        return Committed(saved, done, files, rows)
+
+
+class Overwrite(WriteMode):
+    """A generation stays out of sight until it is whole; the commit that completes it replaces the one before."""
+
+    def __init__(self, table: StreamTable, schema: pa.Schema) -> None:
+        """schema: what the generation's files are written with, and the table's columns once it is complete."""
+        super().__init__(table)
+        self._schema = schema
+
+    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+        del spread
+        rows, pending = _rows(files), (*saved.pending, *files)
+        saved = replace(saved, pending=() if finished else pending, records=saved.records + rows)
+        done = finished or bool(files) or self._changed(saved)
+        if finished:
+            self.table.commit(saved, pending, overwrite=True, schema=self._schema)
+        elif done:
+            self.table.commit(saved)
+        return Committed(saved, done, files, rows)
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        known = set(self._schema.names)
+        self._schema = pa.schema([*self._schema, *(column for column in columns if column.name not in known)])
+        super().add([column for column in columns if column.name not in self.table.schema.names])
+
+
+class AppendDedup(WriteMode):
+    """One row per key: what comes replaces what is older. history: gets every row as it came."""
+
+    def __init__(
+        self, table: StreamTable, identity: Identity, bounded: tuple[str, ...], history: History | None = None
+    ) -> None:
+        super().__init__(table)
+        self._identity, self._bounded, self._history = identity, bounded, history
+        if history is not None and table.saved is not None:
+            history.follow(table.state_version, table.saved.logged)
+
+    @property
+    def staging(self) -> Place:
+        return self.table.root if self._history is None else self._history.table.root
+
+    @property
+    def tables(self) -> Sequence[StreamTable]:
+        return [self.table] if self._history is None else [self.table, self._history.table]
+
+    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+        del finished
+        if not files:
+            if done := self._changed(saved):
+                self.table.commit(saved)
+            return Committed(saved, done)
+        saved = replace(saved, logged=() if self._history is None else tuple(files))
+        saved, merged = self._merged(saved, files, spread)
+        for path in merged.spare:
+            self.table.root.delete(path)
+        if self._history is not None:
+            self._history.follow(self.table.state_version, files)
+        return Committed(replace(saved, logged=()), True, merged.add, merged.added)
+
+    def _merged(self, saved: Saved, files: Sequence[DataFile], spread: Spread) -> tuple[Saved, Merged]:
+        staged = None if self._history is None else self._history.table.root
+        for left in reversed(range(_TRIES)):
+            table = self.table
+            merge = Merge(table.root, table.schema, self._identity, spread, staged, self._bounded, table.partition_by)
+            present = self.table.files(self._identity.keys[0])
+            merged = merge(files, present)
+            crash_point("merged")
+            rows = sum(file.rows for file in present) + merged.added - merged.replaced
+            saved = replace(saved, records=rows)
+            try:
+                self.table.commit(saved, merged.add, remove=merged.remove)
+            except TableChanged as error:
+                # Somebody compacted files that the merge was to replace. They hold the same rows: merge into those.
+                for file in merged.add:
+                    if file not in files:
+                        self.table.root.delete(file.path)
+                if not left:
+                    raise
+                logger.warning("%s; merging again", error)
+            else:
+                return saved, merged
+        raise AssertionError("the last try returns or raises")
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        super().add(columns)
+        if self._history is not None:
+            self._history.add(columns)
+
+
+def _rows(files: Sequence[DataFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def _facts(saved: Saved) -> Mapping[str, Json]:
+    return {"state": saved.state, "complete": saved.complete, "generation": saved.generation, "mode": saved.sync_mode}

@@ -1,0 +1,160 @@
+"""The table of a stream that is being written: its columns, as the schema and the table agree on them, and its mode."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cdk.base.errors import ConfigError
+from cdk.spark.epoch import Target
+from cdk.spark.evolution import Plan, plan, with_columns
+from cdk.spark.files import DataFile
+from cdk.spark.history import History
+from cdk.spark.newest import Identity
+from cdk.spark.plan import StreamPlan
+from cdk.spark.rewrite import Rewrite
+from cdk.spark.saved import Saved
+from cdk.spark.schema import ColumnType, JsonText, column_name, columns
+from cdk.spark.tables import StreamTable
+from cdk.spark.tasks import Spread
+from cdk.spark.write_modes import Append, AppendDedup, Overwrite, WriteMode
+
+
+class Writing:
+    """Opens the table, lets it follow the schema as its policy says, and picks the write mode."""
+
+    def __init__(self, stream_plan: StreamPlan, pipeline: str) -> None:
+        """Raises ConfigError: the schema needs another table than there is. StateError: see StreamTable."""
+        self._plan, self._stream = stream_plan, stream_plan.stream
+        self._declared = columns(self._stream.json_schema())
+        name = self._stream.name
+        begin = plan(None, self._declared, stream_plan.policy).schema
+        by = _partition_by(stream_plan, self._declared)
+        self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
+        self._columns = self._planned()
+        identity = _identity(stream_plan, self._columns.schema)
+        self._bounded = _bounded(stream_plan, self._columns.schema)
+        self.mode: WriteMode
+        if stream_plan.write_mode == "overwrite":
+            self.mode = Overwrite(self.table, self._columns.schema)
+        elif identity is None:
+            self.mode = Append(self.table)
+        else:
+            history = None
+            if stream_plan.history is not None:
+                folder, schema = stream_plan.history, self.table.schema
+                history = History(StreamTable(folder, pipeline, f"{name}/history", schema, partition_by=by))
+            self.mode = AppendDedup(self.table, identity, self._bounded, history)
+        self.mode.add(self._columns.add)
+
+    def target(self, generation: int) -> Target:
+        """What tasks need to know to read and write the stream."""
+        found = self._columns
+        place, by = self.mode.staging, self.table.partition_by
+        return Target(self._stream, place, found.columns, generation, found.room, self._bounded, by)
+
+    def unusable(self, pending: Sequence[DataFile]) -> str | None:
+        """Why files of a generation that is not complete cannot become part of it; None when they can."""
+        if not self.table.root.has([file.path for file in pending]):
+            # VACUUM removes files that no version of the table names, these among them.
+            return "files of the interrupted sync are gone"
+        fields = {field.name: field.type for field in self._columns.schema}
+        for file in pending:
+            with self.table.root.explaining(), self.table.root.reader(file.path) as source:
+                written = pq.read_schema(source)
+            if any(fields.get(field.name) != field.type for field in written):
+                return "the schema has changed since the interrupted sync"
+        return None
+
+    def widen(self, saved: Saved, spread: Spread) -> None:
+        """Write the table's files again where a column has become wider. One commit; the state stays what it is.
+
+        Raises StateError.
+        """
+        if not self._columns.widen or self._plan.write_mode == "overwrite":
+            return
+        old = [(table, table.files()) for table in self.mode.tables]
+        for table, there in old:
+            if exact := Rewrite(table.root, self._columns.schema).unfit(there, spread):
+                self._columns = self._planned(exact)
+        for table, there in old:
+            rewrite = Rewrite(table.root, self._columns.schema, self._bounded, table.partition_by)
+            files = rewrite.files(there, spread)
+            before = table.saved or replace(saved, state=None)
+            table.commit(before, files, overwrite=True, schema=rewrite.schema)
+        self._columns = self._planned()
+
+    def grow(self, names: Sequence[str]) -> bool:
+        """See StreamRun.grow."""
+        known = self._columns.schema
+        schema = with_columns(known, names)
+        if schema is None:
+            return False
+        self.mode.add([field for field in schema if field.name not in known.names])
+        self._columns = self._planned()
+        return True
+
+    def _planned(self, exact: frozenset[str] = frozenset()) -> Plan:
+        where = str(self.table.root)
+        found = self.table.schema
+        new = plan(found, self._declared, self._plan.policy, exact=exact, stream=self._stream.name, path=where)
+        for column, old, wide in ((one.column, one.old, one.new) for one in new.widen):
+            if column in self.table.partition_by:
+                raise ConfigError(
+                    f"the table is partitioned by {column!r}, which is {old} there, and the stream's schema needs "
+                    f"{wide}: a partition column keeps its type. Sync into another path, change the schema back, or "
+                    "choose the schema policy discard",
+                    path=where,
+                    stream=self._stream.name,
+                )
+        return new
+
+
+def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:
+    """The columns that divide the table. Raises ConfigError: one is given twice, or holds JSON."""
+    where = f"streams.{stream_plan.stream.name}.partition_by"
+    names: list[str] = []
+    for field in stream_plan.partition_by:
+        if isinstance(declared.get(field), JsonText):
+            raise ConfigError(f"{where}: {field!r} is kept as JSON text; expected values of one simple type")
+        name = column_name(field) or field
+        if name in names:
+            raise ConfigError(f"{where}: {field!r} stands there twice; leave one of them out")
+        names.append(name)
+    return tuple(names)
+
+
+def _identity(stream_plan: StreamPlan, schema: pa.Schema) -> Identity | None:
+    """How rows are told apart. Raises ConfigError: a field of the key is no column, or not one that can be a key."""
+    if stream_plan.write_mode != "append_dedup":
+        return None
+    stream = stream_plan.stream
+    where = f"streams.{stream.name}.primary_key"
+    keys = []
+    for field in [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key:
+        path = [field] if isinstance(field, str) else list(field)
+        if len(path) > 1:
+            raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; rows are told apart by columns")
+        name = column_name(path[0]) or path[0]
+        if name not in schema.names:
+            raise ConfigError(f"{where}: the stream's schema does not declare {path[0]!r}; add it there")
+        if pa.types.is_nested(schema.field(name).type):
+            raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")
+        keys.append(name)
+    return Identity(tuple(keys), _cursor(stream_plan, schema), stream_plan.hard_deletes)
+
+
+def _cursor(stream_plan: StreamPlan, schema: pa.Schema) -> str | None:
+    field = stream_plan.stream.cursor_field
+    name = (column_name(field) or field) if isinstance(field, str) else None
+    known = name is not None and name in schema.names and not pa.types.is_nested(schema.field(name).type)
+    return name if known else None
+
+
+def _bounded(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that people and merges look for rows by."""
+    key = stream_plan.stream.primary_key
+    names = [key] if isinstance(key, str) else [name for name in key if isinstance(name, str)]
+    wanted = [column_name(name) or name for name in names] + [_cursor(stream_plan, schema) or ""]
+    return tuple(name for name in dict.fromkeys(wanted) if name in schema.names)

@@ -1,0 +1,114 @@
+"""Entity sets: which ids a source had, scope by scope, and what is still open about them. Pure.
+
+    {"scopes": {"": {"ids": {"urn:table:1": 1, "urn:table:2": 0}}}}
+
+One number for each id, so that what changes is small:
+
+| number | what is known | seen in a run | missing from a complete run |
+|---|---|---|---|
+| `1`, THERE | the source has it, the sink shows it | stays | is removed, or missed for the first time |
+| -1, -2, ... | missed by so many complete runs | revived | is removed, or missed once more |
+| `0`, LEAVING | its removal was begun, and not confirmed | revived | removed again |
+| `2`, UNSURE | it was seen, and the sink has not confirmed that it shows it | revived | as `1` |
+
+An id leaves the set when the sink has confirmed its removal. Reviving what was never removed changes nothing, so
+whatever is not THERE is revived.
+"""
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json
+from cdk.state.log import Kind
+
+ENTITIES = Kind("cdk/entity-set")
+"""The kind of `entities:` slots."""
+
+THERE, LEAVING, UNSURE = 1, 0, 2
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A scope of this run against what is known of it.
+
+    previous: ids that are known and not leaving. gone: ids to remove, in order; retried: ids whose removal was begun
+    before; revived: ids seen that the sink may have removed, in order. protected: ids that are missing and may not be
+    removed. ids: what is to be remembered before the sink is asked.
+    """
+
+    previous: int
+    gone: tuple[str, ...]
+    retried: tuple[str, ...]
+    revived: tuple[str, ...]
+    protected: int
+    ids: Mapping[str, int]
+
+
+def read_sets(value: Json, path: str) -> dict[str, dict[str, int]]:
+    """Scope -> id -> number; empty for None. Raises BadState naming the place of what means nothing here."""
+    if value is None:
+        return {}
+    scopes = value.get("scopes") if isinstance(value, dict) else None
+    if not isinstance(scopes, dict):
+        raise BadState(path, value, "an object with `scopes`")
+    sets = {}
+    for scope, kept in scopes.items():
+        ids = kept.get("ids") if isinstance(kept, dict) else None
+        if not isinstance(ids, dict):
+            raise BadState(f"{path} scopes[{scope!r}]", kept, "an object with `ids`")
+        if any(type(number) is not int or number > UNSURE for number in ids.values()):
+            wrong = next(id for id, number in ids.items() if type(number) is not int or number > UNSURE)
+            raise BadState(f"{path} scopes[{scope!r}].ids[{wrong!r}]", ids[wrong], "1, 0, 2 or a negative number")
+        sets[scope] = ids
+    return sets
+
+
+def write_sets(sets: Mapping[str, dict[str, int]]) -> Json:
+    """The value of a slot, as `read_sets` reads it."""
+    return {"scopes": {scope: {"ids": ids} for scope, ids in sets.items()}}
+
+
+def missed(number: int, grace: int) -> int:
+    """What becomes of an id that is missing from a complete run. grace: how many it may be missing from."""
+    if number == LEAVING:
+        return LEAVING
+    runs = max(-number, 0) + 1
+    return LEAVING if runs > grace else -runs
+
+
+def met(number: int | None, *, first: bool) -> int:
+    """What becomes of an id that is seen. first: nothing was known before, so nothing can have been removed."""
+    return THERE if number == THERE or (first and number is None) else UNSURE
+
+
+def compare(
+    known: Mapping[str, int],
+    seen: AbstractSet[str],
+    *,
+    comparable: AbstractSet[str],
+    first: bool = False,
+    grace: int = 0,
+    spared: Callable[[str], bool] = lambda _: False,
+) -> Compared:
+    """A scope that was read completely. comparable: the known ids that this run may compare itself with."""
+    ids = {id: met(known.get(id), first=first) for id in seen}
+    gone, retried = list[str](), list[str]()
+    previous = protected = 0
+    for id, number in known.items():
+        compares = id in comparable and not spared(id)
+        previous += compares and number != LEAVING
+        if id in seen:
+            continue
+        ids[id] = missed(number, grace) if compares else number
+        protected += id in comparable and not compares
+        if compares and ids[id] == LEAVING:
+            (retried if number == LEAVING else gone).append(id)
+    revived = sorted(id for id in seen if ids[id] == UNSURE)
+    return Compared(previous, tuple(sorted(gone)), tuple(sorted(retried)), tuple(revived), protected, ids)
+
+
+def merged(known: Mapping[str, int], seen: AbstractSet[str], *, first: bool = False) -> dict[str, int]:
+    """What is to be remembered of a scope where nothing may be removed: what was known, and what was seen."""
+    return {**known, **{id: met(known.get(id), first=first) for id in seen}}

@@ -1,0 +1,60 @@
+"""Guards: what has to hold before anything is removed. Shared by sets in memory and sets as tables."""
+
+from dataclasses import dataclass
+
+from cdk.base.errors import StateError
+from cdk.state.handlers.options import StatefulOptions
+
+_OFF = 100.0
+
+
+class RemovalRefused(StateError):
+    """More would be removed than is plausible. Nothing of the scope was; a person has to look. path: the slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A scope in figures. previous: known and not leaving; current: seen now; gone: to be removed, retries aside."""
+
+    previous: int
+    current: int
+    gone: int
+
+    @property
+    def percent(self) -> float:
+        """How much of what was known would go."""
+        return 100.0 * self.gone / self.previous if self.previous else 0.0
+
+
+def is_empty(counted: Counted, options: StatefulOptions) -> bool:
+    """Whether a scope that had entities has none, and that is not expected."""
+    return counted.current == 0 and counted.previous > 0 and not options.allow_empty
+
+
+def is_too_much(counted: Counted, options: StatefulOptions) -> bool:
+    """Whether more would go than the fail-safe lets pass: more than so many percent, and more than so many at all."""
+    threshold = options.fail_safe_threshold
+    return threshold < _OFF and counted.percent > threshold and counted.gone > options.fail_safe_min
+
+
+def empty(scope: str, counted: Counted) -> str:
+    """What to say of an empty scope."""
+    return (
+        f"{named(scope)}: found no entity, expected some of the {counted.previous:,} that are known; nothing of it was "
+        "removed. Look at the source and its filters; if it is empty indeed, set allow_empty"
+    )
+
+
+def too_much(scope: str, counted: Counted, options: StatefulOptions, plan: str) -> str:
+    """What to say of a scope that would lose too much."""
+    other = f" (it is {options.accept_removals!r}, which is another plan)" if options.accept_removals else ""
+    return (
+        f"{named(scope)}: found {counted.gone:,} of {counted.previous:,} entities missing ({counted.percent:.1f} %), "
+        f"expected at most {options.fail_safe_threshold:g} % (fail_safe_threshold); nothing of it was removed. Look at "
+        f"the source and its filters; if they are gone indeed, run once with accept_removals: {plan}{other}"
+    )
+
+
+def named(scope: str) -> str:
+    """A scope in a message."""
+    return f"scope {scope!r}" if scope else "the set"

@@ -1,0 +1,114 @@
+"""StatefulOptions: what a person may say of a run that compares itself with the last one."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from cdk.base.errors import ConfigError
+from cdk.base.keys import dotted
+from cdk.base.spelling import did_you_mean
+from cdk.base.times import Clock, system_clock
+from cdk.base.values import Json
+from cdk.state.log import Mode, StateLog
+from cdk.state.stores import StateKey, open_store
+from cdk.state.stores.memory import MemoryStore
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_PATH = "stateful_ingestion"
+
+
+def _duration(value: Json) -> Json:
+    if isinstance(value, timedelta) and value >= timedelta():
+        return value
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d{1,6})\s*([smhd])", value.strip())):
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    raise ValueError("expected a duration such as 90m, 6h or 2d")
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+class StatefulOptions(BaseModel):
+    """The block `stateful_ingestion`: the names people know, and a few more. Frozen; unknown keys are refused.
+
+    enabled: without it nothing is seen, skipped, removed or stored.
+    ignore_old_state, force_rerun: the run compares with nothing, so nothing is removed and nothing is skipped; what was
+        known stays known. Two names of one thing.
+    ignore_new_state: the run sees the state and stores nothing; nothing is removed.
+    remove_stale_metadata: whether stale entities are removed; otherwise they are reported, and stay known.
+    removal: whether the sink is asked for soft or hard deletes.
+    fail_safe_threshold: percent of a scope's known entities that one run may remove; exactly as many pass; 100: any.
+    fail_safe_min: as many may go whatever the percentage; small scopes lose half of theirs in a day.
+    grace_runs: complete runs that an entity may be missing from before it is removed.
+    allow_empty: a scope that had entities may have none.
+    accept_removals: the plan that an earlier run refused, by the id it gave; only this one is carried out.
+    bucket_duration: what windows are made of. settle: how long after its end a bucket may still change.
+    on_gap: whether what lies between the newest covered bucket and a request is only reported, or read as well.
+    max_fill: how far before the request a gap is filled. max_intervals: how many intervals are remembered.
+    state_provider, max_checkpoint_state_size: where the log lies, and how large a slot may be; see `open_log`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = False
+    ignore_old_state: bool = False
+    force_rerun: bool = False
+    ignore_new_state: bool = False
+    remove_stale_metadata: bool = True
+    removal: Literal["soft", "hard"] = "soft"
+    fail_safe_threshold: Annotated[float, Field(ge=0, le=100)] = 75.0
+    fail_safe_min: Annotated[int, Field(ge=0)] = 5
+    grace_runs: Annotated[int, Field(ge=0)] = 0
+    allow_empty: bool = False
+    accept_removals: str | None = None
+    bucket_duration: Literal["HOUR", "DAY", "WEEK"] = "DAY"
+    settle: Duration = timedelta()
+    on_gap: Literal["report", "fill"] = "report"
+    max_fill: Duration = timedelta(days=31)
+    max_intervals: Annotated[int, Field(ge=1)] = 1000
+    state_provider: Mapping[str, Json] | None = Field(None, repr=False)
+    max_checkpoint_state_size: Annotated[int, Field(ge=1)] = 2**24
+
+    @classmethod
+    def parse(cls, block: Mapping[str, Json], path: str = _PATH) -> "StatefulOptions":
+        """The options of a block. Raises ConfigError naming every key that is wrong, below `path`."""
+        try:
+            return cls.model_validate(block)
+        except ValidationError as error:
+            raise ConfigError("\n".join(_line(path, problem) for problem in error.errors())) from None
+
+    def mode(self, *, preview: bool = False) -> Mode:
+        """How the run is opened. preview: it shows what would be done."""
+        fresh = not self.enabled or self.ignore_old_state or self.force_rerun
+        looks = not self.enabled or self.ignore_new_state or preview
+        return Mode("ignore" if fresh else "latest", "none" if looks else "commit")
+
+    def open_log(
+        self, key: StateKey, *, preview: bool = False, clock: Clock = system_clock, secrets: Iterable[str] = ()
+    ) -> StateLog:
+        """The log of these options; one in memory when they are not enabled.
+
+        secrets: texts that no record may contain. Raises ConfigError: no `state_provider`, or a store that cannot be
+        used.
+        """
+        if not self.enabled:
+            return StateLog(MemoryStore(), key, clock=clock)
+        if self.state_provider is None:
+            raise ConfigError("is missing; say where the state is kept", path=f"{_PATH}.state_provider")
+        store = open_store(self.state_provider, writes=self.mode(preview=preview).write == "commit")
+        size = self.max_checkpoint_state_size
+        return StateLog(store, key, clock=clock, secrets=secrets, max_checkpoint_state_size=size)
+
+
+def _line(path: str, problem: Mapping[str, Json]) -> str:
+    """One line for one problem. It shows no value of `state_provider`, which may be a secret."""
+    keys = problem["loc"]
+    where = f"{path}.{dotted(keys)}" if keys else path
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: unknown key{did_you_mean(str(keys[-1]), StatefulOptions.model_fields)}"
+    found, said = problem["input"], str(problem.get("ctx", {}).get("error", problem["msg"]))
+    shown = type(found).__name__ if isinstance(found, dict | list) or keys[:1] == ("state_provider",) else repr(found)
+    return f"{where}: found {shown}, expected {said.removeprefix('expected ').removeprefix('Input should be ')}"

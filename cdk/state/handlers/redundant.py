@@ -1,0 +1,145 @@
+"""RedundantRunSkipHandler: reads a stretch of time once, one `window:` slot.
+
+What was read is remembered as a set of whole buckets, so what a request still lacks is a matter of subtraction. A
+bucket counts as read when all of it was over, and had time to settle, before the run began to read.
+
+    {"selection": "5f3a...", "covered": [["2024-01-01T00:00:00+00:00", "2024-01-03T00:00:00+00:00"]]}
+
+What was read with another selection counts for nothing.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cdk.base.errors import BadState, BugError, ConfigError
+from cdk.base.logs import logger
+from cdk.base.values import Json, canonical
+from cdk.state.handlers.run import StatefulRun
+from cdk.state.handlers.spans import Span, Spans, floor, in_utc, inward, minus, normal, outward
+from cdk.state.log import Kind
+from cdk.state.log.canonical import digest
+
+INTERVALS = Kind("cdk/intervals")
+"""The kind of `window:` slots."""
+
+_BUCKETS = {"HOUR": timedelta(hours=1), "DAY": timedelta(days=1), "WEEK": timedelta(weeks=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a run should read. spans: oldest first, whole buckets; none: the run is redundant.
+
+    wanted: the request in whole buckets. gap: what lies unread between the newest span that was read and the request,
+    and stays so.
+    """
+
+    wanted: Span
+    spans: Spans
+    gap: Span | None = None
+
+    @property
+    def skip(self) -> bool:
+        """Whether there is nothing to read."""
+        return not self.spans
+
+
+class RedundantRunSkipHandler:
+    """What one step of one run still has to read. Belongs to one thread.
+
+    name: the slot is `window:<name>`. selection: what else decides about the rows, such as filters, as JSON without
+    secrets; when it changes, all is read again.
+    Raises BadState: what the last run left cannot be read.
+    """
+
+    def __init__(self, run: StatefulRun, name: str, *, selection: Json = None) -> None:
+        self.slot = f"window:{name}"
+        self._run = run
+        self._bucket = _BUCKETS[run.options.bucket_duration]
+        self._selection = digest(canonical(selection).encode()).partition(":")[2][:16]
+        path = f"state of {run.log.key} {self.slot}"
+        shown, standing = run.shown(self.slot, INTERVALS), run.standing(self.slot, INTERVALS)
+        self._shown = _read(shown, self._selection, path)
+        self._covered = _read(standing, self._selection, path)
+        # A bucket that was not over when reading began may have grown since.
+        self._settled = floor(run.log.clock() - run.options.settle, self._bucket)
+        self._done: Spans = ()
+        self._failed: set[str] = set()
+
+    def plan(self, start: datetime | None = None, end: datetime | None = None) -> Planned:
+        """What is left to read of a request, in whole buckets.
+
+        end: default, the end of the newest bucket that is over and settled; start: default, one bucket before the end.
+        Raises ConfigError: a moment without a zone, or a start that is not before the end.
+        """
+        end = self._settled if end is None else in_utc(end, "end_time")
+        start = end - self._bucket if start is None else in_utc(start, "start_time")
+        if start >= end:
+            raise ConfigError(f"found {start.isoformat()} to {end.isoformat()}, expected a start before the end")
+        wanted, gap = outward(Span(start, end), self._bucket), None
+        covered = inward(self._shown, self._bucket)
+        before = [span.end for span in covered if span.end < wanted.start]
+        if before and max(covered).end == before[-1]:
+            gap = Span(before[-1], wanted.start)
+            logger.info("%s: nothing has read %s", self.slot, _said(gap))
+            if self._run.options.on_gap == "fill":
+                oldest = floor(wanted.start - self._run.options.max_fill, self._bucket)
+                filled = max(gap.start, oldest)
+                gap = Span(gap.start, filled) if gap.start < filled else None
+                wanted = Span(filled, wanted.end)
+        planned = Planned(wanted, minus((wanted,), covered), gap)
+        if planned.skip:
+            logger.info("%s: skipped: %s was read before; set force_rerun to read it again", self.slot, _said(wanted))
+        return planned
+
+    def should_skip_this_run(self, start: datetime | None = None, end: datetime | None = None) -> bool:
+        """Whether a request is redundant. A run that is skipped reads nothing, stores nothing, and has succeeded."""
+        return self.plan(start, end).skip
+
+    def report_current_run_status(self, step: str, *, ok: bool) -> None:
+        """Say how a step went; one that failed keeps all that this run read from counting as read."""
+        if not ok:
+            self._failed.add(step)
+
+    def cover(self, span: Span) -> None:
+        """Say that a span has been read whole and is durable; `update_state` of a plan says so of all its spans."""
+        settled = Span(in_utc(span.start, "start"), min(in_utc(span.end, "end"), self._settled))
+        self._done = normal([*self._done, settled])
+
+    def update_state(self, planned: Planned) -> None:
+        """Propose that what was planned has been read; nothing is proposed where a step failed, or nothing was read."""
+        if self._failed:
+            logger.info("%s: not remembered: %s failed", self.slot, ", ".join(sorted(self._failed)))
+            return
+        for span in planned.spans:
+            self.cover(span)
+        if planned.spans:
+            self.propose()
+
+    def propose(self) -> None:
+        """Have the next commit remember what is covered. Raises BugError: a step failed."""
+        if self._failed:
+            raise BugError(f"{self.slot}: the steps {', '.join(sorted(self._failed))} failed; nothing may be proposed")
+        whole = normal([*self._covered, *inward(self._done, self._bucket)])
+        kept = whole[-self._run.options.max_intervals :]
+        covered = [[span.start.isoformat(), span.end.isoformat()] for span in kept]
+        self._run.session.propose(self.slot, INTERVALS.of({"selection": self._selection, "covered": covered}))
+
+
+def _read(value: Json, selection: str, path: str) -> Spans:
+    """The spans of a slot's value; none for None, and for another selection. Raises BadState naming the place."""
+    if value is None:
+        return ()
+    covered = value.get("covered") if isinstance(value, dict) else None
+    if not isinstance(covered, list) or not isinstance(value.get("selection"), str):
+        raise BadState(path, value, "an object with `selection` and `covered`")
+    try:
+        spans = [Span(*(in_utc(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
+    except (TypeError, ValueError, ConfigError) as error:
+        raise BadState(f"{path} covered", covered, "pairs of moments with a time zone") from error
+    if any(span.start >= span.end for span in spans):
+        raise BadState(f"{path} covered", covered, "pairs of moments, the earlier one first")
+    return normal(spans) if value["selection"] == selection else ()
+
+
+def _said(span: Span) -> str:
+    return f"{span.start.isoformat()} to {span.end.isoformat()}"

@@ -1,0 +1,113 @@
+"""Blobs: how a value lies in a store. Small ones in the record, large ones beside it, changed ones as patches.
+
+A large value is a chain: a blob of the whole, then one of what changed, for each record that changed it. So a record
+costs what changed since the one before. When the patches outgrow the whole, or become many, the whole is written again.
+
+A blob's name begins with the number of the record it is written for. Once that number is taken, a blob of it that no
+record names never will be named: it can be removed, without a clock and without asking who is running.
+"""
+
+import zlib
+from typing import NamedTuple
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json, canonical
+from cdk.state.log.canonical import digest, freeze, thaw
+from cdk.state.log.patch import apply, diff
+from cdk.state.log.record import Slot
+from cdk.state.log.value import Frozen, StateValue, value_digest
+from cdk.state.stores.key import StateKey
+from cdk.state.stores.protocol import StateStore
+
+INLINE = 16 * 1024
+"""Texts of more bytes become blobs."""
+
+_ENCODING = "zlib"
+_PATCHES = 20
+_LEVEL = 3
+_LARGEST = 2**29
+"""Bytes that a blob may unpack to; more is no state, but an attempt on the memory."""
+
+
+class Placed(NamedTuple):
+    """A slot as its record will say it, and the blob that must be stored before."""
+
+    slot: Slot
+    blob: tuple[str, bytes] | None
+
+
+def place(value: Frozen, seq: int, before: Slot | None) -> Placed:
+    """How record `seq` keeps a value; `before`: the slot in its parent."""
+    json: dict[str, Json] = {
+        "kind": value.kind,
+        "version": value.version,
+        "since": seq,
+        "digest": value.digest,
+        "bytes": len(value.text),
+    }
+    if len(value.text) <= INLINE:
+        return Placed(Slot({**json, "value": thaw(value.text, "slot")}), None)
+    if (patched := _patched(value, before)) is not None:
+        data, chain, (whole, patches) = patched
+        stored = [whole, patches + len(data)]
+    else:
+        data, chain = zlib.compress(value.text, _LEVEL), ()
+        stored = [len(data), 0]
+    name = f"{seq}-{digest(data).partition(':')[2][:16]}"
+    slot = Slot({**json, "encoding": _ENCODING, "blobs": [*chain, name], "stored": stored})
+    return Placed(slot, (name, data))
+
+
+def _patched(value: Frozen, before: Slot | None) -> tuple[bytes, tuple[str, ...], list[int]] | None:
+    """The patch from the parent's value, the chain before it and its sizes; None where the whole is better."""
+    if before is None or value.base is None or not 0 < len(before.blobs) <= _PATCHES:
+        return None
+    standing = value_digest(before.json["kind"], before.json["version"], value.base)
+    if before.json["encoding"] != _ENCODING or before.digest != standing:
+        return None
+    old, new = thaw(value.base, "slot"), thaw(value.text, "slot")
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return None
+    data = zlib.compress(freeze(diff(old, new), "slot"), _LEVEL)
+    stored: list[int] = before.json["stored"]
+    return (data, before.blobs, stored) if stored[1] + len(data) <= stored[0] // 2 else None
+
+
+def load(store: StateStore, key: StateKey, slot: Slot, path: str) -> tuple[StateValue, bytes]:
+    """A slot's value and its canonical text. path: where the slot is, for errors.
+
+    Raises BadState: a blob is missing or cut, or the value is not the one whose digest the record has.
+    """
+    try:
+        kind, version, said = slot.json["kind"], slot.json["version"], slot.digest
+        value = _unpack(store, key, slot, path) if slot.blobs else slot.json["value"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadState(path, f"a slot or patch that does not fit ({error!r})", "what an earlier run wrote") from error
+    text = canonical(value).encode()
+    if (found := value_digest(kind, version, text)) != said:
+        raise BadState(f"{path}.digest", found, f"{said}: the value was changed after it was written")
+    return StateValue(kind, version, value), text
+
+
+def _unpack(store: StateStore, key: StateKey, slot: Slot, path: str) -> Json:
+    if slot.json["encoding"] != _ENCODING:
+        raise BadState(f"{path}.encoding", slot.json["encoding"], f"{_ENCODING!r}; a newer kit may have written it")
+    whole, *patches = (thaw(_inflated(store, key, name, path), f"{path} blob {name}") for name in slot.blobs)
+    for patch in patches:
+        whole = apply(whole, patch)
+    return whole
+
+
+def _inflated(store: StateStore, key: StateKey, name: str, path: str) -> bytes:
+    if (data := store.blob(key, name)) is None:
+        raise BadState(f"{path} blob {name}", None, "the blob that the record names: it was removed")
+    unpacking = zlib.decompressobj()
+    try:
+        text = unpacking.decompress(data, _LARGEST)
+    except zlib.error as error:
+        raise BadState(f"{path} blob {name}", str(error), "what an earlier run wrote") from error
+    if not unpacking.eof:
+        raise BadState(
+            f"{path} blob {name}", f"{len(data)} bytes", f"a whole blob of at most {_LARGEST} bytes unpacked"
+        )
+    return text

@@ -1,0 +1,85 @@
+"""Canonical JSON: one text for a value, and digests of it. Equal digests mean equal values, types included."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+
+import orjson
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json, canonical
+
+_DEEPEST = 200
+_SCALARS = (str, int, float, bool, type(None))
+
+
+def freeze(value: Json, path: str) -> bytes:
+    """The canonical text of a value: UTF-8, keys sorted, no blanks.
+
+    Raises BadState naming the place of what JSON cannot hold, or would not give back as it is: NaN and infinities,
+    integers of more than 64 bits, tuples, sets, moments, keys that are no texts, more than 200 levels.
+    """
+    try:
+        text = canonical(value).encode()
+    except TypeError:
+        raise _first_flaw(value, path) from None
+    # orjson writes NaN as null, a tuple as a list, a moment as a text: only what comes back equal was JSON.
+    if orjson.loads(text) != value:
+        raise _first_flaw(value, path)
+    return text
+
+
+def thaw(text: bytes, path: str) -> Json:
+    """The value of a JSON text. Raises BadState: it is none."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadState(path, f"{text[:80]!r} ({error})", "JSON") from error
+
+
+def digest(*parts: bytes) -> str:
+    """`sha256:` and the hexadecimal digest of the parts, one behind the other."""
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(part)
+    return f"sha256:{sha.hexdigest()}"
+
+
+def leaves(value: Json, path: str) -> Iterator[tuple[str, Json]]:
+    """Every scalar and every key inside a JSON value, with its place: `path.users[2].id`."""
+    match value:
+        case dict():
+            for key, item in value.items():
+                yield f"{path}.{key}", key
+                yield from leaves(item, f"{path}.{key}")
+        case list():
+            for i, item in enumerate(value):
+                yield from leaves(item, f"{path}[{i}]")
+        case _:
+            yield path, value
+
+
+def _first_flaw(value: Json, path: str, depth: int = 0) -> BadState:
+    return next(_flaws(value, path, depth), BadState(path, type(value).__name__, "JSON"))
+
+
+def _flaws(value: Json, path: str, depth: int) -> Iterator[BadState]:
+    if depth > _DEEPEST:
+        yield BadState(path, "a value inside itself, or very deep", f"at most {_DEEPEST} levels")
+    elif type(value) is dict:
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield BadState(path, key, "a text as a key")
+            yield from _flaws(item, f"{path}.{key}", depth + 1)
+    elif type(value) is list:
+        for i, item in enumerate(value):
+            yield from _flaws(item, f"{path}[{i}]", depth + 1)
+    elif not isinstance(value, _SCALARS):
+        yield BadState(path, f"{type(value).__name__} {value!r}", "JSON: a map, a list, a text, a number, true or null")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield BadState(path, value, "a finite number")
+    else:
+        try:
+            canonical(value)
+        except TypeError:
+            yield BadState(path, value, "a text that is valid UTF-8, or an integer of at most 64 bits")

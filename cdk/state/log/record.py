@@ -1,0 +1,120 @@
+"""StateRecord: one entry of a log, immutable, naming every slot. Its form on disk is canonical JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json, canonical
+from cdk.state.log.canonical import digest, freeze, thaw
+from cdk.state.stores.key import StateKey
+
+FORMAT = "spark-cdk-state/1"
+
+Status: TypeAlias = Literal["partial", "final", "rolled_back", "reset", "imported"]
+"""`partial`: of a run that went on, or was cut. `final`: the source ended normally. The others: made by a person."""
+
+_FIELDS = ("format", "key", "seq", "first", "parent", "attempt", "status", "run", "slots", "effects", "created_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot of a record, as JSON, so that fields of newer kits are carried along.
+
+    `kind`, `version`; `since`: the record that last changed it; `digest` of `[kind, version, value]`; `bytes`: the
+    size of the value's canonical text. Then `value`, or `blobs`: the names of the whole value and of patches to it,
+    oldest first, with their `encoding` and `stored`: the sizes of the whole and of all patches together.
+    """
+
+    json: Mapping[str, Json]
+
+    @property
+    def digest(self) -> str:
+        """Equal digests mean equal values."""
+        return str(self.json["digest"])
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """The blobs that the value is made of; empty when it is in the record."""
+        return tuple(self.json.get("blobs", ()))
+
+
+@dataclass(frozen=True)
+class StateRecord:
+    """Record `seq` of a log.
+
+    parent: the digest of the record before, None for the first. first: the oldest record that the log still has.
+    attempt: made up for each try to append; tells our own record from another run's. run: facts about who wrote it.
+    effects: what was done to sinks along with it. created_at: for people and retention, never for order. extra:
+    fields of newer kits.
+    """
+
+    key: StateKey
+    seq: int
+    parent: str | None
+    attempt: str
+    status: str
+    created_at: str
+    slots: Mapping[str, Slot]
+    run: Mapping[str, Json] = field(default_factory=dict)
+    effects: tuple[Json, ...] = ()
+    first: int = 1
+    extra: Mapping[str, Json] = field(default_factory=dict)
+
+    @cached_property
+    def _body(self) -> dict[str, Json]:
+        return {
+            **self.extra,
+            "format": FORMAT,
+            "key": str(self.key),
+            "seq": self.seq,
+            "first": self.first,
+            "parent": self.parent,
+            "attempt": self.attempt,
+            "status": self.status,
+            "run": dict(self.run),
+            "slots": {name: dict(slot.json) for name, slot in self.slots.items()},
+            "effects": list(self.effects),
+            "created_at": self.created_at,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Over the canonical record without this field."""
+        return digest(freeze(self._body, "record"))
+
+    def to_bytes(self) -> bytes:
+        """The record as stores keep it. Raises BadState: `run` or `effects` are no JSON."""
+        return freeze({**self._body, "digest": self.digest}, "record")
+
+
+def read_record(data: bytes, key: StateKey, seq: int, place: str) -> StateRecord:
+    """The record of these bytes. Raises BadState naming the place, what was found and what was expected."""
+    blob = thaw(data, place)
+    if not isinstance(blob, dict):
+        raise BadState(place, blob, "an object")
+    if blob.get("format") != FORMAT:
+        raise BadState(f"{place} format", blob.get("format"), f"{FORMAT!r}; a newer kit may have written it: upgrade")
+    said = blob.pop("digest", None)
+    if said != (found := digest(canonical(blob).encode())):
+        raise BadState(f"{place} digest", found, f"{said}: the record was changed or cut after it was written")
+    for name, expected in (("key", str(key)), ("seq", seq)):
+        if blob.get(name) != expected:
+            raise BadState(f"{place} {name}", blob.get(name), f"{expected!r}: the record lies in a wrong place")
+    try:
+        return StateRecord(
+            key=key,
+            seq=seq,
+            parent=blob["parent"],
+            attempt=blob["attempt"],
+            status=blob["status"],
+            created_at=blob["created_at"],
+            slots={name: Slot(slot) for name, slot in blob["slots"].items()},
+            run=blob["run"],
+            effects=tuple(blob["effects"]),
+            first=blob["first"],
+            extra={name: value for name, value in blob.items() if name not in _FIELDS},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadState(place, f"a record without {error}", f"the fields {', '.join(_FIELDS)}") from error

@@ -1,0 +1,197 @@
+"""StateSession: what one run sees of a log, and what it adds to it.
+
+| reads | and writes: `commit` | or `none` |
+|---|---|---|
+| `latest` | a normal run | a pause, a preview, a dry run |
+| `ignore` | a run that starts anew, its state going on from the old | a dry run of that |
+| `at:<seq>` | a run again from an earlier point | an inspection |
+
+What is read decides what handlers see, never where the log goes on: that is after its newest record, always.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
+from cdk.base.logs import logger
+from cdk.base.values import Json
+from cdk.state.log.canonical import thaw
+from cdk.state.log.record import Slot, StateRecord
+from cdk.state.log.retention import Retention
+from cdk.state.log.state_log import StateLog
+from cdk.state.log.value import Frozen, Kind, StateValue
+
+Write: TypeAlias = Literal["commit", "none"]
+
+_AT = "at:"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What a run sees and whether it writes. read: `latest`, `ignore` or `at:<seq>`; write: `commit` or `none`.
+
+    Raises ConfigError: something else.
+    """
+
+    read: str = "latest"
+    write: Write = "commit"
+
+    def __post_init__(self) -> None:
+        if self.read not in {"latest", "ignore"} and self.seq is None:
+            raise ConfigError(f"found {self.read!r}, expected 'latest', 'ignore' or 'at:<number>'", path="state read")
+        if self.write not in {"commit", "none"}:
+            raise ConfigError(f"found {self.write!r}, expected 'commit' or 'none'", path="state write")
+
+    @property
+    def seq(self) -> int | None:
+        """The record that is read, where a number says which."""
+        number = self.read.removeprefix(_AT)
+        return int(number) if self.read.startswith(_AT) and number.isdecimal() else None
+
+
+@contextmanager
+def open_session(
+    log: StateLog,
+    mode: Mode | None = None,
+    *,
+    run: Mapping[str, Json] | None = None,
+    retention: Retention | None = None,
+) -> Iterator["StateSession"]:
+    """A session of a run; one that writes holds the log's lease, where the store has any.
+
+    run: facts about the run that its records say, such as its id and the connector's version; never its config.
+    Raises StateConflict: another run holds the lease. BadState: what the run would see was damaged; it is read now,
+    before anything is read from a source or written to a sink.
+    """
+    mode = mode or Mode()
+    if mode.write == "none":
+        yield StateSession(log, mode, run or {}, retention or Retention())
+        return
+    with log.store.lease(log.key):
+        yield StateSession(log, mode, run or {}, retention or Retention())
+
+
+class StateSession:
+    """Values to read, proposals to make, commits. Belongs to one thread. Made by `open_session`.
+
+    head: the newest record of the log, as far as this session knows.
+    """
+
+    def __init__(self, log: StateLog, mode: Mode, run: Mapping[str, Json], retention: Retention) -> None:
+        self._log = log
+        self._mode = mode
+        self._run = {"mode": {"read": mode.read, "write": mode.write}, **run}
+        self._retention = retention
+        self.head = log.head()
+        seen = self.head if mode.read == "latest" else None if mode.seq is None else log.at(mode.seq)
+        # Texts, not values: a handler may change what it was given, and must not so change what is compared.
+        self._seen = {name: _Seen(*log.load(seen, name)) for name in seen.slots} if seen else {}
+        self._stored = {name: s.text for name, s in self._seen.items()} if seen is self.head else {}
+        self._proposals: dict[str, Frozen | None] = {}
+        self._over = ""
+
+    @property
+    def slots(self) -> Sequence[str]:
+        """The slots that handlers see, in order."""
+        return sorted(self._seen)
+
+    def value(self, slot: str) -> StateValue | None:
+        """What the slot held when the session was opened, a copy; None when it had nothing to show."""
+        found = self._seen.get(slot)
+        return found.copy() if found else None
+
+    def read(self, slot: str, kind: Kind) -> Json:
+        """The same as a value of `kind`, in today's form; None when there is nothing to show.
+
+        Raises BadState: it is of another kind, or of a version that this kit does not know.
+        """
+        found = self.value(slot)
+        return None if found is None else kind.read(found, f"state of {self._log.key} {slot}")
+
+    def propose(self, slot: str, value: StateValue) -> None:
+        """Have the next commit set a slot; a later proposal replaces an earlier one. Takes a copy.
+
+        To be called before the data it covers is committed, since it is here that a value is refused:
+        BadState, StateTooLarge, StateError (a secret), each naming the slot and the place.
+        """
+        self._proposals[slot] = self._log.freeze(slot, value)
+
+    def remove(self, slot: str) -> None:
+        """Have the next commit leave a slot out; slots that nobody mentions stay."""
+        self._proposals[slot] = None
+
+    def commit(self, status: Literal["partial", "final"], effects: Sequence[Json] = ()) -> StateRecord | None:
+        """Append what was proposed, after the data it covers is durable; None when there is nothing to say.
+
+        effects: what was done to sinks, such as a table's new version. A record is due when a slot changed, when there
+        are effects, or when the newest record is partial and this is final. A session that writes nothing says None.
+        Raises StateConflict: another run moved the state. TransientError: the store cannot be reached, and whether the
+        record was stored is not known. After either the session commits nothing more: only a new one knows where the
+        log stands.
+        """
+        if self._mode.write == "none":
+            return None
+        if self._over:
+            raise StateConflict(f"this session is over: {self._over}", path=f"state of {self._log.key}")
+        changed = {name: made for name, made in self._proposals.items() if self._differs(name, made)}
+        ends = status == "final" and self.head is not None and self.head.status == "partial"
+        if not (changed or effects or ends):
+            self._proposals.clear()
+            return None
+        record = self._append(changed, status, effects)
+        self.head = record
+        for name, made in changed.items():
+            self._stored.pop(name, None)
+            if made is not None:
+                self._stored[name] = made.text
+        self._proposals.clear()
+        if status == "final":
+            self._sweep(record)
+        return record
+
+    def _append(
+        self, changed: Mapping[str, Frozen | None], status: Literal["partial", "final"], effects: Sequence[Json]
+    ) -> StateRecord:
+        slots: dict[str, Slot | Frozen] = {
+            **(self.head.slots if self.head else {}),
+            **{n: self._based(n, f) for n, f in changed.items() if f},
+        }
+        for name, made in changed.items():
+            if made is None:
+                slots.pop(name)
+        first = self._retention.first(self._log, self.head) if status == "final" and self.head else None
+        try:
+            return self._log.append(self.head, slots, status=status, run=self._run, effects=effects, first=first)
+        except (StateConflict, TransientError) as error:
+            self._over = error.message
+            raise
+
+    def _sweep(self, record: StateRecord) -> None:
+        try:
+            self._retention.sweep(self._log, record)
+        except (StateError, TransientError) as error:
+            # The record is there, and so the commit succeeded; the next final one sweeps again.
+            logger.warning("old state of %s was not removed: %s", self._log.key, error)
+
+    def _based(self, name: str, made: Frozen) -> Frozen:
+        return replace(made, base=self._stored.get(name))
+
+    def _differs(self, name: str, made: Frozen | None) -> bool:
+        """Whether a proposal changes what the newest record says."""
+        stands = self.head.slots.get(name) if self.head else None
+        if made is None or stands is None:
+            return (made is None) != (stands is None)
+        return made.digest != stands.digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A value as it was read; `copy` makes another of its text."""
+
+    found: StateValue
+    text: bytes
+
+    def copy(self) -> StateValue:
+        return replace(self.found, value=thaw(self.text, "slot"))

@@ -1,0 +1,153 @@
+"""BlockHeight: how far a chain of blocks was read, and whether it is still the chain that was read.
+
+Kind `cdk/block-height`, version 1:
+
+    {"number": ..., "hash": ..., "recent": {NUMBER: HASH}}
+
+A chain may replace its newest blocks by others (a reorganisation). Then rows were read that are no longer true; the
+hashes of recent blocks tell from which number on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from cdk.base.errors import BadState, ConfigError, FatalError
+from cdk.base.values import Json
+from cdk.state.log import Kind, StateSession, StateValue
+from cdk.state.source_state.slots import ETAG, read_slot, slot_of
+
+KIND = Kind("cdk/block-height")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a chain. number: from 0. hash: hexadecimal; case and a leading `0x` do not count. parent: a hash."""
+
+    number: int
+    hash: str
+    parent: str | None = None
+
+
+class BlockHeight:
+    """The last block that was read, and some before it. Belongs to one thread.
+
+    confirmations: how many blocks must lie on a block before it is read. remember: how many hashes are kept; a
+    reorganisation that goes deeper cannot be followed. Raises ConfigError: one of them is too small.
+    """
+
+    def __init__(self, *, confirmations: int = 0, remember: int = 128) -> None:
+        for name, found, least in (("confirmations", confirmations, 0), ("remember", remember, 1)):
+            if found < least:
+                raise ConfigError(f"found {found}, expected at least {least}", path=name)
+        self._confirmations, self._remember = confirmations, remember
+        self._recent: dict[int, str] = {}
+
+    @classmethod
+    def open(
+        cls, session: StateSession, source: str = "default", *, confirmations: int = 0, remember: int = 128
+    ) -> Self:
+        """The height of a source as the session sees it in its slot: this kind, or `odf/etag` as `<number>@<hash>`.
+
+        Raises BadState: the slot holds something else, or is damaged.
+        """
+        height = cls(confirmations=confirmations, remember=remember)
+        height._load(read_slot(session, source, KIND, {ETAG.name: _of_etag}), slot_of(source))
+        return height
+
+    @property
+    def last(self) -> Block | None:
+        """The last block that was read; None before the first."""
+        number = max(self._recent, default=None)
+        return None if number is None else Block(number, self._recent[number])
+
+    def resume(self, hash_of: Callable[[int], str | None]) -> range:
+        """Go back to the newest block that is still in the chain, and give the numbers whose rows are to be retracted.
+
+        hash_of: asks the chain for the hash of a block; None where it has no such block. It is asked once when nothing
+        happened. Blocks that were skipped (`advance`) count as replaced when the next one that is remembered was.
+        Raises FatalError: none of the blocks that are remembered is in the chain any more.
+        """
+        if (last := self.last) is None:
+            return range(0)
+        for number in sorted(self._recent, reverse=True):
+            found = hash_of(number)
+            if found is not None and _same(found, self._recent[number]):
+                self._recent = {known: text for known, text in self._recent.items() if known <= number}
+                return range(number + 1, last.number + 1)
+        raise FatalError(
+            f"found none of the blocks {min(self._recent)} to {last.number} in the chain; check that "
+            "this is the same chain; if it is, reset the source's state and retract what was read, or raise `remember`"
+        )
+
+    def following(self, tip: int, *, most: int | None = None) -> range:
+        """The numbers to read next: after the last, up to those that lie deep enough below `tip`; at most `most`."""
+        last = self.last
+        first = 0 if last is None else last.number + 1
+        end = max(first, tip - self._confirmations + 1)
+        return range(first, end if most is None else min(end, first + most))
+
+    def advance(self, block: Block) -> None:
+        """Count all blocks up to this one as read, those without any rows included.
+
+        Raises FatalError: the block is not behind the last one, or was built on another: the chain changed meanwhile.
+        """
+        if (last := self.last) is not None:
+            _check_follows(block, last)
+        self._recent[block.number] = block.hash
+        for number in sorted(self._recent)[: -self._remember]:
+            del self._recent[number]
+
+    def value(self) -> StateValue | None:
+        """What the slot is to hold; None before the first block."""
+        if (last := self.last) is None:
+            return None
+        recent = {str(number): text for number, text in self._recent.items()}
+        return KIND.of({"number": last.number, "hash": last.hash, "recent": recent})
+
+    def as_odf(self) -> StateValue:
+        """The last block alone, as the text `<number>@<hash>` that Open Data Fabric knows.
+
+        Raises BadState: no block was read.
+        """
+        if (last := self.last) is None:
+            raise BadState("source state", None, "a block that was read")
+        return ETAG.of(f"{last.number}@{last.hash}")
+
+    def propose(self, session: StateSession, source: str = "default") -> None:
+        """Have the next commit set the slot of a source; once the rows, and the retractions, are durable."""
+        value = self.value()
+        if value is not None:
+            session.propose(slot_of(source), value)
+
+    def _load(self, value: Json, path: str) -> None:
+        if value is None:
+            return
+        match value:
+            case {"number": int() as number, "hash": str() as text, "recent": dict() as recent} if all(
+                key.isdecimal() and isinstance(found, str) for key, found in recent.items()
+            ):
+                self._recent = {int(key): found for key, found in recent.items()} | {number: text}
+            case _:
+                raise BadState(path, value, "a block's number and hash, and those of recent ones")
+
+
+def _check_follows(block: Block, last: Block) -> None:
+    if block.number <= last.number:
+        raise FatalError(f"found block {block.number}, expected one after {last.number}, which is the last")
+    if block.number == last.number + 1 and block.parent is not None and not _same(block.parent, last.hash):
+        raise FatalError(
+            f"found block {block.number} on the block {block.parent}, expected it on {last.hash}: the chain was "
+            "reorganised while it was read; drop what was read since the last commit, and resume again"
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    return one.lower().removeprefix("0x") == other.lower().removeprefix("0x")
+
+
+def _of_etag(text: str) -> Json:
+    number, at, found = text.partition("@")
+    if not at or not number.isdecimal() or not found:
+        raise BadState(ETAG.name, text, "'<number>@<hash>'")
+    return {"number": int(number), "hash": found, "recent": {}}

@@ -1,0 +1,199 @@
+"""FileSet: which files of a source were read, and so which are still to be read.
+
+Kind `cdk/file-set`, version 1:
+
+    {"order": "name", "floor": {"path": ...} | null, "files": {PATH: {"size": ..., "modified": ..., "etag": ...}}}
+
+The newest files are remembered one by one, so that a late one between them is found, and one that was rewritten. All
+others lie below the floor and count as read. "Newest" is by the order; full paths count, not bare names.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self, TypeAlias, get_args
+
+from cdk.base.errors import BadState, ConfigError, FatalError
+from cdk.base.values import Json
+from cdk.state.log import Kind, StateSession, StateValue
+from cdk.state.source_state.file_listing import SourceFile
+from cdk.state.source_state.slots import ETAG, read_slot, slot_of
+
+KIND = Kind("cdk/file-set")
+
+Order: TypeAlias = Literal["name", "natural", "modified"]
+"""By path, letter by letter; by path, numbers as numbers (`day_2` before `day_10`); by the last change."""
+
+OnChange: TypeAlias = Literal["reread", "ignore", "fail"]
+"""What to do with a file that was rewritten after it was read. To read it again gives its old rows once more."""
+
+_DIGITS = re.compile(r"(\d+)")
+_Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A file to read. why: it is `new`; or `late`, behind files that were read; or was `changed` since it was read."""
+
+    file: SourceFile
+    why: Literal["new", "late", "changed"]
+
+
+class FileSet:
+    """Plans which files to read, and remembers those that were. Belongs to one thread.
+
+    order: see there. lookback: how many of the newest files are remembered; a file that comes later than that many
+    others, by the order, is taken for one that was read. on_change: see there.
+    Raises ConfigError: a value is none of these.
+    """
+
+    def __init__(self, *, order: Order = "name", lookback: int = 1000, on_change: OnChange = "reread") -> None:
+        for name, found, known in (("order", order, Order), ("on_change", on_change, OnChange)):
+            if found not in get_args(known):
+                raise ConfigError(f"found {found!r}, expected one of {', '.join(get_args(known))}", path=name)
+        if lookback < 1:
+            raise ConfigError(f"found {lookback}, expected at least 1", path="lookback")
+        self._order: Order = order
+        self._key = _KEYS[order]
+        self._lookback, self._on_change = lookback, on_change
+        self._floor: SourceFile | None = None
+        self._read: dict[str, SourceFile] = {}
+        self._pending: dict[str, SourceFile] = {}
+
+    @classmethod
+    def open(
+        cls,
+        session: StateSession,
+        source: str = "default",
+        *,
+        order: Order = "name",
+        lookback: int = 1000,
+        on_change: OnChange = "reread",
+    ) -> Self:
+        """The files of a source that were read, as the session sees them in its slot.
+
+        An `odf/etag`, the name of the last file as Open Data Fabric keeps it, is the floor.
+        Raises BadState: the slot holds something else, is damaged, or was written for another order.
+        """
+        files = cls(order=order, lookback=lookback, on_change=on_change)
+        plain = {ETAG.name: lambda name: {"order": order, "floor": {"path": name, "size": 0}, "files": {}}}
+        files._load(read_slot(session, source, KIND, {} if order == "modified" else plain), slot_of(source))
+        return files
+
+    def plan(self, listing: Iterable[SourceFile]) -> Sequence[Pending]:
+        """The files of a listing that are still to be read, in order. Of each, tell when it was read: `done`.
+
+        Raises FatalError: a file was rewritten, and that is to fail; or the order is by moments, and one has none.
+        """
+        newest = max(map(self._key, self._read.values()), default=None)
+        floor = None if self._floor is None else self._key(self._floor)
+        plan: list[Pending] = []
+        for file in listing:
+            key, before = self._key(file), self._read.get(file.path)
+            if before is not None:
+                if not file.same(before) and self._rereads(file, before):
+                    plan.append(Pending(file, "changed"))
+            elif floor is None or key > floor:
+                plan.append(Pending(file, "new" if newest is None or key > newest else "late"))
+        plan.sort(key=lambda pending: self._key(pending.file))
+        self._pending = {pending.file.path: pending.file for pending in plan}
+        return plan
+
+    def done(self, file: SourceFile) -> None:
+        """Count a planned file as read, with the content that the listing showed.
+
+        Raises FatalError: it was not planned.
+        """
+        if self._pending.pop(file.path, None) is None:
+            raise FatalError("this file was not planned, or is done already", path=file.path)
+        self._read[file.path] = file
+        self._forget()
+
+    def value(self) -> StateValue:
+        """What the slot is to hold: the files that are done. Files that are planned and not done stay to be read."""
+        floor = None if self._floor is None else {"path": self._floor.path, **_json(self._floor)}
+        files = {path: _json(file) for path, file in self._read.items()}
+        return KIND.of({"order": self._order, "floor": floor, "files": files})
+
+    def as_odf(self) -> StateValue:
+        """The name of the last file alone, for implementations that know only that. The lookback is lost.
+
+        Raises BadState: no file was read, or the order is not by names.
+        """
+        known = [*self._read.values(), *([] if self._floor is None else [self._floor])]
+        if self._order == "modified" or not known:
+            raise BadState("source state", self.value().value, "a file that was read, in an order by names")
+        return ETAG.of(max(known, key=self._key).path)
+
+    def propose(self, session: StateSession, source: str = "default") -> None:
+        """Have the next commit set the slot of a source; once the rows of all files that are done are durable."""
+        session.propose(slot_of(source), self.value())
+
+    def _rereads(self, file: SourceFile, before: SourceFile) -> bool:
+        if self._on_change == "fail":
+            raise FatalError(
+                f"found {_json(file)}, expected {_json(before)}: the file was rewritten after it was read; undo that, "
+                "or set `on_change` to 'reread', which gives its rows once more, or to 'ignore'",
+                path=file.path,
+            )
+        return self._on_change == "reread"
+
+    def _forget(self) -> None:
+        """Keep the newest files only, and raise the floor to the newest that goes; never past a file to be read."""
+        if len(self._read) <= self._lookback:
+            return
+        limit = min(map(self._key, self._pending.values()), default=None)
+        for file in sorted(self._read.values(), key=self._key)[: len(self._read) - self._lookback]:
+            if limit is not None and self._key(file) > limit:
+                return
+            self._floor = self._read.pop(file.path)
+
+    def _load(self, value: Json, path: str) -> None:
+        if value is None:
+            return
+        match value:
+            case {"order": self._order, "floor": None | {"path": str()} as floor, "files": dict() as files}:
+                self._floor = None if floor is None else _file(floor["path"], floor, f"{path} floor")
+                self._read = {name: _file(name, found, f"{path} files.{name}") for name, found in files.items()}
+            case {"order": str() as order} if order != self._order:
+                raise BadState(
+                    f"{path} order", order, f"{self._order!r}: files were counted in another order; reset it"
+                )
+            case _:
+                raise BadState(path, value, "a set of files: order, floor, files")
+
+
+def _by_name(file: SourceFile) -> _Key:
+    return (file.path,)
+
+
+def _by_number(file: SourceFile) -> _Key:
+    # Texts and numbers alternate, so that like is compared with like. `01` and `1` are told apart by the whole path.
+    parts = _DIGITS.split(file.path)
+    return (*(int(part) if i % 2 else part for i, part in enumerate(parts)), -1, file.path)
+
+
+def _by_moment(file: SourceFile) -> _Key:
+    if file.modified is None:
+        raise FatalError("the listing gives no moment of the last change; choose an order by names", path=file.path)
+    return (file.modified, file.path)
+
+
+_KEYS: Mapping[Order, Callable[[SourceFile], _Key]] = {
+    "name": _by_name,
+    "natural": _by_number,
+    "modified": _by_moment,
+}
+
+
+def _json(file: SourceFile) -> dict[str, Json]:
+    given = {"size": file.size, "modified": file.modified, "etag": file.etag}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _file(name: str, found: Json, path: str) -> SourceFile:
+    given = found if isinstance(found, dict) else {}
+    size, modified, etag = given.get("size"), given.get("modified"), given.get("etag")
+    if type(size) is not int or not isinstance(modified, int | None) or not isinstance(etag, str | None):
+        raise BadState(path, found, "a size, and a moment or an ETag")
+    return SourceFile(name, size, modified, etag)

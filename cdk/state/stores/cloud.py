@@ -1,0 +1,114 @@
+"""CloudStore: an object store (S3, Google Cloud Storage, Azure) through `obstore`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import from_url
+
+from cdk.base.errors import ConfigError, TransientError
+from cdk.state.stores.objects import ObjectStore
+
+_MISSING = (NotFoundError, FileNotFoundError)
+
+_CLIENT = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "default_content_type",
+    "default_headers",
+    "http1_only",
+    "http2_keep_alive_interval",
+    "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle",
+    "http2_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "randomize_addresses",
+    "read_timeout",
+    "root_certificate",
+    "timeout",
+    "user_agent",
+}
+"""Options of the HTTP client, in obstore 0.12."""
+
+
+class CloudStore(ObjectStore):
+    """Objects under `url`, such as `s3://bucket/folder`. `create` is a PUT with `If-None-Match: *`.
+
+    options: what obstore takes beside it, such as `region`, `endpoint` and `access_key_id`; credentials are found
+    in the environment where none are given. A request that fails is tried again by obstore; when the first try had
+    arrived, the second is refused, and whoever asked reads the object back to see whose it is.
+    Raises ConfigError: obstore does not know the URL or an option.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+        self.location = url.partition("?")[0]
+        try:
+            # `Any`: obstore types the options store by store, and which one it is, the URL says.
+            make: Any = from_url
+            self._store = make(url, **_sorted(options or {}))
+        except (BaseError, TypeError, ValueError) as error:
+            raise ConfigError(f"the object store cannot be opened: {_first_line(error)}", path=self.location) from None
+
+    def _create(self, path: str, data: bytes) -> bool:
+        with self._telling(path):
+            try:
+                obstore.put(self._store, path, data, mode="create")
+            except AlreadyExistsError:
+                return False
+        return True
+
+    def _read(self, path: str) -> bytes | None:
+        with self._telling(path):
+            try:
+                return obstore.get(self._store, path).bytes().to_bytes()
+            except _MISSING:
+                return None
+
+    def _list(self, folder: str) -> Iterable[str]:
+        with self._telling(folder):
+            return [item["path"] for page in obstore.list(self._store, prefix=folder or None) for item in page]
+
+    def _delete(self, path: str) -> None:
+        with self._telling(path):
+            try:
+                obstore.delete(self._store, path)
+            except _MISSING:
+                return
+
+    @contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        """Turn what obstore raises into errors of the kit."""
+        where = f"{self.location.rstrip('/')}/{path}"
+        try:
+            yield
+        except (PermissionDeniedError, UnauthenticatedError, PermissionError, *_MISSING) as error:
+            raise ConfigError(f"the object store refused: {_first_line(error)}", path=where) from error
+        except (BaseError, OSError) as error:
+            raise TransientError(f"the object store failed: {_first_line(error)}", path=where) from error
+
+
+def _sorted(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as obstore wants them: those of the HTTP client apart; among the others they make it panic."""
+    client = {name: value for name, value in options.items() if name in _CLIENT}
+    others = {name: value for name, value in options.items() if name not in _CLIENT}
+    if str(options.get("endpoint", "")).startswith("http://"):
+        client.setdefault("allow_http", True)
+    return {**others, "client_options": {**client, **others.get("client_options", {})}}
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, without the debug output that obstore puts behind it."""
+    return str(error).partition("\n")[0]

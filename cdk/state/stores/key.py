@@ -1,0 +1,31 @@
+"""StateKey: whose state it is."""
+
+import re
+from dataclasses import dataclass
+
+from cdk.base.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StateKey:
+    """The identity of a log: a pipeline's name inside a namespace. Told by a person, never made up.
+
+    Both are 1 to 200 letters, digits, `.`, `_` and `-`, and begin with no dot: stores use them in paths.
+    Raises ConfigError: one of them is something else.
+    """
+
+    pipeline: str
+    namespace: str = "default"
+
+    def __post_init__(self) -> None:
+        for what, name in (("namespace", self.namespace), ("pipeline", self.pipeline)):
+            if not _NAME.fullmatch(name):
+                raise ConfigError(
+                    f"found the {what} {name!r}, expected 1 to 200 letters, digits, '.', '_' and '-', no '.' first",
+                    path="state",
+                )
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pipeline}"

@@ -1,0 +1,146 @@
+"""LocalStore: files in a folder of this machine, or of a file system that has hard links."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from cdk.base.errors import ConfigError, StateConflict, TransientError
+from cdk.state.stores.key import StateKey
+from cdk.state.stores.objects import ObjectStore
+
+_FILE, _FOLDER = 0o600, 0o700
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""What link(2) says on file systems without hard links: FAT says EPERM, FUSE and SMB one of the others."""
+_HINDRANCES = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+
+
+class LocalStore(ObjectStore):
+    """One file an object, readable by their owner only.
+
+    A file is written under another name, synced, and then linked to its own: the link fails where the name is taken,
+    and what has a name is whole. Names that begin with `.tmp` are what cut writers left, and are ignored.
+    link: makes the hard link. Where the file system has none, the file is created in place instead (`O_EXCL`); then
+    a machine that stops in that moment may leave a half-written record, which the next run refuses to read.
+    """
+
+    def __init__(self, path: Path | str, *, link: Callable[[Path, Path], None] = os.link) -> None:
+        self._root = Path(path).expanduser()
+        self._link = link
+        self.location = str(self._root)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        target = self._root / path
+        draft = target.with_name(f".tmp-{uuid4().hex}")
+        with self._telling(target):
+            _make_folder(target.parent)
+            try:
+                _write(draft, data)
+                created = self._name(draft, target, data)
+            finally:
+                draft.unlink(missing_ok=True)
+            if created:
+                _sync(target.parent)
+        return created
+
+    def _name(self, draft: Path, target: Path, data: bytes) -> bool:
+        try:
+            self._link(draft, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return _write(target, data)
+        return True
+
+    def _read(self, path: str) -> bytes | None:
+        target = self._root / path
+        with self._telling(target):
+            try:
+                return target.read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _list(self, folder: str) -> Iterable[str]:
+        paths: list[str] = []
+        with self._telling(self._root / folder):
+            for place, _, files in os.walk(self._root / folder, onerror=_unless_missing):
+                within = Path(place).relative_to(self._root)
+                paths.extend((within / name).as_posix() for name in files if not name.startswith(".tmp"))
+        return paths
+
+    def _delete(self, path: str) -> None:
+        target = self._root / path
+        with self._telling(target):
+            target.unlink(missing_ok=True)
+
+    @contextmanager
+    def lease(self, key: StateKey) -> Iterator[None]:
+        path = self._root / str(key) / "lease"
+        with self._telling(path):
+            _make_folder(path.parent)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(file, 100, 0).decode(errors="replace").strip() or "another process"
+                raise StateConflict(
+                    f"{holder} runs the pipeline {str(key)!r}; wait for it to end, or stop it", path=str(path)
+                ) from None
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"process {os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(file)
+
+    @contextmanager
+    def _telling(self, path: Path) -> Iterator[None]:
+        """Turn what the system says into errors of the kit."""
+        try:
+            yield
+        except _HINDRANCES as error:
+            raise ConfigError(f"the state store cannot use this file: {error.strerror}", path=str(path)) from error
+        except OSError as error:
+            raise TransientError(f"the state store failed: {error.strerror}", path=str(path)) from error
+
+
+def _write(path: Path, data: bytes) -> bool:
+    """Write a new file and sync it; say whether it was new."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE)
+    except FileExistsError:
+        return False
+    with os.fdopen(file, "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    return True
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each durable and for its owner only."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=_FOLDER, exist_ok=True)
+    _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unless_missing(error: OSError) -> None:
+    """A folder that is not there has no files; one that cannot be read is no empty one."""
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -1,0 +1,94 @@
+"""ObjectStore: a StateStore over four primitives, for places that keep objects under paths.
+
+<namespace>/<pipeline>/log/<seq, 12 digits>.json
+<namespace>/<pipeline>/blobs/<name>
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from uuid import uuid4
+
+from cdk.base.errors import ConfigError
+from cdk.state.stores.key import StateKey
+
+_PROBE = "_probe"
+
+
+class ObjectStore(ABC):
+    """What a store of objects has to say: `_create`, `_read`, `_list`, `_delete`, and where it is.
+
+    location: what people call it, without secrets. Paths are relative, with `/`, and of plain letters.
+    """
+
+    location: str
+
+    @abstractmethod
+    def _create(self, path: str, data: bytes) -> bool:
+        """Store `data` at `path` unless something is there, all of it or nothing; say whether this call did."""
+
+    @abstractmethod
+    def _read(self, path: str) -> bytes | None:
+        """What is at `path`; None where nothing is."""
+
+    @abstractmethod
+    def _list(self, folder: str) -> Iterable[str]:
+        """The paths of all objects in a folder and the folders inside, in any order; "" is the root."""
+
+    @abstractmethod
+    def _delete(self, path: str) -> None:
+        """Remove what is at `path`, if anything is."""
+
+    def prepare(self) -> None:
+        """Prove that a second create is refused: some servers accept the condition and ignore it."""
+        path = f"{_PROBE}/{uuid4().hex}"
+        first, second = self._create(path, b"first"), self._create(path, b"second")
+        kept = self._read(path)
+        self._delete(path)
+        if not first or second or kept != b"first":
+            raise ConfigError(
+                "this store does not refuse to create what is there (found: it took the same object twice), so two "
+                "runs of a pipeline would overwrite each other's state; use a store with conditional writes "
+                "(PUT with If-None-Match), or `type: sql`",
+                path=self.location,
+            )
+
+    def create(self, key: StateKey, seq: int, record: bytes) -> bool:
+        return self._create(_record(key, seq), record)
+
+    def read(self, key: StateKey, seq: int) -> bytes | None:
+        return self._read(_record(key, seq))
+
+    def numbers(self, key: StateKey) -> Sequence[int]:
+        names = (path.rpartition("/")[2] for path in self._list(f"{key}/log"))
+        return sorted(int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdecimal())
+
+    def keys(self) -> Iterable[StateKey]:
+        parts = (path.split("/") for path in self._list(""))
+        return sorted({StateKey(part[1], part[0]) for part in parts if part[2:3] == ["log"]})
+
+    def put_blob(self, key: StateKey, name: str, data: bytes) -> None:
+        self._create(f"{key}/blobs/{name}", data)
+
+    def blob(self, key: StateKey, name: str) -> bytes | None:
+        return self._read(f"{key}/blobs/{name}")
+
+    def blobs(self, key: StateKey) -> Iterable[str]:
+        return sorted(path.rpartition("/")[2] for path in self._list(f"{key}/blobs"))
+
+    def drop(self, key: StateKey, numbers: Iterable[int], blobs: Iterable[str]) -> None:
+        for path in (*(_record(key, seq) for seq in numbers), *(f"{key}/blobs/{name}" for name in blobs)):
+            self._delete(path)
+
+    def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - most stores cannot tell
+        return nullcontext()
+
+    def place(self, key: StateKey, seq: int) -> str:
+        return f"{self.location.rstrip('/')}/{_record(key, seq)}"
+
+    def close(self) -> None:  # noqa: B027 - most stores hold nothing open
+        """Let go of connections."""
+
+
+def _record(key: StateKey, seq: int) -> str:
+    return f"{key}/log/{seq:012}.json"

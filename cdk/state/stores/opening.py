@@ -1,0 +1,108 @@
+"""open_store: a store from what a person wrote; nothing is imported but what the chosen one needs."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import NamedTuple, TypeAlias
+
+from cdk.base.errors import ConfigError
+from cdk.base.spelling import did_you_mean
+from cdk.base.values import Json
+from cdk.state.stores.protocol import StateStore
+
+GROUP = "cdk.state_stores"
+"""The entry points by which packages add stores. Each names an `OpenStore`."""
+
+OpenStore: TypeAlias = Callable[[Mapping[str, Json]], StateStore]
+"""Makes a store of the `config` of `state_provider`. Raises ConfigError naming the key; touches nothing yet."""
+
+_PATH = "state_provider"
+
+
+class _Builtin(NamedTuple):
+    """A store of the kit: its class, the keys it takes (those that must be given first), the extra it needs."""
+
+    module: str
+    name: str
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    extra: str = ""
+
+    def open(self, config: Mapping[str, Json]) -> StateStore:
+        """The store of these keys."""
+        _check(config, f"{_PATH}.config", self.required, self.optional)
+        store: StateStore = getattr(import_module(self.module), self.name)(**config)
+        return store
+
+
+_BUILTIN = {
+    "local": _Builtin("cdk.state.stores.local", "LocalStore", ("path",)),
+    "memory": _Builtin("cdk.state.stores.memory", "MemoryStore"),
+    "sql": _Builtin("cdk.state.stores.sql", "SqlStore", ("url",), extra="sql"),
+    "object": _Builtin("cdk.state.stores.cloud", "CloudStore", ("url",), ("options",), extra="object"),
+}
+
+
+def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> StateStore:
+    """The store at a URL, or of the settings `{type: ..., config: {...}}`.
+
+    | type | config | URL |
+    |---|---|---|
+    | `local` | `path` | a path, `file:///var/lib/state` |
+    | `memory` | | `memory:` |
+    | `sql` | `url` | `sqlite:///state.db`, `postgresql://user@host/database` |
+    | `object` | `url`, `options` | `s3://bucket/folder`, `gs://`, `az://` |
+    | an entry point of `cdk.state_stores` | as it says | |
+
+    writes: prepare the store, which proves that it refuses a second create; a run that only looks says no.
+    Raises ConfigError: an unknown type or key, a missing extra, or a store that cannot be used.
+    """
+    settings = _settings(where) if isinstance(where, str) else where
+    _check(settings, _PATH, ("type",), ("config",))
+    store = _open(settings["type"], settings.get("config") or {})
+    if writes:
+        store.prepare()
+    return store
+
+
+def _open(kind: str, config: Mapping[str, Json]) -> StateStore:
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    needs = ""
+    try:
+        if (builtin := _BUILTIN.get(kind)) is not None:
+            needs = f"pip install 'spark-cdk[{builtin.extra}]'"
+            return builtin.open(config)
+        if (point := points.get(kind)) is not None:
+            needs = f"it belongs to the package {point.dist.name if point.dist else point.value!r}"
+            make: OpenStore = point.load()
+            return make(config)
+    except ImportError as error:
+        raise ConfigError(f"the type {kind!r} cannot be used ({error}); {needs}", path=f"{_PATH}.type") from error
+    raise ConfigError(f"unknown type {kind!r}{did_you_mean(kind, [*_BUILTIN, *points])}", path=f"{_PATH}.type")
+
+
+def _settings(url: str) -> Mapping[str, Json]:
+    scheme, colon, rest = url.partition(":")
+    if url == "memory:":
+        return {"type": "memory"}
+    if not colon or "/" in scheme:
+        return {"type": "local", "config": {"path": url}}
+    if scheme == "file":
+        return {"type": "local", "config": {"path": rest.removeprefix("//")}}
+    kind = "sql" if scheme.partition("+")[0] in {"sqlite", "postgresql"} else "object"
+    return {"type": kind, "config": {"url": url}}
+
+
+def _check(given: Json, path: str, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
+    """Refuse unknown keys; those that must be there are texts, the others are maps."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"found {type(given).__name__}, expected keys and values", path=path)
+    for name in given:
+        if name not in (*required, *optional):
+            raise ConfigError(f"unknown key {name!r}{did_you_mean(name, (*required, *optional))}", path=path)
+    for name in required:
+        if not isinstance(given.get(name), str):
+            raise ConfigError(f"found {type(given.get(name)).__name__}, expected a text", path=f"{path}.{name}")
+    for name in optional:
+        if not isinstance(given.get(name) or {}, Mapping):
+            raise ConfigError(f"found {type(given[name]).__name__}, expected keys and values", path=f"{path}.{name}")

@@ -1,0 +1,138 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cdk.spark.files import DataFile
+from cdk.spark.saved import Saved
+from cdk.spark.schema import table_schema
+from cdk.spark.tables import StreamTable
+from tests.cli.conftest import CommandLine
+
+PIPELINE = dedent("""
+    name: shop
+    source:
+      connector: nowhere.to.be.found
+      config: {api_key: "${API_KEY}"}
+    target:
+      path: tables
+    streams: [orders, products, users]
+""")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    return tmp_path
+
+
+def commit(folder: Path, stream: str, saved: Saved, *, rows: int = 3) -> StreamTable:
+    table = StreamTable(folder / "tables" / stream, "shop", stream, table_schema({}))
+    path = folder / "tables" / stream / f"part-{table.version}.parquet"
+    pq.write_table(pa.table({"_airbyte_raw_id": ["x"] * rows}), path)
+    table.commit(saved, [DataFile(path.name, path.stat().st_size, rows, 1_700_000_000_000)])
+    return table
+
+
+def test_each_table_has_a_row_with_what_the_next_sync_does(cli: CommandLine, folder: Path) -> None:
+    commit(folder, "orders", Saved("incremental", "append", complete=True))
+    waiting = (DataFile("a", 1, 1200, 0),)
+    commit(folder, "products", Saved("full_refresh", "overwrite", generation=2, pending=waiting))
+
+    ran = cli("tables", "pipeline.yaml")
+
+    assert (ran.code, ran.stderr) == (0, "")
+    orders, products, users = (next(line for line in ran.lines if f" {name} " in line) for name in NAMES)
+    assert orders.split()[:3] == ["orders", "3", "1"]
+    assert "complete  reads what is new" in orders
+    assert "cut       goes on where the last one stopped" in products
+    assert "never     reads everything" in users
+    assert "products: 1,200 rows of generation 2 are not visible before it is complete" in ran.lines
+    assert ran.lines[-1] == f"shop → {folder}/tables: 3 tables"
+
+
+NAMES = ("orders", "products", "users")
+
+
+def test_programs_get_json(cli: CommandLine, folder: Path) -> None:
+    table = commit(folder, "orders", Saved("incremental", "append", generation=4, complete=True))
+    (size,) = (path.stat().st_size for path in (folder / "tables" / "orders").glob("*.parquet"))
+
+    answer = json.loads("\n".join(cli("tables", "pipeline.yaml", "--json").lines))
+
+    orders = answer["tables"][0]
+    assert orders.pop("committed_at") is not None
+    assert answer["format"] == "spark-cdk-tables/1"
+    assert orders == {
+        "stream": "orders",
+        "path": str(folder / "tables" / "orders"),
+        "state": "complete",
+        "rows": 3,
+        "waiting_rows": 0,
+        "files": 1,
+        "bytes": size,
+        "average_file_bytes": size,
+        "version": table.version,
+        "generation": 4,
+        "partition_columns": [],
+        "sync_mode": "incremental",
+        "write_mode": "append",
+        "next": "reads what is new",
+        "hint": None,
+    }
+    assert [(one["stream"], one["state"], one["version"]) for one in answer["tables"][1:]] == [
+        ("products", "never", None),
+        ("users", "never", None),
+    ]
+
+
+def test_neither_spark_nor_pandas_is_imported(cli: CommandLine, folder: Path) -> None:
+    assert cli("tables", "pipeline.yaml").code == 1  # before the first sync
+    commit(folder, "orders", Saved("incremental", "append"))
+    code = (
+        "import sys; from cdk.cli.app import run; code = run(['tables', 'pipeline.yaml']);"
+        "sys.exit(code or ', '.join({'pyspark', 'pandas', 'connectors'} & set(sys.modules)) or 0)"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], cwd=folder, check=False, capture_output=True, text=True)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("elsewhere", "elsewhere: there is no such folder; the first sync makes it"),
+        ("${NOWHERE}", "the environment variable NOWHERE is not set"),
+    ],
+)
+def test_a_target_that_is_not_there_is_told(cli: CommandLine, folder: Path, path: str, said: str) -> None:
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("path: tables", f"path: {path}"))
+
+    ran = cli("tables", "pipeline.yaml")
+
+    assert (ran.code, ran.lines) == (1, [])
+    assert said in ran.stderr
+
+
+def test_a_log_that_cannot_be_read_is_told(cli: CommandLine, folder: Path) -> None:
+    commit(folder, "orders", Saved("incremental", "append"))
+    for path in (folder / "tables" / "orders" / "_delta_log").iterdir():
+        path.write_text("no log")
+
+    ran = cli("tables", "pipeline.yaml")
+
+    assert ran.code == 1
+    assert ran.stderr.startswith(f"Error: {folder}/tables: a table cannot be read: ")
+
+
+def test_before_anything_is_committed_it_says_so(cli: CommandLine, folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("streams: [orders, products, users]", ""))
+    (folder / "tables").mkdir()
+
+    assert cli("tables", "pipeline.yaml").lines == [f"shop → {folder}/tables: no sync has committed anything yet"]

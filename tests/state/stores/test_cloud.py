@@ -1,0 +1,98 @@
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from cdk import ConfigError, TransientError
+from cdk.base.values import Json
+from cdk.state.log import Kind, StateLog, open_session
+from cdk.state.stores import StateKey, StateStore, open_store
+from tests.state.stores.servers import App, s3
+
+KEY = StateKey("shop")
+COUNTER = Kind("test/counter")
+
+
+def opened(options: dict[str, Json], bucket: str = "states", *, writes: bool = True) -> StateStore:
+    settings = {"type": "object", "config": {"url": f"s3://{bucket}/folder", "options": options}}
+    return open_store(settings, writes=writes)
+
+
+def careless(app: App) -> App:
+    """A server that has never heard of conditional writes."""
+
+    def answer(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        environ.pop("HTTP_IF_NONE_MATCH", None)
+        return app(environ, start)
+
+    return answer
+
+
+class Forgetful:
+    """Does what it is asked, and breaks the line before the answer to every first write of a record."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.broken: list[str] = []
+
+    def __call__(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        body = self._app(environ, start)
+        path = environ["PATH_INFO"]
+        if environ["REQUEST_METHOD"] == "PUT" and "/log/" in path and path not in self.broken:
+            self.broken.append(path)
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        return body
+
+
+def test_a_server_that_ignores_the_condition_is_refused() -> None:
+    with (
+        s3(careless) as options,
+        pytest.raises(ConfigError, match="does not refuse to create what is there") as refused,
+    ):
+        opened(options)
+
+    assert refused.value.path == "s3://states/folder"
+
+
+def test_a_server_that_ignores_the_condition_may_be_looked_at() -> None:
+    with s3(careless) as options:
+        assert opened(options, writes=False).numbers(KEY) == []
+
+
+def test_a_dropped_answer_leaves_exactly_one_record() -> None:
+    line: list[Forgetful] = []
+
+    def forgetful(app: App) -> App:
+        line.append(Forgetful(app))
+        return line[0]
+
+    with s3(forgetful) as options:
+        store = opened(options)
+        with open_session(StateLog(store, KEY)) as session:
+            for n in (1, 2):
+                session.propose("stream:users", COUNTER.of(n))
+                session.commit("partial")
+        log = StateLog(store, KEY)
+
+        assert len(line[0].broken) == 2
+        assert [log.value(record, "stream:users").value for record in log.history()] == [2, 1]
+
+
+def test_a_missing_bucket_is_a_mistake_of_the_set_up() -> None:
+    with s3() as options, pytest.raises(ConfigError, match="the object store refused"):
+        opened(options, "nowhere")
+
+
+def test_a_server_that_is_away_is_told() -> None:
+    options = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b", "region": "x"}
+    with pytest.raises(TransientError, match="the object store failed") as failed:
+        opened({**options, "retry_config": {"max_retries": 0}})
+
+    assert "\n" not in failed.value.message
+
+
+@pytest.mark.parametrize("options", [{"bla": "x"}, {"region": 3}, {"timeout": 3}, {"client_options": {"bla": "x"}}])
+def test_options_that_mean_nothing_are_refused(options: dict[str, Json]) -> None:
+    with pytest.raises(ConfigError, match="the object store cannot be opened"):
+        opened(options)

@@ -1,0 +1,62 @@
+from collections.abc import Iterable
+
+import pytest
+
+from cdk import ConfigError
+from cdk.state.stores import StateKey
+from cdk.state.stores.memory import MemoryStore
+
+
+class Careless(MemoryStore):
+    """Takes every create, as servers do that do not know the condition."""
+
+    location = "careless:"
+
+    def _create(self, path: str, data: bytes) -> bool:
+        self.objects[path] = data
+        return True
+
+
+class Lying(Careless):
+    """Refuses the second create, and overwrites all the same."""
+
+    def _create(self, path: str, data: bytes) -> bool:
+        there = path in self.objects
+        self.objects[path] = data
+        return not there
+
+
+@pytest.mark.parametrize("store", [Careless(), Lying()], ids=["careless", "lying"])
+def test_a_store_that_overwrites_is_refused(store: MemoryStore) -> None:
+    with pytest.raises(ConfigError, match="does not refuse to create what is there") as refused:
+        store.prepare()
+
+    assert refused.value.path == "careless:"
+
+
+def test_the_probe_leaves_nothing_behind() -> None:
+    store = MemoryStore()
+    store.prepare()
+
+    assert store.objects == {}
+
+
+def test_files_that_are_no_records_are_not_counted() -> None:
+    key, store = StateKey("shop"), MemoryStore()
+    store.create(key, 1, b"{}")
+    store.objects["default/shop/log/notes.txt"] = b""
+    store.objects["default/shop/lease"] = b""
+    store.objects["elsewhere.txt"] = b""
+
+    assert store.numbers(key) == [1]
+    assert list(store.keys()) == [key]
+
+
+def test_the_places_are_those_of_the_documentation() -> None:
+    key, store = StateKey("shop", "prod"), MemoryStore()
+    store.create(key, 42, b"{}")
+    store.put_blob(key, "42-ab", b"")
+    paths: Iterable[str] = store.objects
+
+    assert set(paths) == {"prod/shop/log/000000000042.json", "prod/shop/blobs/42-ab"}
+    assert store.place(key, 42) == "memory:/prod/shop/log/000000000042.json"
