@@ -12,7 +12,7 @@ HERE := $(CURDIR)
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit planted crash fuzz bench bench-spark oracle clean
+.PHONY: help install demo test lint format unit planted crash fuzz bench bench-spark oracle test-peers clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,17 @@ oracle: $(VENV)/.installed-dev  ## public manifests against recorded outcomes of
 	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py run --fixtures fixtures --out $(HERE)/$(VENV)/oracle --python $(HERE)/$(BIN)/python \
 		--impl-cwd $(HERE) --entry cdk.__main__:main --spec-entry cdk.__main__:main --only open.txt --jobs 2
 	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py compare reference $(HERE)/$(VENV)/oracle --only open.txt --unstable unstable.json
+
+# DataHub has an environment of its own.
+DATAHUB = 1.7.0.17
+test-peers: $(VENV)/.installed-dev $(VENV)/peers/.datahub-$(DATAHUB)  ## the same runs through DataHub and through this kit
+	$(BIN)/pytest tests/peers $(ARGS)
+
+$(VENV)/peers/.datahub-$(DATAHUB):
+	@echo "installing DataHub into $(VENV)/peers (once; a minute) ..."
+	@$(BIN)/python -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/python -m pip -qq --disable-pip-version-check install acryl-datahub==$(DATAHUB)
+	@touch $@
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -122,7 +122,12 @@ class SeenSelector(HttpSelector):
     """A record selector of the manifest. transformations: emptied, records stay as they are."""
 
     def __init__(
-        self, extractor: Extractor, select: Select, plain: Select, transforms: list[Json], ctx: BuildContext
+        self,
+        extractor: Extractor,
+        select: Select | None,
+        plain: Select | None,
+        transforms: list[Json],
+        ctx: BuildContext,
     ) -> None:
         self.extractor = SeenExtractor(extractor)
         self.transformations = transforms
@@ -144,7 +149,7 @@ class SeenSelector(HttpSelector):
             extracted += len(page)
             if isinstance(response, SeenResponse):
                 response.extracted = extracted
-            yield from select(page, names)
+            yield from page if select is None else select(page, names)
 
 
 class SeenStrategy(PaginationStrategy):

@@ -1,20 +1,21 @@
 """PageReader: the pages of a slice, one request each, from the first or from where a cut read stopped."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import orjson
 
 from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
-from cdk.base.values import Json
+from cdk.base.values import Json, Record
 from cdk.declarative.context import BuildContext
 from cdk.declarative.draft import Draft
 from cdk.declarative.families import Incremental, Pages, Requester, Router, Select, Turned
 from cdk.declarative.page_sizes import PageSizes, Reduction
 from cdk.declarative.properties import Properties, with_properties
 from cdk.declarative.slices import FIRST_PAGE, slice_names, view
-from cdk.rest import BadRequest, Decoder, Headers, Response
-from cdk.rest.records import Counted, Extractor
+from cdk.rest import BadRequest, Decoder, Headers, JsonDecoder, Response
+from cdk.rest.records import Counted, Extractor, FieldExtractor
 from cdk.rest.signals import ReducePageSize
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Slice
@@ -60,12 +61,13 @@ class _Found:
     raw: int
     kept: int
     last: Mapping[str, Json] | None
-    records: list[dict[str, Json]]
+    records: Sequence[Record]
 
 
 class PageReader:
     """Reads slices page by page. Shares nothing between slices but the client.
 
+    select: makes the stream's records of those that were extracted; None where they are the same.
     changes: records are changed after they are decoded. only_first: the partition and the window are said with the
     first page only. json: bodies are JSON; other formats that `decoder` reads whole are shown to expressions, too.
     properties: what to ask for, in several requests if need be. reduction: how pages shrink that the API refuses.
@@ -79,7 +81,7 @@ class PageReader:
         router: Router | None,
         requester: Requester,
         extractor: Extractor,
-        select: Select,
+        select: Select | None,
         pages: Pages | None,
         incremental: Incremental | None,
         changes: bool,
@@ -102,6 +104,8 @@ class PageReader:
         self._decoder = decoder if decoder is not None and not decoder.streams and not json else None
         self._properties, self._reduction, self._lazy = properties, reduction, lazy
         # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
+        untouched = select is None and properties is None and (pages is None or not pages.reads_body)
+        self._cut = _cut(extractor) if untouched else None
         self._copies = changes and pages is not None and pages.reads_body
 
     def read(self, slice: Slice) -> Iterator[Item]:
@@ -116,11 +120,11 @@ class PageReader:
         while True:
             following = None
             for page in self._page(slice, token, names, sizes, repeats, saved=token is not None and token == saved):
-                if isinstance(page, list):
-                    yield from page
-                else:
+                if isinstance(page, Page):
                     following = page.next
                     yield page
+                else:
+                    yield from page
             if following is None:
                 return
             token = following[TOKEN]
@@ -132,7 +136,7 @@ class PageReader:
 
     def _page(
         self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, repeats: _Repeats, *, saved: bool
-    ) -> Iterator[Page | list[Json]]:
+    ) -> Iterator[Page | Sequence[Record]]:
         names = {**names, TOKEN: None if token is None else {TOKEN: token}}
         if self._properties is not None:
             found = self._merged(self._properties, slice, token, names, sizes, saved=saved)
@@ -160,15 +164,20 @@ class PageReader:
             repeats.look(found, token)
         yield Page(records, None if following is None else {TOKEN: following})
 
-    def _records(self, found: _Found, names: dict[str, Json]) -> Iterator[list[Json]]:
+    def _records(self, found: _Found, names: dict[str, Json]) -> Iterator[Sequence[Record]]:
         """The records of an answer but for the last list of them, which is left in `found`, with the counts."""
+        if self._cut is not None and (lines := found.response.cut_out(self._cut)) is not None:
+            found.raw = found.kept = len(lines)
+            found.records, found.last = lines, lines.last()
+            return
         first = True
         for listed in self._extractor.pages(found.response):
             if not first:
                 yield found.records
             first = False
             found.raw += listed.raw if isinstance(listed, Counted) else len(listed)
-            found.records = records = self._select(listed, names) if listed else listed
+            records = self._select(listed, names) if listed and self._select is not None else listed
+            found.records = records
             found.kept += len(records)
             found.last = records[-1] if records else found.last
 
@@ -190,7 +199,7 @@ class PageReader:
             response = self._ask(slice, token, told, sizes.asked, saved=saved)
             found = _Found(response, 0, 0, None, [])
             if response.ok:
-                parts.append([record for some in self._records(found, told) for record in some] + found.records)
+                parts.append([dict(one) for one in chain(*self._records(found, told), found.records)])
         assert found is not None
         found.records = properties.merged(parts)
         found.kept = len(found.records)
@@ -267,3 +276,13 @@ class PageReader:
         if type(body) is list:
             return body[0] if body else {}
         return body
+
+
+def _cut(extractor: Extractor) -> tuple[str, ...] | None:
+    """The path of records that may stay text, when nothing but its own decoder stands between body and stream.
+
+    In a body that is a list, objects without fields are left out.
+    """
+    if not isinstance(extractor, FieldExtractor) or extractor.expand is not None:
+        return None
+    return extractor.where if extractor.where and type(extractor.decoder) is JsonDecoder else None

@@ -9,6 +9,7 @@ import orjson
 from pydantic_core import PydanticSerializationError
 
 from cdk.base.errors import FatalError
+from cdk.base.json_lines import JsonLines
 from cdk.base.values import Json, Record
 from cdk.protocol.messages import AirbyteMessage
 
@@ -59,10 +60,12 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
     """
     if not records:
         return b""
-    records = [_without_nulls(record) if None in record.values() else record for record in records]
     space = b"" if namespace is None else b'"namespace":' + orjson.dumps(namespace) + b","
     head = b'{"type":"RECORD","record":{' + space + b'"stream":' + orjson.dumps(stream) + b',"data":'
     tail = b',"emitted_at":%d}}\n' % emitted_at_ms
+    if isinstance(records, JsonLines) and (lines := records.lines) is not None and b"null" not in lines:
+        return head + lines.replace(b"\n", tail + head) + tail
+    records = [_without_nulls(record) if None in record.values() else record for record in records]
     try:
         texts = _dumps_page(records)
     except TypeError:

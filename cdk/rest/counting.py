@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import Json, Record
-from cdk.rest.extract import path
 from cdk.rest.message import Request, Response
 from cdk.rest.paginator import Token
 
@@ -81,7 +80,7 @@ class Offset:
 
 def _has_more(response: Response, records: Sequence[Record], size: int | None, more: Sequence[str] | None) -> bool:
     if more is not None:
-        return bool(path(*more)(response.json()))
+        return bool(response.value_at(*more))
     return bool(records) and (size is None or len(records) >= size)
 
 

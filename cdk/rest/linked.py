@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json, Record
-from cdk.rest.extract import path
 from cdk.rest.message import Request, Response
 from cdk.rest.page_url import ask_url, next_url
 from cdk.rest.paginator import Token
@@ -34,7 +33,7 @@ class CursorToken:
         self._header, self._param, self._more = header, param, more
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        if self._more is not None and not path(*self._more)(response.json()):
+        if self._more is not None and not response.value_at(*self._more):
             return None
         value = self._value(response)
         if value is None or value == "":
@@ -53,7 +52,7 @@ class CursorToken:
     def _value(self, response: Response) -> Json:
         if self._header is not None:
             return response.headers.get(self._header)
-        return path(*self._extract)(response.json())
+        return response.value_at(*self._extract)
 
 
 class LinkHeader:

@@ -1,6 +1,6 @@
 """Request and Response: what goes to an API and what comes back. Plain values, independent of any HTTP library."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 from urllib.parse import urldefrag, urlencode
@@ -8,7 +8,9 @@ from urllib.parse import urldefrag, urlencode
 import orjson
 
 from cdk.base.errors import DecodeError
+from cdk.base.json_lines import JsonLines, cut_out
 from cdk.base.values import Json
+from cdk.rest.extract import ANY, path
 from cdk.rest.redact import hide, looks_secret, safe_url
 
 
@@ -108,6 +110,7 @@ class Response:
     url: str
     request: Request
     _decoded: tuple[Json] | None = field(default=None, init=False, compare=False)
+    _rest: tuple[tuple[str, ...], bytes] | None = field(default=None, init=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -127,6 +130,28 @@ class Response:
                 self._not_json(error)
             object.__setattr__(self, "_decoded", decoded)
         return decoded[0]
+
+    def cut_out(self, where: tuple[str, ...]) -> JsonLines | None:
+        """The list of objects at a path of a JSON body, not decoded; None if `json()` must tell what is there."""
+        if self._decoded is not None or ANY in where or (found := cut_out(self.body, where)) is None:
+            return None
+        lines, rest = found
+        object.__setattr__(self, "_rest", (where, rest))
+        return lines
+
+    def value_at(self, *names: str) -> Json:
+        """What lies at a path of a JSON body, None for nothing. Records that were cut out are not decoded for it.
+
+        Raises DecodeError: the body is not JSON.
+        """
+        if self._rest is not None and self._decoded is None:
+            where, rest = self._rest
+            body = orjson.loads(rest)
+            # Another list with the same text may have been taken for that of the records; and a path that goes where
+            # they were, or may go there, wants the whole body.
+            if path(*where)(body) == [] and ANY not in names and not _meet(names, where):
+                return path(*names)(body)
+        return path(*names)(self.json())
 
     def chunks(self) -> Generator[bytes, None, None]:
         """The body in pieces. Close it when not reading to the end: `with closing(response.chunks()) as chunks:`."""
@@ -177,3 +202,8 @@ def _text(value: Json) -> str:
     if value is True or value is False:
         return "true" if value else "false"
     return str(value)
+
+
+def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one of two paths leads into what the other leads to."""
+    return all(a == b for a, b in zip(one, other, strict=False))

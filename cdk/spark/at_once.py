@@ -73,10 +73,13 @@ def by_field(objects: Sequence[Mapping[str, Json]]) -> Mapping[str, Sequence[Jso
 def _scalars(values: Sequence[Json], kind: pa.DataType) -> pa.Array | None:
     if not _ALIKE.get(kind, frozenset()).issuperset(map(type, values)):
         return _texts(values, quoted=False) if kind == pa.string() else None
-    if (earliest := _EARLIEST.get(kind)) is None:
-        return pa.array(values, kind)
-    moments = pa.array(values, pa.string()).cast(kind)
-    return None if pc.any(pc.less(moments, earliest)).as_py() else moments
+    return moments(pa.array(values, pa.string()), kind) if kind in _EARLIEST else pa.array(values, kind)
+
+
+def moments(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Texts as dates or moments; None if one of them is too early. Raises ArrowException: one of them is none."""
+    found = texts.cast(kind)
+    return None if pc.any(pc.less(found, _EARLIEST[kind])).as_py() else found
 
 
 def _texts(values: Sequence[Json], *, quoted: bool) -> pa.Array | None:

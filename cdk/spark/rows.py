@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdk.base.errors import FatalError
 from cdk.base.times import Clock, system_clock
@@ -32,6 +33,7 @@ from cdk.spark.schema import (
     column_name,
     table_schema,
 )
+from cdk.spark.straight import Straight
 
 
 class Rows:
@@ -58,6 +60,7 @@ class Rows:
         self._columns = dict(declared)
         self._places = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
+        self._straight = Straight(declared)
         self._taken = {name.lower() for name in self.schema.names}
         self._room = room
         self._grown: list[str] = []
@@ -75,6 +78,27 @@ class Rows:
 
         Raises FatalError: a record is not an object, or NotJson, one of its values is not made of JSON's types.
         """
+        changes: dict[int, list[Change]] = {}
+        odd: Sequence[int] = ()
+        columns = self._straight.of(records)
+        if columns is None:
+            columns, odd = self._fitted(records, changes)
+        size = len(records)
+        arrays = {
+            self._places[name]: columns[name] if name in columns else pa.nulls(size, arrow_type(kind))
+            for name, kind in self._columns.items()
+        }
+        arrays[ADDITIONAL] = self._additional(records, odd, changes)
+        arrays[RAW_ID] = self._ids(size)
+        arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
+        arrays[META] = self._meta(changes, size)
+        arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)
+        return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+    def _fitted(
+        self, records: Sequence[Record], changes: dict[int, list[Change]]
+    ) -> tuple[Mapping[str, pa.Array], Sequence[int]]:
+        """The columns that some of the records have, and which records have undeclared fields."""
         if not {dict}.issuperset(map(type, records)):
             _check(records)
         fields = by_field(records)
@@ -84,23 +108,13 @@ class Rows:
             odd = [i for i, record in enumerate(records) if not self._names.issuperset(record)]
         if odd and len(self._grown) < self._room:
             self._grow(records[i] for i in odd)
-        changes: dict[int, list[Change]] = {}
         arrays: dict[str, pa.Array] = {}
-        size = len(records)
         for name, kind in self._columns.items():
             if fields is None:
-                array = _column(name, [record.get(name) for record in records], kind, changes)
+                arrays[name] = _column(name, [record.get(name) for record in records], kind, changes)
             elif name in fields:
-                array = _column(name, fields[name], kind, changes)
-            else:
-                array = pa.nulls(size, arrow_type(kind))
-            arrays[self._places[name]] = array
-        arrays[ADDITIONAL] = self._additional(records, odd, changes)
-        arrays[RAW_ID] = self._ids(size)
-        arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
-        arrays[META] = self._meta(changes, size)
-        arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)
-        return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+                arrays[name] = _column(name, fields[name], kind, changes)
+        return arrays, odd
 
     def _grow(self, records: Iterator[Record]) -> None:
         """Give the undeclared fields of some records columns, while there is room.
@@ -120,6 +134,7 @@ class Rows:
                     self._columns[name], self._places[name] = pa.string(), name
                     self.schema = self.schema.append(pa.field(name, pa.string()))
         self._names = frozenset(self._columns)
+        self._straight = Straight(self._columns)
 
     def _additional(self, records: Sequence[Record], odd: Sequence[int], changes: dict[int, list[Change]]) -> pa.Array:
         if not odd:
@@ -134,9 +149,9 @@ class Rows:
         return pa.array(texts, pa.string())
 
     def _ids(self, size: int) -> pa.Array:
-        numbers = range(self._next, self._next + size)
-        self._next = numbers.stop
-        return pa.array([f"{self._unique}{n:010x}" for n in numbers], pa.string())
+        first, self._next = self._next, self._next + size
+        numbers = pc.utf8_lpad(pa.array(range(first, self._next), pa.int64()).cast(pa.string()), 10, "0")
+        return pc.binary_join_element_wise(self._unique, numbers, "")
 
     def _meta(self, changes: Mapping[int, list[Change]], size: int) -> pa.Array:
         kind = self.schema.field(META).type

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cdk.base.errors import FatalError, StaleToken
+from cdk.base.json_lines import field_values
 from cdk.base.logs import logger
 from cdk.base.values import Json, Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
@@ -86,17 +87,22 @@ class _Finisher:
         if isinstance(position, Checkpoint) and not self._stream.supports_checkpointing:
             position = None
         if cursor is not None and records:
-            records = self._owned(cursor, records)
-            self._advance(cursor, [value for record in records if (value := record.get(cursor.field)) is not None])
+            values = _present(field_values(records, cursor.field))
+            if not self._owns_all(cursor, values):
+                records = self._owned(cursor, records)
+                values = _present(field_values(records, cursor.field))
+            self._advance(cursor, values)
         if cursor is not None and cursor.ordered and not isinstance(position, Done):
             position = self._reached(cursor.field)
         return ReadPage(records, position, self._edge)
 
+    def _owns_all(self, cursor: Cursor, values: Sequence[Json]) -> bool:
+        window = self._slice.window
+        return window is None or not values or cursor.owns_all(window, values)
+
     def _owned(self, cursor: Cursor, records: Sequence[Record]) -> Sequence[Record]:
         field, window = cursor.field, self._slice.window
-        values = [value for record in records if (value := record.get(field)) is not None]
-        if window is None or not values or cursor.owns_all(window, values):
-            return records
+        assert window is not None
         return [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
 
     def _advance(self, cursor: Cursor, values: Sequence[Json]) -> None:
@@ -129,3 +135,7 @@ class _Finisher:
         if self._edge is None or (window is not None and self._edge.value == window.start):
             return None
         return Checkpoint({field: self._edge.value})
+
+
+def _present(values: Sequence[Json]) -> list[Json]:
+    return [value for value in values if value is not None]

@@ -8,10 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
+from cdk.base.json_lines import JsonLines
 from cdk.base.values import Json
 from cdk.declarative.context import Runtime
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.rest import Headers, Request, Response
+from cdk.state.slice import Slice
+from cdk.streams.stream import Page
 from cdk.testing import MockApi, read
 from cdk.testing.run import Run
 from tests.declarative.manifests import CURSOR, option, paginator, queries, run, source
@@ -277,3 +280,22 @@ def test_a_stream_of_no_source_does_not_travel() -> None:
 
     with pytest.raises(TypeError, match="items: only a stream of a source"):
         pickle.dumps(stream)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({}, True),
+        ({"record_filter": {"type": "RecordFilter", "condition": "{{ record.id }}"}}, False),
+        ({"schema_normalization": "Default"}, False),
+    ],
+)
+def test_records_that_no_part_of_a_manifest_looks_at_are_not_decoded(changed: Json, text: bool) -> None:  # noqa: FBT001
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
+    (stream,) = source(api, selector=changed).streams({})
+
+    (page,) = [item for item in stream.items(Slice()) if isinstance(item, Page)]
+
+    assert list(page.records) == [{"id": 1}, {"id": 2}]
+    assert isinstance(page.records, JsonLines) == text

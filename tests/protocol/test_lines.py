@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
+from cdk.base.json_lines import JsonLines
 from cdk.base.values import Json, Record
 from cdk.protocol import (
     AirbyteLogMessage,
@@ -134,3 +135,22 @@ def test_nulls_of_a_record_are_left_out_and_nulls_inside_stay() -> None:
         {},
     ]
     assert record["none"] is None
+
+
+def test_records_that_are_still_text_go_on_as_they_came() -> None:
+    records = JsonLines(b'{"id":1,"price":1.50,"big":123456789012345678901234567890}\n{"id":2}', 2)
+
+    lines = record_lines("s", "n", records, 7)
+
+    assert lines == (
+        b'{"type":"RECORD","record":{"namespace":"n","stream":"s","data":'
+        b'{"id":1,"price":1.50,"big":123456789012345678901234567890},"emitted_at":7}}\n'
+        b'{"type":"RECORD","record":{"namespace":"n","stream":"s","data":{"id":2},"emitted_at":7}}\n'
+    )
+
+
+def test_nulls_of_records_that_are_still_text_are_left_out() -> None:
+    assert data(record_lines("s", None, JsonLines(b'{"id":1,"none":null}\n{"a":{"none":null}}', 2), 0)) == [
+        {"id": 1},
+        {"a": {"none": None}},
+    ]

@@ -5,7 +5,7 @@ import pytest
 
 from cdk import DecodeError
 from cdk.base.values import Json
-from cdk.rest import Headers, Request
+from cdk.rest import Headers, Request, Response
 from cdk.rest.redact import looks_secret, safe_url
 from tests.rest.api import response
 
@@ -108,3 +108,36 @@ def test_text_follows_the_charset_of_the_headers() -> None:
 
 def test_a_parameter_that_is_no_text_in_unicode_is_shown_and_sent() -> None:
     assert Request("GET", "https://a.com/", {"q": "\ud800"}).full_url == "https://a.com/?q=%ED%A0%80"
+
+
+def cut(body: Json, *where: str) -> Response:
+    answer = response(body)
+    assert answer.cut_out(where) is not None
+    return answer
+
+
+@pytest.mark.parametrize(
+    "names", [("next",), ("more", "0"), ("data",), ("data", "0", "id"), ("x", "y"), (), ("*",), ("copy",)]
+)
+def test_a_value_is_the_same_whether_records_were_cut_out_or_not(names: tuple[str, ...]) -> None:
+    body = {"data": [{"id": 1}], "next": {"page": 2}, "more": [True], "copy": [{"id": 1}]}
+
+    assert cut(body, "data").value_at(*names) == response(body).value_at(*names)
+
+
+def test_a_value_beside_the_records_is_found_without_decoding_them() -> None:
+    answer = Response(
+        200, Headers(), b'{"data":[{"id":1e999}],"next":2}', "https://api.test", Request("GET", "https://api.test")
+    )
+    assert answer.cut_out(("data",)) is not None
+
+    assert answer.value_at("next") == 2
+    with pytest.raises(DecodeError, match="infinity"):
+        answer.value_at("data")
+
+
+def test_what_was_decoded_already_is_not_cut() -> None:
+    answer = response({"data": [{"id": 1}]})
+    answer.json()
+
+    assert answer.cut_out(("data",)) is None

@@ -20,6 +20,7 @@ from cdk import (
     StaleToken,
     parent_partitions,
 )
+from cdk.base.json_lines import JsonLines
 from cdk.rest import (
     Action,
     ApiKey,
@@ -130,6 +131,17 @@ def test_the_list_of_the_body_is_handed_on_as_it_is() -> None:
     page = users(api, Looking).read_page(Slice(), None)
 
     assert page.records is seen[0].json()["data"]
+
+
+def test_records_that_nobody_looks_at_are_not_decoded() -> None:
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": [{"id": 1}, {"id": 2}]})
+
+    page = users(api).read_page(Slice(), None)
+
+    assert isinstance(page.records, JsonLines)
+    assert page.records.lines == b'{"id":1}\n{"id":2}'
+    assert page.next == {"page": 2}
 
 
 def test_a_read_goes_on_at_its_saved_page() -> None:

@@ -65,8 +65,8 @@ class RecordSelector(Component):
         "is the cursor (`is_client_side_incremental`).",
     )
 
-    def select(self, ctx: BuildContext, parts: StreamParts) -> Select:
-        """The function from extracted records to those of the stream."""
+    def select(self, ctx: BuildContext, parts: StreamParts) -> Select | None:
+        """The function from extracted records to those of the stream; None where they are the same."""
         steps: list[Select] = []
         if self.record_filter is not None:
             steps.append(self.record_filter.build(ctx))
@@ -86,7 +86,7 @@ class RecordSelector(Component):
                 return records
 
             steps.append(custom)
-        return _chain(steps)
+        return _chain(steps) if steps else None
 
 
 def _chain(steps: list[Select]) -> Select:

@@ -96,7 +96,7 @@ def test_threads_read_the_same_records(address: str) -> None:
     records = [
         record
         for item in read(build(Visits, address), StreamState(), threads(3))
-        if isinstance(item, list)
+        if not isinstance(item, StreamState)
         for record in item
     ]
 

@@ -1,0 +1,144 @@
+"""JsonLines: the records of a page as the text that the source sent, decoded when somebody looks at them.
+
+Decoding a record, and freeing it again, is two thirds of the work of moving it. Where nobody asks for a record, its
+text goes on as it came, with every digit of its numbers.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, overload
+
+import msgspec
+import orjson
+
+from cdk.base.errors import DecodeError
+from cdk.base.values import Json, Record
+
+
+class JsonLines(Sequence[Record]):
+    """Records, each one line of JSON text.
+
+    Looking at a record decodes all of them; from then on the objects are what counts, for who got them may change
+    them. Looking raises DecodeError: a number is beyond what a float can hold.
+    """
+
+    __slots__ = ("_lines", "_records", "_size")
+
+    def __init__(self, lines: bytes, size: int) -> None:
+        """Take objects in valid JSON: `size` lines, one or more, without a line feed at the end."""
+        self._lines: bytes | None = lines
+        self._size = size
+        self._records: list[Record] | None = None
+
+    @property
+    def lines(self) -> bytes | None:
+        """The text; None once somebody has looked at the records."""
+        return self._lines
+
+    def values(self, field: str) -> list[Json]:
+        """The value of a field of each record, None where it is absent. The text stays."""
+        if self._lines is None:
+            return [record.get(field) for record in self]
+        return [found.value for found in _one_field(field).decode_lines(self._lines)]
+
+    def last(self) -> Record:
+        """A copy of the last record. The text stays."""
+        if self._lines is None:
+            return self[-1]
+        record: Record = _decoded(self._lines[self._lines.rfind(b"\n") + 1 :])
+        return record
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        return self._decode()[index]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._decode())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._decode() == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # like a list
+
+    def __reduce__(self) -> tuple[type[list[Record]], tuple[list[Record]]]:
+        return list, (self._decode(),)
+
+    def _decode(self) -> list[Record]:
+        if self._records is None:
+            assert self._lines is not None
+            self._records = _decoded(b"[" + self._lines.replace(b"\n", b",") + b"]")
+            self._lines = None
+        return self._records
+
+
+def field_values(records: Sequence[Record], field: str) -> list[Json]:
+    """The value of a field of each record, None where it is absent."""
+    if isinstance(records, JsonLines):
+        return records.values(field)
+    return [record.get(field) for record in records]
+
+
+def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | None:
+    """The list of objects at a path of a JSON body, and the body with an empty list in its place.
+
+    None where that would not be the same as decoding: a body that is no JSON, another thing at the path, an empty
+    list, a text that UTF-8 cannot hold. None, too, where blanks stand between the parts: they would go on with them.
+    """
+    if b"\n" in body or not _is_text(body):
+        return None
+    try:
+        found = _elements_at(where).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    for _ in where:
+        found = found.inner
+    lines = b"\n".join(found)
+    # Without these, a null or a number among the objects would go on as a record.
+    if lines[:1] != b"{" or lines.count(b"\n{") != len(found) - 1:
+        return None
+    # Of a name that comes twice the last counts, as in all decoders.
+    text, end = b",".join(found), body.rindex(found[-1]) + len(memoryview(found[-1]))
+    begin = end - len(text)
+    if b'": ' in memoryview(found[0]).tobytes() or body[begin:end] != text:
+        return None
+    return JsonLines(lines, len(found)), body[:begin] + body[end:]
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether a decoder of JSON would take every text in here; msgspec looks no further than it must."""
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            return False
+    # Perhaps half a surrogate pair. To look for one character is many times faster than for three.
+    return b"\\" not in body or (b"\\ud" not in body and b"\\uD" not in body)
+
+
+@lru_cache(maxsize=256)
+def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
+    """The decoder that cuts out the elements of the list at a path, and looks at nothing else."""
+    kind: Any = list[msgspec.Raw]
+    for name in reversed(where):
+        kind = msgspec.defstruct("Outer", [("inner", kind)], rename={"inner": name}, gc=False)
+    return msgspec.json.Decoder(kind)
+
+
+def _decoded(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(f"records of a page cannot be decoded: {error.msg}") from None
+
+
+@lru_cache(maxsize=256)
+def _one_field(name: str) -> "msgspec.json.Decoder[Any]":
+    """The decoder of records that looks at one field alone."""
+    kind = msgspec.defstruct("OneField", [("value", Any, None)], rename={"value": name}, gc=False)
+    return msgspec.json.Decoder(kind)
