@@ -1,5 +1,8 @@
 """Kills writers of one log at random moments: `python -m tests.state.kill_log --help`.
 
+`--store local`, `sqlite` or `postgres` makes a store of that kind and removes it afterwards; anything else is the URL
+of an empty one. `python -m tests.state.kill_log --store postgres --writers 4 --kills 120 --steps 300`
+
 Some processes race to move one counter on, a step a commit, without a lease: who loses opens the log again. Each is
 killed with SIGKILL at a random moment and started again, until enough were killed and enough steps are done. Then
   - the log has every number once, each record built on the one before,
@@ -14,8 +17,8 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from cdk.base.times import sleep
 from cdk.state.log import Kind, Mode, Retention, StateLog
 from cdk.state.log.session import StateSession
 from cdk.state.stores import StateKey, open_store
+from tests.state.stores.servers import postgres
 
 KEY = StateKey("kill", "test")
 COUNTER = Kind("test/counter")
@@ -66,6 +70,24 @@ def campaign(url: str, *, kills: int, steps: int, writers: int, seed: int, folde
             process.kill()
             process.wait()
     return _checked(url, killed, _acknowledged(folder))
+
+
+@contextmanager
+def store_of(kind: str, folder: Path) -> Iterator[str]:
+    """The URL of a new store of this kind in `folder`; of a PostgreSQL server of its own, if it is to be one.
+
+    What is none of these kinds is a URL already.
+    """
+    match kind:
+        case "local":
+            yield f"{folder}/state"
+        case "sqlite":
+            yield f"sqlite:///{folder}/state.db"
+        case "postgres":
+            with postgres(folder) as url:
+                yield url
+        case _:
+            yield kind
 
 
 def _started(url: str, path: Path) -> subprocess.Popen[bytes]:
@@ -131,21 +153,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=300, help="acknowledged commits there must be at least")
     parser.add_argument("--writers", type=int, default=3, help="processes that race")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--store", help="URL of an empty store; a folder of its own, if not given")
+    parser.add_argument("--store", default="local", help="local, sqlite, postgres, or the URL of an empty store")
     parser.add_argument("--writer", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--acknowledged", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.writer:
         write(given.writer, given.acknowledged)
-    with tempfile.TemporaryDirectory() as folder:
-        print(f"seed {given.seed}")
+    with tempfile.TemporaryDirectory() as folder, store_of(given.store, Path(folder)) as url:
+        print(f"seed {given.seed}, store {url.partition(':')[0] if ':' in url else 'local'}", flush=True)
         outcome = campaign(
-            given.store or f"{folder}/state",
-            kills=given.kills,
-            steps=given.steps,
-            writers=given.writers,
-            seed=given.seed,
-            folder=Path(folder),
+            url, kills=given.kills, steps=given.steps, writers=given.writers, seed=given.seed, folder=Path(folder)
         )
     print(
         f"{outcome.kills} kills, {outcome.records} records, {outcome.acknowledged} acknowledged: "

@@ -18,6 +18,7 @@ from cdk.base.errors import ConfigError, StateConflict, StateError, TransientErr
 from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.state.log.canonical import thaw
+from cdk.state.log.intent import Landing, MarkedSink
 from cdk.state.log.record import Slot, StateRecord
 from cdk.state.log.retention import Retention
 from cdk.state.log.state_log import StateLog
@@ -58,19 +59,26 @@ def open_session(
     *,
     run: Mapping[str, Json] | None = None,
     retention: Retention | None = None,
+    sink: MarkedSink | None = None,
 ) -> Iterator["StateSession"]:
     """A session of a run; one that writes holds the log's lease, where the store has any.
 
     run: facts about the run that its records say, such as its id and the connector's version; never its config.
+    sink: has its rows committed by `commit`, each time with a marker. What an earlier run left between its rows and
+    its record is made good now. A session that writes nothing does not look at it.
     Raises StateConflict: another run holds the lease. BadState: what the run would see was damaged; it is read now,
-    before anything is read from a source or written to a sink.
+    before anything is read from a source or written to a sink. StateError: nobody knows which state the sink's rows
+    belong to.
     """
     mode = mode or Mode()
     if mode.write == "none":
         yield StateSession(log, mode, run or {}, retention or Retention())
         return
     with log.store.lease(log.key):
-        yield StateSession(log, mode, run or {}, retention or Retention())
+        landing = Landing(log, sink) if sink is not None else None
+        if landing is not None:
+            landing.settle(mode.seq, trusting=mode.read == "latest")
+        yield StateSession(log, mode, run or {}, retention or Retention(), landing)
 
 
 class StateSession:
@@ -79,8 +87,16 @@ class StateSession:
     head: the newest record of the log, as far as this session knows.
     """
 
-    def __init__(self, log: StateLog, mode: Mode, run: Mapping[str, Json], retention: Retention) -> None:
+    def __init__(
+        self,
+        log: StateLog,
+        mode: Mode,
+        run: Mapping[str, Json],
+        retention: Retention,
+        landing: Landing | None = None,
+    ) -> None:
         self._log = log
+        self._landing = landing
         self._mode = mode
         self._run = {"mode": {"read": mode.read, "write": mode.write}, **run}
         self._retention = retention
@@ -122,14 +138,19 @@ class StateSession:
         """Have the next commit leave a slot out; slots that nobody mentions stay."""
         self._proposals[slot] = None
 
+    def withdraw(self, slot: str) -> None:
+        """Take a proposal back: the rows that it covers did not become durable."""
+        self._proposals.pop(slot, None)
+
     def commit(self, status: Literal["partial", "final"], effects: Sequence[Json] = ()) -> StateRecord | None:
         """Append what was proposed, after the data it covers is durable; None when there is nothing to say.
 
-        effects: what was done to sinks, such as a table's new version. A record is due when a slot changed, when there
-        are effects, or when the newest record is partial and this is final. A session that writes nothing says None.
+        A marked sink's rows are made durable by this call. effects: what was done to sinks, such as a table's new
+        version. A record is due when a slot changed, when rows wait in a marked sink, when there are effects, or when
+        the newest record is partial and this is final. A session that writes nothing says None.
         Raises StateConflict: another run moved the state. TransientError: the store cannot be reached, and whether the
         record was stored is not known. After either the session commits nothing more: only a new one knows where the
-        log stands.
+        log stands. The same goes for what a marked sink raises; then no row was committed.
         """
         if self._mode.write == "none":
             return None
@@ -137,7 +158,8 @@ class StateSession:
             raise StateConflict(f"this session is over: {self._over}", path=f"state of {self._log.key}")
         changed = {name: made for name, made in self._proposals.items() if self._differs(name, made)}
         ends = status == "final" and self.head is not None and self.head.status == "partial"
-        if not (changed or effects or ends):
+        rows = self._landing is not None and self._landing.sink.pending
+        if not (changed or effects or ends or rows):
             self._proposals.clear()
             return None
         record = self._append(changed, status, effects)
@@ -163,9 +185,13 @@ class StateSession:
                 slots.pop(name)
         first = self._retention.first(self._log, self.head) if status == "final" and self.head else None
         try:
+            if self._landing is not None:
+                slots = self._landing.land(self.head, slots, status=status, run=self._run, effects=effects)
             return self._log.append(self.head, slots, status=status, run=self._run, effects=effects, first=first)
-        except (StateConflict, TransientError) as error:
-            self._over = error.message
+        except Exception as error:
+            # Proposals whose rows a sink refused must not come with the rows of others.
+            if self._landing is not None or isinstance(error, StateConflict | TransientError):
+                self._over = str(error)
             raise
 
     def _sweep(self, record: StateRecord) -> None:

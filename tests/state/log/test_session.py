@@ -188,6 +188,17 @@ def test_the_last_proposal_counts(store: MemoryStore) -> None:
         assert session.commit("final") is None
 
 
+def test_a_proposal_that_is_withdrawn_leaves_the_slot_as_it_was(store: MemoryStore) -> None:
+    with open_session(StateLog(store, KEY)) as session:
+        session.propose(USERS, PAGE.of({"page": 4}))
+        session.propose(ORDERS, PAGE.of({"page": 11}))
+        session.withdraw(USERS)
+        session.withdraw("stream:unknown")
+        session.commit("final")
+
+    assert stored(store) == {USERS: 3, ORDERS: 11}
+
+
 def test_handlers_cannot_change_what_is_compared(store: MemoryStore) -> None:
     large = {str(i): i for i in range(9999)}
     with open_session(StateLog(store, KEY)) as session:
