@@ -4,6 +4,7 @@ Decoding a record, and freeing it again, is two thirds of the work of moving it.
 text goes on as it came, with every digit of its numbers.
 """
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, overload
@@ -13,6 +14,8 @@ import orjson
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import Json, Record
+
+_PIECE = 2**16
 
 
 class JsonLines(Sequence[Record]):
@@ -105,7 +108,7 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
     # Of a name that comes twice the last counts, as in all decoders.
     text, end = b",".join(found), body.rindex(found[-1]) + len(memoryview(found[-1]))
     begin = end - len(text)
-    if b'": ' in memoryview(found[0]).tobytes() or body[begin:end] != text:
+    if b'": ' in bytes(found[0]) or not body.startswith(text, max(begin, 0)):
         return None
     return JsonLines(lines, len(found)), body[:begin] + body[end:]
 
@@ -113,8 +116,12 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
 def _is_text(body: bytes) -> bool:
     """Whether a decoder of JSON would take every text in here; msgspec looks no further than it must."""
     if not body.isascii():
+        decoder = getincrementaldecoder("utf-8")()
         try:
-            body.decode()
+            # Piece by piece: the text of a whole page would be the largest thing in memory.
+            for begin in range(0, len(body), _PIECE):
+                decoder.decode(body[begin : begin + _PIECE])
+            decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             return False
     # Perhaps half a surrogate pair. To look for one character is many times faster than for three.

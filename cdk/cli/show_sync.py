@@ -17,6 +17,7 @@ from rich.text import Text
 
 from cdk.cli.sync_rows import MARKS, Pace, counted, how_far, screen, span
 from cdk.rest.tally import Tally
+from cdk.spark.remove_stale import StaleCount
 from cdk.spark.stream_run import Status, StreamReport
 from cdk.spark.sync import SyncResult
 
@@ -134,7 +135,7 @@ class Display:
         table.add_column("mode", min_width=len("full_refresh,"))
         for name in ("read", "written", "skipped", "total"):
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("", min_width=len("✗ failed"))
+        table.add_column("", min_width=len("= redundant"))
         for report in result.streams:
             mark, colour = MARKS[report.status]
             table.add_row(
@@ -179,6 +180,18 @@ def _notes(report: StreamReport) -> Iterator[str]:
         yield f"{counted(report.restarted, 'slice')} read again: the source refused their page token"
     if report.rejected:
         yield f"{counted(report.rejected, 'row')} with values that did not fit; they are kept in _airbyte_meta"
+    # A refusal is told as what went wrong.
+    if report.stale is not None and report.stale.gone and not report.stale.refused:
+        yield _about_stale(report.stale)
+    if report.status is Status.REDUNDANT:
+        yield f"{report.window} was read before; --force-rerun reads it again"
+
+
+def _about_stale(stale: StaleCount) -> str:
+    rows = f"{counted(stale.gone, 'row')} that the source has no more"
+    if stale.kept:
+        return f"{rows} stayed: {stale.kept}"
+    return f"{rows} {'was' if stale.gone == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
 
 
 def _asked(http: Tally) -> str:

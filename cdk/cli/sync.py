@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # importing it at run time would import pyspark for every com
     metavar="N",
     help="Show what would be read, with the first N records of each stream; write nothing.",
 )
+@click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_egress
@@ -58,6 +59,7 @@ def sync(
     report: Path | None,
     dry: bool,
     preview: int | None,
+    force: bool,
     no_progress: bool,
     quiet: bool,
 ) -> int:
@@ -74,9 +76,10 @@ def sync(
     secrets = Secrets()
     with _said_plainly(secrets), SyncReport(report, secrets) as told:
         settings, source = _prepared(pipeline, names, secrets, trusted=allow_custom_code)
+        settings = _forced(settings) if force else settings
         if dry or preview is not None or settings.state.ignore_new_state:
             told.runner = SyncRunner(settings, source)
-            return show_previews(told.runner.preview(preview or 0), secrets.mask)
+            return show_previews(told.runner.preview(preview or 0), secrets.mask, told.runner.notes())
         with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
             told.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask)
             result = told.runner.run()
@@ -106,6 +109,14 @@ def _prepared(path: Path, names: tuple[str, ...], secrets: Secrets, *, trusted: 
         settings = settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})
     check_config(settings.config, source.config_schema, f"{path} source.config", secrets)
     return settings, source
+
+
+def _forced(settings: "Pipeline") -> "Pipeline":
+    """The pipeline that skips nothing."""
+    skip = settings.skip_redundant_runs
+    if skip is None:
+        return settings
+    return settings.model_copy(update={"skip_redundant_runs": skip.model_copy(update={"force_rerun": True})})
 
 
 class _Interrupted(click.ClickException):

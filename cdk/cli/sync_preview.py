@@ -12,8 +12,11 @@ if TYPE_CHECKING:  # importing it at run time would import pyspark for every com
     from cdk.spark.preview import Preview
 
 
-def show_previews(previews: "Iterable[Preview]", mask: Mask) -> int:
-    """Print each stream, its first slices and its first records, a JSON line each; 1 when one failed."""
+def show_previews(previews: "Iterable[Preview]", mask: Mask, notes: Iterable[str] = ()) -> int:
+    """Print each stream, its first slices and its first records, a JSON line each; 1 when one failed.
+
+    notes: what a sync would do besides, a line each.
+    """
     from cdk.spark.state_diff import shown, values  # noqa: PLC0415
 
     failed = False
@@ -30,5 +33,7 @@ def show_previews(previews: "Iterable[Preview]", mask: Mask) -> int:
         if one.failure is not None:
             failed = True
             click.echo(mask(f"{one.name}: {one.failure.message}"), err=True)
+    for note in notes:
+        click.echo(mask(note))
     click.echo("nothing was written")
     return 1 if failed else 0

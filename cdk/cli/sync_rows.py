@@ -9,7 +9,12 @@ from rich.text import Text
 
 from cdk.spark.stream_run import Status, StreamReport
 
-MARKS = {Status.READING: ("…", "cyan"), Status.DONE: ("✓", "green"), Status.FAILED: ("✗", "red")}
+MARKS = {
+    Status.READING: ("…", "cyan"),
+    Status.DONE: ("✓", "green"),
+    Status.FAILED: ("✗", "red"),
+    Status.REDUNDANT: ("=", "dim"),
+}
 
 _GAP = 2
 _LEAST_NAME, _LEAST_FAR = 12, 22
@@ -44,6 +49,8 @@ def how_far(report: StreamReport, left: float | None = None) -> str:
     `12/30+ slices`: more are planned as these are read. A stream of one slice tells only at which page it is.
     """
     done, planned = report.slices, report.planned
+    if report.status is Status.REDUNDANT:
+        return "read before"
     if report.status is Status.DONE:
         return counted(done, "slice") if done > 1 else counted(report.pages, "page")
     if planned <= 1:
@@ -127,7 +134,7 @@ def _urgency(report: StreamReport) -> int:
 def _others(left_out: Sequence[StreamReport]) -> Text | None:
     if not left_out:
         return None
-    words = {Status.READING: "to read", Status.DONE: "done", Status.FAILED: "failed"}
+    words = {Status.READING: "to read", Status.DONE: "done", Status.FAILED: "failed", Status.REDUNDANT: "redundant"}
     parts = [
         Text(f"{n} {word}", "red" if status is Status.FAILED else "dim")
         for status, word in words.items()

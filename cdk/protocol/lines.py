@@ -64,7 +64,7 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
     head = b'{"type":"RECORD","record":{' + space + b'"stream":' + orjson.dumps(stream) + b',"data":'
     tail = b',"emitted_at":%d}}\n' % emitted_at_ms
     if isinstance(records, JsonLines) and (lines := records.lines) is not None and b"null" not in lines:
-        return head + lines.replace(b"\n", tail + head) + tail
+        return b"".join((head, lines.replace(b"\n", tail + head), tail))
     records = [_without_nulls(record) if None in record.values() else record for record in records]
     try:
         texts = _dumps_page(records)

@@ -5,20 +5,19 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
-from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
+from cdk.spark.handling import RemoveStaleOptions, SkipOptions
+from cdk.spark.pipeline_problems import Keys, Models, kind, problems
 from cdk.spark.store import known_schemes
 from cdk.spark.store_options import SCHEMES
-
-Keys: TypeAlias = tuple[str | int, ...]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -80,7 +79,8 @@ class StreamOptions(_Part):
     for. deletes: whether a row that says it is deleted stays in an append_dedup table (soft), or takes its key away.
     history: keep every row of an append_dedup table as it came, in a table beside it. partition_by: the fields that
     divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
-    fails, or the table stays as it is.
+    fails, or the table stays as it is. remove_stale: what becomes of rows that a complete read did not see; they stay
+    without it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -93,6 +93,7 @@ class StreamOptions(_Part):
     history: bool = False
     partition_by: str | tuple[str, ...] | None = None
     schema_policy: Literal["evolve", "freeze", "discard"] = Field("evolve", alias="schema")
+    remove_stale: RemoveStaleOptions | None = None
 
 
 class TargetOptions(_Part):
@@ -143,6 +144,7 @@ class Pipeline(_Part):
     streams: those to sync, all when absent: a list of names, or a map from name to options.
     checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
     concurrency: slices read at once, over all machines.
+    skip_redundant_runs: streams are not read where the window of the sync was read before.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
@@ -153,6 +155,7 @@ class Pipeline(_Part):
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 4
     spark: SparkOptions = SparkOptions()
     state: StateOptions = StateOptions()
+    skip_redundant_runs: SkipOptions | None = None
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> "Pipeline":
@@ -162,12 +165,12 @@ class Pipeline(_Part):
         """
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
-            raise ConfigError(f"found {_kind(file.value)}, expected the settings of a pipeline", path=str(path))
+            raise ConfigError(f"found {kind(file.value)}, expected the settings of a pipeline", path=str(path))
         value = _with_variables(file.value, environ, file.where)
         try:
             pipeline = cls.model_validate(value)
         except ValidationError as error:
-            raise ConfigError("\n".join(_lines(file, error))) from None
+            raise ConfigError("\n".join(problems(file, error, _MODELS))) from None
         where = pipeline.target.path
         target = where if "://" in where else path.parent / Path(where).expanduser()
         return pipeline.model_copy(
@@ -209,7 +212,7 @@ def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Map
         file = YamlFile.load(path)
         value = _with_variables(file.value, environ, file.where)
     if not isinstance(value, dict):
-        raise ConfigError(f"found {_kind(value)}, expected the connector's config, an object", path=str(path))
+        raise ConfigError(f"found {kind(value)}, expected the connector's config, an object", path=str(path))
     return value
 
 
@@ -239,86 +242,14 @@ def _with_variables(value: Json, environ: Mapping[str, str], where: Callable[[Ke
     return value
 
 
-def _lines(file: YamlFile, error: ValidationError) -> list[str]:
-    """A line for each place that is wrong. It shows what the file says, never what a variable holds."""
-    unknown: dict[Keys, str] = {}
-    expected: dict[Keys, list[str]] = {}
-    for problem in error.errors():
-        loc = problem["loc"]
-        keys, found = _found(file.value, loc)
-        if problem["type"] == "extra_forbidden":
-            unknown[loc] = f"unknown key{did_you_mean(str(loc[-1]), _MODELS[loc[:1] if loc[1:] else ()].model_fields)}"
-        elif problem["type"] == "missing":
-            unknown[loc] = "is missing"
-        else:
-            expected.setdefault((*keys, found), []).append(_expected(problem))
-    return [f"{file.where(keys)}: {text}" for keys, text in unknown.items()] + [
-        f"{file.where(keys)}: found {found}, expected {' or '.join(dict.fromkeys(texts))}"
-        for (*keys, found), texts in expected.items()
-    ]
-
-
-def _found(value: Json, loc: Keys) -> tuple[Keys, str]:
-    """The part of a place that a file has, without the types that pydantic tried there, and what stands there."""
-    keys: Keys = ()
-    for key in loc:
-        match value, key:
-            case dict(), str() if key in value:
-                value = value[key]
-            case list(), int():
-                value = value[key]
-            case _:
-                break
-        keys = (*keys, key)
-    return keys, _kind(value) if keys[:2] in _SECRET else _shown(value)
-
-
-def _shown(value: Json) -> str:
-    if isinstance(value, dict):
-        return f"a map of {', '.join(value)}" if value else "an empty map"
-    return _kind(value) if value is None or isinstance(value, list) else repr(value)
-
-
-def _kind(value: Json) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case dict():
-            return "a map"
-        case list():
-            return "a list"
-        case str():
-            return "a text"
-        case bool():
-            return "true or false"
-        case _:
-            return "a number"
-
-
-def _expected(problem: Mapping[str, Json]) -> str:
-    kind, context = problem["type"], problem.get("ctx", {})
-    text: str = context["expected"] if kind == "literal_error" else str(context.get("error", problem["msg"]))
-    return _EXPECTED.get(kind) or text.removeprefix("expected ").removeprefix("Input should be ")
-
-
-_EXPECTED = {
-    "string_type": "a text",
-    "dict_type": "a map",
-    "mapping_type": "a map",
-    "model_type": "a map",
-    "tuple_type": "a list",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "string_pattern_mismatch": "letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200",
-    "too_short": "at least one",
-}
-_SECRET = {("source", "config"), ("spark", "conf"), ("target", "storage"), ("state", "state_provider")}
-_MODELS: Mapping[Keys, type[BaseModel]] = {
+_MODELS: Models = {
     (): Pipeline,
     ("source",): SourceOptions,
     ("target",): TargetOptions,
     ("streams",): StreamOptions,
+    ("streams", "remove_stale"): RemoveStaleOptions,
     ("spark",): SparkOptions,
     ("state",): StateOptions,
+    ("skip_redundant_runs",): SkipOptions,
+    ("state", "state_provider"): ProviderOptions,
 }

@@ -14,6 +14,7 @@ from cdk.rest.tally import Tally
 from cdk.spark.counts import Counted
 from cdk.spark.epoch import Failure
 from cdk.spark.place import sync_to_disk
+from cdk.spark.remove_stale import StaleCount
 from cdk.spark.stream_run import Status, StreamReport
 
 FORMAT = "spark-cdk-report/1"
@@ -86,7 +87,7 @@ def write_report(path: Path, report: Json) -> None:
 def _status(run: RunFacts, streams: Sequence[StreamReport]) -> str:
     if run.interrupted:
         return "interrupted"
-    done = run.failure is None and all(stream.status is Status.DONE for stream in streams)
+    done = run.failure is None and all(stream.status in {Status.DONE, Status.REDUNDANT} for stream in streams)
     return "done" if done else "failed"
 
 
@@ -127,8 +128,21 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
                 for one in in_detail
             ],
         },
+        "stale": None if stream.stale is None else _stale(stream.stale),
+        "window": stream.window or None,
         "http": stream.http.to_json(),
         "error": _error(stream.failure),
+    }
+
+
+def _stale(stale: StaleCount) -> Mapping[str, Json]:
+    return {
+        "removal": stale.removal,
+        "previous": stale.previous,
+        "current": stale.current,
+        "gone": stale.gone,
+        "removed": stale.removed,
+        "kept": stale.kept or None,
     }
 
 

@@ -13,9 +13,12 @@ from cdk.spark.counts import CommitCounts, SliceCounts
 from cdk.spark.epoch import Failure, Progress, Target
 from cdk.spark.files import DataFile
 from cdk.spark.plan import StreamPlan
+from cdk.spark.remove_stale import StaleCount, StaleRemoval, Wanted
 from cdk.spark.saved import Saved
 from cdk.spark.tasks import Spread, here
+from cdk.spark.write_modes import Committed
 from cdk.spark.writing import Writing
+from cdk.state.handlers.guards import RemovalRefused
 from cdk.state.position import Done
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
@@ -28,6 +31,8 @@ class Status(StrEnum):
     READING = "reading"
     DONE = "done"
     FAILED = "failed"
+    REDUNDANT = "redundant"
+    """Not begun, for the sync's window was read before."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class StreamReport:
     total: rows of this generation, over all its syncs. rejected: rows with values that did not fit their column.
     bytes, files: what was written for `written`. planned: slices that were handed out so far; whole: there are no more.
     reading: slices that are handed out now. http: requests, those for planning included. by_slice, by_commit: the
-    figures above in detail.
+    figures above in detail. stale: what became of rows that the source has no more; None before a complete read, and
+    where nobody asked. window: what was read before, of a stream that is redundant.
     """
 
     name: str
@@ -67,25 +73,29 @@ class StreamReport:
     http: Tally = field(default_factory=Tally)
     by_slice: SliceCounts = field(default_factory=SliceCounts)
     by_commit: CommitCounts = field(default_factory=CommitCounts)
+    stale: StaleCount | None = None
+    window: str = ""
 
     @property
     def hidden(self) -> bool:
         """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
-        return self.write_mode == "overwrite" and self.status is not Status.DONE
+        return self.write_mode == "overwrite" and self.status in {Status.READING, Status.FAILED}
 
 
 class StreamRun:
     """A stream in a running sync. Belongs to the driver's thread."""
 
-    def __init__(self, plan: StreamPlan, pipeline: str, *, sync: str) -> None:
+    def __init__(self, plan: StreamPlan, pipeline: str, *, sync: str, removal: Wanted | None = None) -> None:
         """Open the table and find out where to go on.
 
         sync: the id of the whole sync. A full refresh that an earlier sync completed is a new generation and reads
         from the beginning; one that was cut resumes; one that this sync completed before it was cut is done.
+        removal: what is to become of rows that a complete read did not see; None: they stay.
         Raises ConfigError and StateError of the table.
         """
         self.stream = stream = plan.stream
         self._writing = Writing(plan, pipeline)
+        self._removal = None if removal is None else StaleRemoval(plan, self._writing, pipeline, removal)
         self.table = self._writing.table
         sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
         self.saved, resumed = _go_on(before, sync_mode, write_mode, sync)
@@ -100,6 +110,7 @@ class StreamRun:
         if (why := self._writing.unusable(self.saved.pending)) is not None:
             logger.warning("%s: %s; reading from the start", stream.name, why)
             self.saved, resumed = Saved(sync_mode, write_mode, sync, self.saved.generation + 1), False
+        self._begins = not resumed or (self.saved.state is None and not self.saved.complete)
         status = Status.DONE if self.saved.complete else Status.READING
         self.report = StreamReport(
             stream.name,
@@ -199,6 +210,8 @@ class StreamRun:
     def prepare(self, spread: Spread) -> None:
         """Bring the table's files to the stream's schema, where they are not. Raises StateError."""
         self._writing.widen(self.saved, spread)
+        if self._removal is not None and self._begins:
+            self._removal.begin(self.saved.generation, spread)
 
     def grow(self, names: Sequence[str]) -> bool:
         """Add text columns for undeclared fields; False: the files that have them do not fit the table.
@@ -221,8 +234,18 @@ class StreamRun:
                 self.untouched(slice)
         finished = self.active and self._planned and not self._out and not self._again
         self._state = self._reader.get_checkpoint() or self._state
-        saved = replace(self.saved, state=self._wire(), complete=finished)
-        done = self._writing.mode.commit(saved, files, finished=finished, spread=spread)
+        # What was not seen leaves with the commit that says that all was, so rows come first.
+        complete = finished and self._removal is None
+        saved = replace(self.saved, state=self._wire(), complete=complete)
+        self._note(self._writing.mode.commit(saved, files, finished=complete, spread=spread))
+        if finished and self._removal is not None:
+            self._remove(self._removal, spread)
+        if finished and self.active:
+            self.report = replace(self.report, status=Status.DONE)
+        self._committed = self.report
+
+    def _note(self, done: Committed) -> None:
+        """Take over what a commit did."""
         self.saved, before, report = done.saved, self._committed, self.report
         self.report = replace(
             report,
@@ -233,9 +256,15 @@ class StreamRun:
             commits=report.commits + done.done,
             by_commit=report.by_commit.plus(self.table.version, done.files) if done.done else report.by_commit,
         )
-        if finished:
-            self.report = replace(self.report, status=Status.DONE)
         self._committed = self.report
+
+    def _remove(self, removal: StaleRemoval, spread: Spread) -> None:
+        """Commit that all was read, and with it what becomes of the rows that were not seen."""
+        saved, stale = removal.settle(self.saved, spread)
+        self._note(Committed(saved, done=True))
+        self.report = replace(self.report, stale=stale)
+        if stale.refused:
+            self.fail(Failure.of(RemovalRefused(stale.kept, path=removal.where)))
 
     def compact(self) -> None:
         """Join the small files that many short epochs have left, in the tables of a stream that is done."""

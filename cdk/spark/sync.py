@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pyspark import cloudpickle
 
@@ -23,6 +24,8 @@ from cdk.spark.pipeline import Pipeline, StreamOptions
 from cdk.spark.place import Place
 from cdk.spark.plan import StreamPlan, check_apart, plan_stream
 from cdk.spark.preview import Preview, previews
+from cdk.spark.redundant_run import RedundantRuns
+from cdk.spark.remove_stale import Wanted, check_removal
 from cdk.spark.run_report import RunFacts, run_report
 from cdk.spark.session import open_session, ship
 from cdk.spark.store import place_at
@@ -41,8 +44,8 @@ class SyncResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every stream was read to its end."""
-        return all(report.status is Status.DONE for report in self.streams)
+        """Whether every stream was read to its end, now or before."""
+        return all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
 
     def to_json(self) -> Mapping[str, Json]:
         """The report of the run (docs/reference/run-report.md), the config's secrets masked."""
@@ -99,31 +102,70 @@ class SyncRunner:
 
         Raises ConfigError as `run` does; what goes wrong in a stream is in its preview.
         """
-        return previews(self._planned()[1], self._pipeline, most)
+        _, plans = self._planned
+        redundant = self._redundant
+        return previews([plan for plan in plans if plan.stream.name not in redundant], self._pipeline, most)
 
+    def notes(self) -> Iterator[str]:
+        """What a sync would do besides reading, a line each. Raises what `preview` does."""
+        for name, report in self._redundant.items():
+            yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
+        for plan in self._planned[1]:
+            removal = self._removal(plan.stream.name)
+            if removal is not None and plan.stream.name not in self._redundant:
+                yield f"{plan.stream.name}: {removal.intended}"
+
+    @cached_property
     def _planned(self) -> tuple[Place, list[StreamPlan]]:
         target = place_at(self._pipeline.target.path, self._pipeline.target.storage)
-        plans = [plan_stream(stream, options, target) for stream, options in self._chosen()]
+        plans = []
+        for stream, options in self._chosen():
+            plans.append(plan_stream(stream, options, target))
+            if options.remove_stale is not None:
+                check_removal(plans[-1])
         check_apart(plans)
         return target, plans
 
+    @cached_property
+    def _windows(self) -> RedundantRuns | None:
+        options = self._pipeline.skip_redundant_runs
+        if options is None or not options.enabled:
+            return None
+        return RedundantRuns(self._pipeline, options, secrets=self._secrets, begun=self._facts.begun)
+
+    @cached_property
+    def _redundant(self) -> Mapping[str, StreamReport]:
+        """The streams that need not be read."""
+        return {} if self._windows is None else self._windows.redundant(self._planned[1])
+
     def _run(self) -> SyncResult:
-        target, plans = self._planned()
+        target, planned = self._planned
         log = open_log(self._pipeline, self._secrets, self._clock)
-        with only_run(target, self._pipeline.name) as sync, following(log, self._pipeline, plans, sync, self._ended):
-            opened = [self._open(plan, sync) for plan in plans]
-            runs = [run for run in opened if isinstance(run, StreamRun)]
+        redundant = self._redundant
+        plans = [plan for plan in planned if plan.stream.name not in redundant]
+        opened: dict[str, StreamRun | StreamReport] = {**redundant}
 
-            def report() -> list[StreamReport]:
-                return [run.standing if isinstance(run, StreamRun) else run for run in opened]
+        def report() -> list[StreamReport]:
+            known = [opened[plan.stream.name] for plan in planned if plan.stream.name in opened]
+            return [run.standing if isinstance(run, StreamRun) else run for run in known]
 
-            self._facts, self._reports = replace(self._facts, target=str(target), sync=sync), report
-            with self._told(list(zip(plans, opened, strict=True))):
-                self._watch(report(), 0)
-                if runs:
-                    workers = self._workers or self._spark(target, plans)
-                    Epochs(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)).read_all()
-            crash_point("done")
+        self._facts, self._reports = replace(self._facts, target=str(target)), report
+        if not plans:
+            return self.result
+        with only_run(target, self._pipeline.name) as sync:
+            with following(log, self._pipeline, plans, sync, self._ended):
+                opened |= {plan.stream.name: self._open(plan, sync) for plan in plans}
+                runs = [run for run in opened.values() if isinstance(run, StreamRun)]
+                self._facts = replace(self._facts, sync=sync)
+                with self._told([(plan, opened[plan.stream.name]) for plan in plans]):
+                    self._watch(report(), 0)
+                    if runs:
+                        workers = self._workers or self._spark(target, plans)
+                        Epochs(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)).read_all()
+                crash_point("done")
+            if self._windows is not None:
+                done = {one.name for one in report() if one.status is Status.DONE and not one.resumed}
+                self._windows.remember(plans, done, sync=sync, final=self._ended())
         return self.result
 
     def _told(self, opened: Sequence[Opened]) -> AbstractContextManager[None]:
@@ -160,11 +202,18 @@ class SyncRunner:
         stream = plan.stream
         try:
             _check_travels(stream)
-            return StreamRun(plan, self._pipeline.name, sync=sync)
+            return StreamRun(plan, self._pipeline.name, sync=sync, removal=self._removal(stream.name))
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
             logger.error("%s: %s", stream.name, failure.message)
             return StreamReport(stream.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
+
+    def _removal(self, stream: str) -> Wanted | None:
+        """What is to become of the stream's rows that a complete read does not see."""
+        options = (self._pipeline.streams or {}).get(stream, StreamOptions()).remove_stale
+        if options is None:
+            return None
+        return Wanted(options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else "")
 
 
 def _check_travels(stream: Stream) -> None:

@@ -6,8 +6,10 @@ import pytest
 from rich.console import Console
 
 from cdk.cli.show_sync import Display
+from cdk.cli.sync_rows import how_far
 from cdk.rest.tally import Tally
 from cdk.spark.epoch import Failure
+from cdk.spark.remove_stale import StaleCount
 from cdk.spark.stream_run import Status, StreamReport
 from cdk.spark.sync import SyncResult
 
@@ -201,3 +203,26 @@ def test_values_that_did_not_fit_are_noted() -> None:
     assert "\nusers: 1 row with values that did not fit; they are kept in _airbyte_meta\n" in summary(
         replace(USERS, rejected=1)
     )
+
+
+def test_rows_that_the_source_has_no_more_are_noted() -> None:
+    def noted(stale: StaleCount) -> str:
+        return summary(replace(USERS, stale=stale))
+
+    flagged = StaleCount("soft", 20, 10, 1_200, 1_200)
+    assert "\nusers: 1,200 rows that the source has no more were flagged\n" in noted(flagged)
+    deleted = replace(flagged, removal="hard", gone=1, removed=1)
+    assert "\nusers: 1 row that the source has no more was deleted\n" in noted(deleted)
+    counted = replace(flagged, removal="report", gone=2, removed=0, kept="removal is report")
+    assert "\nusers: 2 rows that the source has no more stayed: removal is report\n" in noted(counted)
+    assert "no more" not in noted(replace(counted, gone=0))
+    assert "no more" not in noted(replace(counted, kept="too many", refused=True))
+
+
+def test_a_stream_that_was_read_before_says_so() -> None:
+    said = summary(replace(USERS, status=Status.REDUNDANT, read=0, window="May 10 to May 11"))
+
+    assert "= redundant" in said
+    assert "not visible" not in said
+    assert "\nusers: May 10 to May 11 was read before; --force-rerun reads it again\n" in said
+    assert how_far(replace(USERS, status=Status.REDUNDANT)) == "read before"

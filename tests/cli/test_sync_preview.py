@@ -3,8 +3,13 @@
 from pathlib import Path
 from textwrap import dedent
 
+import orjson
 import pytest
 
+from cdk.sources.finding import find_source
+from cdk.spark.pipeline import Pipeline
+from cdk.spark.sync import SyncRunner
+from cdk.spark.tasks import Workers, here
 from tests.cli.conftest import CommandLine
 
 SHOP = dedent("""
@@ -26,6 +31,7 @@ SHOP = dedent("""
         config_schema = {"type": "object", "properties": {"api_key": {"type": "string", "airbyte_secret": True}}}
 """)
 PIPELINE = "name: shop\nsource: {connector: shop.py, config: {api_key: hunter2}}\ntarget: {path: tables}\n"
+LOG = "state: {state_provider: {type: local, config: {path: log}}}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +76,44 @@ def test_a_pipeline_that_ignores_the_new_state_is_previewed(cli: CommandLine, fo
 
     assert (ran.code, ran.lines[-1]) == (0, "nothing was written")
     assert not (folder / "tables").exists()
+
+
+def test_it_says_what_would_become_of_rows_that_the_source_has_no_more(cli: CommandLine, folder: Path) -> None:
+    streams = "streams: {users: {write_mode: append_dedup, primary_key: id, remove_stale: {removal: hard}}}\n"
+    (folder / "pipeline.yaml").write_text(PIPELINE + streams)
+    ran = cli("sync", "pipeline.yaml", "--dry-run")
+
+    assert ran.lines[-2:] == [
+        "users: rows that the source has no more would be deleted after a complete read",
+        "nothing was written",
+    ]
+    assert not (folder / "tables").exists()
+
+
+def test_it_says_what_was_read_before_unless_the_sync_is_forced(cli: CommandLine, folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(f"{PIPELINE}streams: [users]\nskip_redundant_runs: {{}}\n{LOG}")
+    pipeline = Pipeline.load(path)
+    assert SyncRunner(pipeline, find_source(str(folder / "shop.py")), workers=Workers(here, 1)).run().ok
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+    ran = cli("sync", "pipeline.yaml", "--dry-run")
+    forced = cli("sync", "pipeline.yaml", "--dry-run", "--force-rerun")
+
+    assert [line.partition(",")[0] for line in ran.lines] == ["users: redundant", "nothing was written"]
+    assert forced.lines == ["users: full_refresh, overwrite, from its start", "  whole stream", "nothing was written"]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path in before} == before
+
+
+def test_a_sync_that_is_redundant_starts_no_spark_and_succeeds(cli: CommandLine, folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(f"{PIPELINE}streams: [users]\nskip_redundant_runs: {{}}\n{LOG}")
+    pipeline = Pipeline.load(path)
+    assert SyncRunner(pipeline, find_source(str(folder / "shop.py")), workers=Workers(here, 1)).run().ok
+
+    ran = cli("sync", "pipeline.yaml", "--report", "report.json")
+    report = orjson.loads((folder / "report.json").read_bytes())
+
+    assert ran.code == 0
+    assert any(line.startswith("users: ") and "--force-rerun reads it again" in line for line in ran.lines)
+    assert (report["status"], report["spark"], report["streams"][0]["status"]) == ("done", None, "redundant")

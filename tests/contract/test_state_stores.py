@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -10,15 +10,17 @@ from uuid import uuid4
 import pytest
 
 from cdk import StateConflict, TransientError
+from cdk.base.values import Json
 from cdk.state.log import Kind, StateLog, open_session
 from cdk.state.stores import StateKey, StateStore, open_store
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
+from tests.spark.object_store import BUCKET, object_store
 from tests.state.stores.servers import postgres, s3
 
 KEY, OTHER = StateKey("shop"), StateKey("shop", "test")
 COUNTER = Kind("test/counter")
-KINDS = ["memory", "local", "local without links", "sqlite", "postgres", "s3"]
+KINDS = ["memory", "local", "local without links", "sqlite", "postgres", "s3", "delta", "delta on s3"]
 
 # How to open the store again, as another process would.
 Open = Callable[[], StateStore]
@@ -46,6 +48,11 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             with postgres(folder) as url:
                 # A schema of its own for every test.
                 yield lambda name: lambda: _in_schema(url, name)
+        case "delta":
+            yield lambda name: lambda: _delta(f"{folder}/{name}")
+        case "delta on s3":
+            with object_store() as lake:
+                yield lambda name: lambda: _delta(f"s3://{BUCKET}/{name}", lake.storage)
         case _:
             with s3() as options:
                 settings = {"type": "object", "config": {"options": options}}
@@ -56,6 +63,10 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                         )
                     )
                 )
+
+
+def _delta(path: str, storage: Mapping[str, Json] | None = None) -> StateStore:
+    return open_store({"type": "delta", "config": {"path": path, "storage": storage or {}}}, writes=False)
 
 
 def _in_schema(url: str, name: str) -> StateStore:

@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
+from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.pipeline import Pipeline, StreamOptions
 
 NAME = "letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200"
@@ -100,6 +101,83 @@ def test_a_stream_turned_off_with_false_is_not_taken_for_its_defaults(tmp_path: 
     assert error(tmp_path, f"{LEAST}streams: {{users: false}}\n") == [
         "pipeline.yaml:4 streams.users: found False, expected a map"
     ]
+
+
+def test_stale_rows_and_redundant_runs_are_asked_for_by_name(tmp_path: Path) -> None:
+    text = """\
+streams: {users: {remove_stale: {removal: hard, fail_safe_threshold: 20, fail_safe_min: 0}}, tags: {remove_stale: {}}}
+skip_redundant_runs: {start_time: 2024-05-10T00:00:00Z, end_time: "2024-05-11T02:00:00+02:00", settle: 6h}
+"""
+    pipeline = load(tmp_path, LEAST + text)
+
+    assert pipeline.streams is not None
+    users, tags = (pipeline.streams[name].remove_stale for name in ("users", "tags"))
+    assert users == RemoveStaleOptions(removal="hard", fail_safe_threshold=20, fail_safe_min=0)
+    assert tags == RemoveStaleOptions(removal="soft", fail_safe_threshold=75, fail_safe_min=5, allow_empty=False)
+    assert users.guards().fail_safe_threshold == 20
+    skip = pipeline.skip_redundant_runs
+    assert skip is not None
+    assert (skip.start_time, skip.end_time) == (datetime(2024, 5, 10, tzinfo=UTC), datetime(2024, 5, 11, tzinfo=UTC))
+    assert (skip.settle, skip.bucket_duration, skip.enabled, skip.force_rerun) == (
+        timedelta(hours=6),
+        "DAY",
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "streams: {users: {remove_stale: {action: soft}}}",
+            "streams.users.remove_stale.action: unknown key; there is 'accept_removals', 'allow_empty', ",
+        ),
+        (
+            "streams: {users: {remove_stale: {fail_safe_treshold: 5}}}",
+            "streams.users.remove_stale.fail_safe_treshold: unknown key; did you mean 'fail_safe_threshold'?",
+        ),
+        (
+            "streams: {users: {remove_stale: {removal: gentle}}}",
+            "streams.users.remove_stale.removal: found 'gentle', expected 'soft', 'hard' or 'report'",
+        ),
+        (
+            "streams: {users: {remove_stale: {fail_safe_threshold: 101}}}",
+            "streams.users.remove_stale.fail_safe_threshold: found 101, expected less than or equal to 100",
+        ),
+        ("streams: {users: {remove_stale: true}}", "streams.users.remove_stale: found True, expected a map"),
+        ("skip_redundant_runs: true", "skip_redundant_runs: found True, expected a map"),
+        (
+            "skip_redundant_runs: {bucket_durations: DAY}",
+            "skip_redundant_runs.bucket_durations: unknown key; did you mean 'bucket_duration'?",
+        ),
+        (
+            "skip_redundant_runs: {bucket_duration: MONTH}",
+            "skip_redundant_runs.bucket_duration: found 'MONTH', expected 'HOUR', 'DAY' or 'WEEK'",
+        ),
+        (
+            "skip_redundant_runs: {settle: 6 hours}",
+            "skip_redundant_runs.settle: found '6 hours', expected a duration such as 90m, 6h or 2d",
+        ),
+        (
+            "skip_redundant_runs: {start_time: yesterday}",
+            "skip_redundant_runs.start_time: found 'yesterday', expected a moment such as 2024-05-10T00:00:00Z",
+        ),
+        (
+            "skip_redundant_runs: {start_time: '2024-05-10T00:00:00'}",
+            "skip_redundant_runs.start_time: found '2024-05-10T00:00:00', expected a moment with a time zone, such as",
+        ),
+        (
+            "skip_redundant_runs: {start_time: '2024-05-11T00:00:00Z', end_time: '2024-05-10T00:00:00Z'}",
+            "skip_redundant_runs: found a map of start_time, end_time, expected a start_time before the end_time",
+        ),
+        ("state: {state_provider: {tipe: local}}", "state.state_provider.tipe: unknown key; did you mean 'type'?"),
+    ],
+)
+def test_what_is_wrong_with_them_is_said_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
+    lines = error(tmp_path, f"{LEAST}{text}\n")
+
+    assert any(line.startswith(f"pipeline.yaml:4 {expected}") for line in lines)
 
 
 def test_variables_are_put_in_everywhere(tmp_path: Path) -> None:

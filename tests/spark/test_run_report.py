@@ -17,6 +17,7 @@ from cdk.spark import epochs
 from cdk.spark.counts import CommitCounts, SliceCounts
 from cdk.spark.epoch import BundleResult, Failure, Job, Piece, Progress, run_epoch
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
+from cdk.spark.remove_stale import StaleCount
 from cdk.spark.run_report import RunFacts, run_report, write_report
 from cdk.spark.stream_run import Status, StreamReport
 from cdk.spark.sync import SyncRunner
@@ -229,6 +230,7 @@ def test_the_page_about_reports_shows_all_their_keys() -> None:
         by_slice=SliceCounts().plus(Slice(), Progress(0)),
         by_commit=CommitCounts().plus(1, []),
         http=Tally({"2xx": 1, "4xx": 1}),
+        stale=StaleCount("soft", 1, 1, 0),
     )
 
     assert _keys(shown) == _keys(run_report(run, [stream]))

@@ -105,15 +105,19 @@ class RedundantRunSkipHandler:
         settled = Span(in_utc(span.start, "start"), min(in_utc(span.end, "end"), self._settled))
         self._done = normal([*self._done, settled])
 
-    def update_state(self, planned: Planned) -> None:
-        """Propose that what was planned has been read; nothing is proposed where a step failed, or nothing was read."""
+    def update_state(self, planned: Planned) -> bool:
+        """Propose that what was planned has been read; tell whether that covers more than was known.
+
+        Nothing is proposed where a step failed, or nothing was read.
+        """
         if self._failed:
             logger.info("%s: not remembered: %s failed", self.slot, ", ".join(sorted(self._failed)))
-            return
+            return False
         for span in planned.spans:
             self.cover(span)
         if planned.spans:
             self.propose()
+        return bool(minus(inward(self._done, self._bucket), self._covered))
 
     def propose(self) -> None:
         """Have the next commit remember what is covered. Raises BugError: a step failed."""

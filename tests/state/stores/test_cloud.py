@@ -1,5 +1,6 @@
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,13 +9,13 @@ from cdk import ConfigError, TransientError
 from cdk.base.values import Json
 from cdk.state.log import Kind, StateLog, open_session
 from cdk.state.stores import StateKey, StateStore, open_store
-from tests.state.stores.servers import App, s3
+from tests.state.stores.servers import App, needs_s3rver, s3, s3rver
 
 KEY = StateKey("shop")
 COUNTER = Kind("test/counter")
 
 
-def opened(options: dict[str, Json], bucket: str = "states", *, writes: bool = True) -> StateStore:
+def opened(options: Mapping[str, Json], bucket: str = "states", *, writes: bool = True) -> StateStore:
     settings = {"type": "object", "config": {"url": f"s3://{bucket}/folder", "options": options}}
     return open_store(settings, writes=writes)
 
@@ -57,6 +58,16 @@ def test_a_server_that_ignores_the_condition_is_refused() -> None:
 
 def test_a_server_that_ignores_the_condition_may_be_looked_at() -> None:
     with s3(careless) as options:
+        assert opened(options, writes=False).numbers(KEY) == []
+
+
+@needs_s3rver
+def test_s3rver_is_refused_and_may_be_looked_at(tmp_path: Path) -> None:
+    with s3rver(tmp_path) as options:
+        with pytest.raises(ConfigError, match="does not refuse to create what is there") as refused:
+            opened(options)
+
+        assert refused.value.path == "s3://states/folder"
         assert opened(options, writes=False).numbers(KEY) == []
 
 
