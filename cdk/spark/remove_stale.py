@@ -1,0 +1,200 @@
+"""StaleRemoval: after a complete read, what the source has no more leaves the table.
+
+The commit that says that a generation is complete is the one that removes, so a sync that is cut before it removes
+nothing, and the next one does. What is compared is the table with itself (`cdk.spark.unseen`); what has to be
+remembered is how many rows it had when the read began: `_cdk_stale/<pipeline>.json`, beside the table.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import orjson
+
+from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
+from cdk.base.times import Clock, system_clock
+from cdk.spark.files import DataFile
+from cdk.spark.handling import RemoveStaleOptions
+from cdk.spark.history import History
+from cdk.spark.merge import SMALL_ROWS, TableFile
+from cdk.spark.newest import Identity
+from cdk.spark.plan import StreamPlan
+from cdk.spark.saved import Saved
+from cdk.spark.schema import column_name
+from cdk.spark.tables import TableChanged
+from cdk.spark.tasks import Spread, here
+from cdk.spark.unseen import FLAG, Counts, Unseen, check_flag
+from cdk.spark.write_modes import AppendDedup
+from cdk.spark.writing import Writing
+from cdk.state.handlers.guards import Counted, empty, is_empty, is_too_much, too_much
+
+_FOLDER = "_cdk_stale"
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class StaleCount:
+    """What became of the rows that a complete read did not see.
+
+    removal: soft, hard or report. previous: rows that were shown when the read began, those of other writers aside.
+    current: rows that it saw. gone: rows of `previous` that it did not. removed: how many of these were flagged or
+    deleted. kept: why none was; empty when they were. refused: a guard kept them, and a person has to look.
+    """
+
+    removal: str
+    previous: int
+    current: int
+    gone: int
+    removed: int = 0
+    kept: str = ""
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of one stream in one sync. unwilling: why this sync removes nothing; empty when it may."""
+
+    options: RemoveStaleOptions
+    unwilling: str = ""
+
+    @property
+    def intended(self) -> str:
+        """What a sync would do, as a clause."""
+        what = {"soft": "flagged", "hard": "deleted", "report": "counted"}[self.options.removal]
+        if self.unwilling:
+            return f"rows that the source has no more would stay: {self.unwilling}"
+        return f"rows that the source has no more would be {what} after a complete read"
+
+
+def check_removal(plan: StreamPlan) -> None:
+    """Raise ConfigError where a table cannot tell what a complete read did not see."""
+    where = f"streams.{plan.stream.name}.remove_stale"
+    if plan.sync_mode == "incremental":
+        raise ConfigError(
+            f"{where}: an incremental sync reads what is new, and does not see what is gone; use full_refresh"
+        )
+    if plan.write_mode == "overwrite":
+        raise ConfigError(
+            f"{where}: an overwrite leaves nothing of earlier reads; leave remove_stale out, or use append_dedup"
+        )
+    if plan.write_mode == "append":
+        raise ConfigError(
+            f"{where}: only tables with one row for each key can tell which rows are gone; use append_dedup"
+        )
+
+
+class StaleRemoval:
+    """The removing end of one stream in one sync. Belongs to the driver's thread."""
+
+    def __init__(
+        self, plan: StreamPlan, writing: Writing, pipeline: str, wanted: Wanted, *, clock: Clock = system_clock
+    ) -> None:
+        """Have `writing` merge so that what was read last wins, and each key it saw has this generation's number.
+
+        With the newest by cursor, a row that came back with an older value would look as if it had not been seen.
+        Raises ConfigError: the table cannot flag rows.
+        """
+        self.where = f"streams.{plan.stream.name}.remove_stale"
+        self._table, self._options, self._clock = writing.table, wanted.options, clock
+        self._keys, self._bounded = _keys(plan), writing.target(0).bounded
+        self._unwilling = wanted.unwilling or ("removal is report" if wanted.options.removal == "report" else "")
+        self._notes, self._note = self._table.root.join(_FOLDER), f"{pipeline}.json"
+        if wanted.options.removal == "soft":
+            check_flag(self._table.schema, self.where)
+        _, *histories = writing.mode.tables
+        history = History(histories[0]) if histories else None
+        identity = Identity(self._keys, hard=plan.hard_deletes)
+        self._mode = writing.mode = AppendDedup(self._table, identity, self._bounded, history)
+
+    def begin(self, generation: int, spread: Spread) -> None:
+        """Remember how many rows are shown before the read of a generation begins. Raises what a place raises."""
+        files = self._table.files()
+        found = sum(self._unseen(generation).counted(files, _where(files, spread)), Counts())
+        self._notes.write(self._note, orjson.dumps({"generation": generation, "rows": found.seen + found.gone}))
+
+    def settle(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount]:
+        """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
+
+        saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
+        """
+        if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
+            self._mode.add([FLAG])
+        for left in reversed(range(_TRIES)):
+            count, files, made = self._decided(saved.generation, spread)
+            deleted = count.removed if self._options.removal == "hard" else 0
+            records = sum(file.rows for file in self._table.files()) - deleted
+            complete = replace(saved, complete=True, records=records)
+            try:
+                self._table.commit(complete, made, remove=[file.path for file in files])
+            except TableChanged as error:
+                # Somebody compacted files that rows were to leave. They hold the same rows: look at those.
+                for file in made:
+                    self._table.root.delete(file.path)
+                if not left:
+                    raise
+                logger.warning("%s; comparing again", error)
+            else:
+                logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
+                return complete, count
+        raise AssertionError("the last try returns or raises")
+
+    def _decided(self, generation: int, spread: Spread) -> tuple[StaleCount, list[TableFile], list[DataFile]]:
+        """What is to be done, the files that leave the table for it, and those that come instead."""
+        options, unseen, files = self._options, self._unseen(generation), self._table.files()
+        run = _where(files, spread)
+        each = unseen.counted(files, run)
+        total = sum(each, Counts())
+        touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
+        begun = self._begun(generation)
+        count = StaleCount(options.removal, max(total.gone, begun or 0), total.seen, total.gone)
+        kept = self._unwilling
+        if begun is None and not kept:
+            kept = "the read was begun without remove_stale, so what it saw is not known for sure"
+        refused = "" if kept else self._refused(count, unseen, touched, run)
+        if kept or refused or not touched:
+            return replace(count, kept=kept or refused, refused=bool(refused)), [], []
+        made = (
+            unseen.deleted(touched, run) if options.removal == "hard" else unseen.flagged(touched, self._clock(), run)
+        )
+        return replace(count, removed=count.gone), touched, made
+
+    def _unseen(self, generation: int) -> Unseen:
+        table = self._table
+        return Unseen(table.root, table.schema, generation, self._keys, self._bounded, table.partition_by)
+
+    def _refused(self, count: StaleCount, unseen: Unseen, touched: Sequence[TableFile], run: Spread) -> str:
+        """Why a person has to look first; empty where nobody has to."""
+        options, counted = self._options.guards(), Counted(count.previous, count.current, count.gone)
+        if is_empty(counted, options):
+            return empty("", counted)
+        if is_too_much(counted, options):
+            plan = f"{count.gone}-{unseen.plan(touched, run)}"
+            if plan != options.accept_removals:
+                return too_much("", counted, options, plan)
+        return ""
+
+    def _begun(self, generation: int) -> int | None:
+        """The rows that there were when the read of the generation began; None: nobody counted them."""
+        # Damaged is as good as gone: nothing is removed this time, and the next read counts anew.
+        with suppress(FileNotFoundError, ValueError, LookupError, TypeError):
+            note = orjson.loads(self._notes.read(self._note))
+            if note["generation"] == generation:
+                return int(note["rows"])
+        return None
+
+
+def _where(files: Sequence[TableFile], spread: Spread) -> Spread:
+    """Where to look at files: a Spark job costs more than few rows do."""
+    return here if sum(file.rows for file in files) <= SMALL_ROWS else spread
+
+
+def _keys(plan: StreamPlan) -> tuple[str, ...]:
+    """The columns of the primary key, which `Writing` has checked."""
+    key = plan.stream.primary_key
+    names = [key] if isinstance(key, str) else [part if isinstance(part, str) else part[0] for part in key]
+    return tuple(column_name(name) or name for name in names)
+
+
+def _because(count: StaleCount) -> str:
+    return f": {count.kept}" if count.kept else ""
