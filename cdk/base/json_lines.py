@@ -4,6 +4,7 @@ Decoding a record, and freeing it again, is two thirds of the work of moving it.
 text goes on as it came, with every digit of its numbers.
 """
 
+import json
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -12,7 +13,6 @@ from typing import Any, overload
 import msgspec
 import orjson
 
-from cdk.base.errors import DecodeError
 from cdk.base.values import Json, Record
 
 _PIECE = 2**16
@@ -22,7 +22,7 @@ class JsonLines(Sequence[Record]):
     """Records, each one line of JSON text.
 
     Looking at a record decodes all of them; from then on the objects are what counts, for who got them may change
-    them. Looking raises DecodeError: a number is beyond what a float can hold.
+    them. A number beyond what a float can hold is then infinite.
     """
 
     __slots__ = ("_lines", "_records", "_size")
@@ -32,6 +32,16 @@ class JsonLines(Sequence[Record]):
         self._lines: bytes | None = lines
         self._size = size
         self._records: list[Record] | None = None
+
+    @classmethod
+    def joined(cls, pages: Sequence["JsonLines"]) -> Sequence[Record]:
+        """The records of several pages, in order; as text where all of them are."""
+        if len(pages) == 1:
+            return pages[0]
+        texts = [page.lines for page in pages if page.lines is not None]
+        if len(texts) < len(pages):
+            return [record for page in pages for record in page]
+        return cls(b"\n".join(texts), sum(map(len, pages)))
 
     @property
     def lines(self) -> bytes | None:
@@ -106,11 +116,11 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
     if lines[:1] != b"{" or lines.count(b"\n{") != len(found) - 1:
         return None
     # Of a name that comes twice the last counts, as in all decoders.
-    text, end = b",".join(found), body.rindex(found[-1]) + len(memoryview(found[-1]))
+    text, end = b"[" + b",".join(found) + b"]", body.rindex(found[-1]) + len(memoryview(found[-1])) + 1
     begin = end - len(text)
     if b'": ' in bytes(found[0]) or not body.startswith(text, max(begin, 0)):
         return None
-    return JsonLines(lines, len(found)), body[:begin] + body[end:]
+    return JsonLines(lines, len(found)), body[:begin] + b"[]" + body[end:]
 
 
 def _is_text(body: bytes) -> bool:
@@ -140,8 +150,8 @@ def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
 def _decoded(text: bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise DecodeError(f"records of a page cannot be decoded: {error.msg}") from None
+    except orjson.JSONDecodeError:
+        return json.loads(text)
 
 
 @lru_cache(maxsize=256)

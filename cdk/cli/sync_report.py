@@ -9,7 +9,7 @@ import click
 
 from cdk.base.masking import Secrets
 from cdk.base.times import Clock, system_clock
-from cdk.spark.epoch import Failure
+from cdk.spark.progress import Failure
 from cdk.spark.run_report import RunFacts, run_report, write_report
 from cdk.spark.sync import SyncRunner
 

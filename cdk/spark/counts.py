@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdk.spark.epoch import Progress
 from cdk.spark.files import DataFile
+from cdk.spark.progress import Progress
 from cdk.state.position import Done
 from cdk.state.slice import Slice
 

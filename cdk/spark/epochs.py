@@ -5,10 +5,11 @@ from functools import partial
 from typing import TypeVar
 
 from cdk.spark.crash import crash_point
-from cdk.spark.epoch import BundleResult, Failure, Job, Piece, run_epoch
+from cdk.spark.epoch import BundleResult, Job, run_epoch
 from cdk.spark.job_name import job_name
 from cdk.spark.pipeline import Pipeline
 from cdk.spark.place import as_place
+from cdk.spark.progress import Failure, Piece
 from cdk.spark.stream_run import StreamRun
 from cdk.spark.tasks import Workers
 

@@ -22,9 +22,9 @@ from deltalake import Schema
 from cdk.base.logs import logger
 from cdk.base.masking import HIDDEN, Secrets
 from cdk.base.times import Clock
-from cdk.spark.epoch import Failure
 from cdk.spark.place import Place
 from cdk.spark.plan import StreamPlan
+from cdk.spark.progress import Failure
 from cdk.spark.stream_run import Status, StreamReport, StreamRun
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from itertools import chain, islice
 
 from cdk.base.values import Json, Record
 from cdk.engine.remember import remembering
-from cdk.spark.epoch import Failure
 from cdk.spark.pipeline import Pipeline
 from cdk.spark.plan import StreamPlan
+from cdk.spark.progress import Failure
 from cdk.spark.state_tables import Located, of_plans
 from cdk.spark.stream_run import _go_on
 from cdk.state.wire import decode

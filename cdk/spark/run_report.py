@@ -12,8 +12,8 @@ from cdk.base.errors import FailureType
 from cdk.base.values import Json
 from cdk.rest.tally import Tally
 from cdk.spark.counts import Counted
-from cdk.spark.epoch import Failure
 from cdk.spark.place import sync_to_disk
+from cdk.spark.progress import Failure
 from cdk.spark.remove_stale import StaleCount
 from cdk.spark.stream_run import Status, StreamReport
 

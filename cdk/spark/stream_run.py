@@ -10,9 +10,9 @@ from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.rest.tally import Tally, counting
 from cdk.spark.counts import CommitCounts, SliceCounts
-from cdk.spark.epoch import Failure, Progress, Target
 from cdk.spark.files import DataFile
 from cdk.spark.plan import StreamPlan
+from cdk.spark.progress import Failure, Progress, Target
 from cdk.spark.remove_stale import StaleCount, StaleRemoval, Wanted
 from cdk.spark.saved import Saved
 from cdk.spark.tasks import Spread, here

@@ -15,7 +15,6 @@ from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
 from cdk.rest.tally import counting
 from cdk.spark.crash import crash_point
-from cdk.spark.epoch import Failure
 from cdk.spark.epochs import Epochs
 from cdk.spark.follow import following, open_log
 from cdk.spark.lineage import Opened, lineage
@@ -24,6 +23,7 @@ from cdk.spark.pipeline import Pipeline, StreamOptions
 from cdk.spark.place import Place
 from cdk.spark.plan import StreamPlan, check_apart, plan_stream
 from cdk.spark.preview import Preview, previews
+from cdk.spark.progress import Failure
 from cdk.spark.redundant_run import RedundantRuns
 from cdk.spark.remove_stale import Wanted, check_removal
 from cdk.spark.run_report import RunFacts, run_report

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdk.base.errors import ConfigError
-from cdk.spark.epoch import Target
 from cdk.spark.evolution import Plan, plan, with_columns
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
 from cdk.spark.newest import Identity
 from cdk.spark.plan import StreamPlan
+from cdk.spark.progress import Target
 from cdk.spark.rewrite import Rewrite
 from cdk.spark.saved import Saved
 from cdk.spark.schema import ColumnType, JsonText, column_name, columns

@@ -1,6 +1,7 @@
 """Records that are still text: what they are must be what decoding would have given."""
 
 import json
+import math
 import pickle
 import random
 
@@ -9,7 +10,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdk.base.errors import DecodeError
 from cdk.base.json_lines import JsonLines, cut_out, field_values
 from cdk.base.values import Json
 
@@ -139,9 +139,20 @@ def test_values_of_a_field_are_found_in_lists_and_in_text() -> None:
     assert field_values([{"a": 1}, {"b": 2}], "a") == [1, None]
 
 
-def test_a_number_that_no_float_holds_is_kept_as_text_and_refused_as_a_value() -> None:
+def test_a_number_that_no_float_holds_is_kept_as_text_and_infinite_as_a_value() -> None:
     lines = JsonLines(b'{"a":1e999}', 1)
 
     assert lines.lines == b'{"a":1e999}'
-    with pytest.raises(DecodeError, match="infinity"):
-        list(lines)
+    assert list(lines) == [{"a": math.inf}]
+
+
+def test_pages_are_joined_as_text_unless_one_was_looked_at() -> None:
+    one, other = of({"id": 1}), of({"id": 2}, {"id": 3})
+
+    joined = JsonLines.joined([one, other])
+    assert isinstance(joined, JsonLines)
+    assert (joined.lines, len(joined)) == (b'{"id":1}\n{"id":2}\n{"id":3}', 3)
+
+    list(other)
+    assert JsonLines.joined([one, other]) == [{"id": 1}, {"id": 2}, {"id": 3}]
+    assert JsonLines.joined([one]) is one

@@ -8,7 +8,7 @@ from rich.console import Console
 from cdk.cli.show_sync import Display
 from cdk.cli.sync_rows import how_far
 from cdk.rest.tally import Tally
-from cdk.spark.epoch import Failure
+from cdk.spark.progress import Failure
 from cdk.spark.remove_stale import StaleCount
 from cdk.spark.stream_run import Status, StreamReport
 from cdk.spark.sync import SyncResult

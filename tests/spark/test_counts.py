@@ -1,7 +1,7 @@
 from cdk import Checkpoint, Done, Partition, Slice
 from cdk.spark.counts import LISTED, CommitCounts, Counted, SliceCounts
-from cdk.spark.epoch import Progress
 from cdk.spark.files import DataFile
+from cdk.spark.progress import Progress
 
 
 def test_a_slice_that_was_cut_is_one_slice() -> None:

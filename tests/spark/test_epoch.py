@@ -24,8 +24,9 @@ from cdk import (
     StaleToken,
     Stream,
 )
-from cdk.spark import epoch
-from cdk.spark.epoch import BundleResult, Job, Piece, Progress, Target, read_bundle
+from cdk.spark import collected
+from cdk.spark.epoch import BundleResult, Job, read_bundle
+from cdk.spark.progress import Piece, Progress, Target
 from cdk.spark.schema import columns
 from cdk.state.stream_state import StreamState
 from tests.samples import STREAMS, Orders, Plain, Users
@@ -270,7 +271,7 @@ def many(count: int) -> list[Record]:
 
 @pytest.fixture
 def _small_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch, "_HELD_BYTES", 1)
+    monkeypatch.setattr(collected, "_HELD_BYTES", 1)
 
 
 @pytest.mark.usefixtures("_small_hold")
@@ -319,7 +320,7 @@ class Expiring(Scripted):
 def test_a_slice_that_is_read_again_from_its_start_does_not_keep_what_waited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    monkeypatch.setattr(epoch, "_HELD_BYTES", held)
+    monkeypatch.setattr(collected, "_HELD_BYTES", held)
     stream = Expiring({"id": 0}, {"id": 1}, Checkpoint({"at": 9}), {"id": 2})
     result = run(tmp_path, stream, [Slice(start=Checkpoint({"at": 5}))])
 
@@ -365,7 +366,7 @@ def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
 
     slices = list(iter(stream.checkpoint_reader(StreamState()).next, None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(epoch, "_HELD_BYTES", held)
+        patch.setattr(collected, "_HELD_BYTES", held)
         folder = tmp_path_factory.mktemp("table")
         result = run(folder, stream, slices, seconds=ticks, threads=threads, clock=ticking)
 

@@ -17,12 +17,13 @@ from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.spark import tables
-from cdk.spark.epoch import BundleResult, Failure, Job, Piece, read_bundle
+from cdk.spark.epoch import BundleResult, Job, read_bundle
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
 from cdk.spark.place import Place
 from cdk.spark.plan import StreamPlan, SyncMode, WriteModeName
+from cdk.spark.progress import Failure, Piece
 from cdk.spark.saved import Saved
 from cdk.spark.store import place_at
 from cdk.spark.stream_run import Status, StreamRun

@@ -19,10 +19,11 @@ from pyspark.sql import SparkSession
 from cdk import Page
 from cdk.base.errors import BugError, ConfigError, StateError
 from cdk.base.values import Json
-from cdk.spark.epoch import Job, Piece, Target, read_bundle
+from cdk.spark.epoch import Job, read_bundle
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.partitions import check_columns, check_same, restored, split, text_of, value_of, without_empty
 from cdk.spark.place import Place
+from cdk.spark.progress import Piece, Target
 from cdk.spark.rows import Rows
 from cdk.spark.saved import Saved
 from cdk.spark.schema import BIG_INTEGER, LOCAL_TIME, META, MOMENT, ColumnType, table_schema

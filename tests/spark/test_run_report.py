@@ -15,8 +15,9 @@ from cdk.base.times import Clock, system_clock
 from cdk.rest.tally import Tally, tally
 from cdk.spark import epochs
 from cdk.spark.counts import CommitCounts, SliceCounts
-from cdk.spark.epoch import BundleResult, Failure, Job, Piece, Progress, run_epoch
+from cdk.spark.epoch import BundleResult, Job, run_epoch
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
+from cdk.spark.progress import Failure, Piece, Progress
 from cdk.spark.remove_stale import StaleCount
 from cdk.spark.run_report import RunFacts, run_report, write_report
 from cdk.spark.stream_run import Status, StreamReport

@@ -17,10 +17,11 @@ from cdk import Item, Json, Page, Partition, ServerError, Slice, Stream, StreamS
 from cdk.base.errors import StateConflict
 from cdk.base.values import canonical
 from cdk.engine.read import read
-from cdk.spark.epoch import BundleResult, Failure, Job, Piece, read_bundle
+from cdk.spark.epoch import BundleResult, Job, read_bundle
 from cdk.spark.files import DataFile
 from cdk.spark.place import Disk
 from cdk.spark.plan import StreamPlan, WriteModeName
+from cdk.spark.progress import Failure, Piece
 from cdk.spark.saved import Saved
 from cdk.spark.stream_run import Status, StreamReport, StreamRun, _go_on
 from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions, told

@@ -1,0 +1,200 @@
+"""Collected: the rows of a slice, from its pages to the files of its task.
+
+Rows count once the source has said where a restart would go on after them, so until then they wait. Pages that are
+still text wait as text: a hundred pages of ten records become columns in one go, which takes a tenth of the work.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdk.base.json_lines import JsonLines
+from cdk.base.values import Record
+from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.partitions import without_empty
+from cdk.spark.progress import Failure, Piece, Progress, Target
+from cdk.spark.rows import Rows
+from cdk.spark.schema import META
+from cdk.state.position import Done, Position
+from cdk.streams.reading import ReadPage
+
+_HELD_BYTES = 64 * 2**20
+_GATHERED = 1_000
+"""Records that become columns at once; more gain nothing (measured with 100, 1,000 and 10,000)."""
+
+
+class Writer:
+    """The rows and the shared files of one target in a task."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._rows = Rows(target.columns, generation=target.generation, room=target.room)
+        self._texts: list[tuple[Progress, JsonLines]] = []
+        self._gathered = 0
+        self._shared = self.new()
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """The undeclared fields that got columns."""
+        return self._rows.undeclared
+
+    def new(self) -> TableWriter:
+        """Files that nobody shares."""
+        return TableWriter(self._target.root, self._rows.schema, self._target.bounded, self._target.partition_by)
+
+    def batch(self, records: Sequence[Record]) -> pa.RecordBatch:
+        """Records as rows that are newer than all before. Raises what Rows.batch raises."""
+        self._flush()
+        return without_empty(self._rows.batch(records), self._target.partition_by)
+
+    def write(self, progress: Progress, pages: Sequence["_Page"]) -> None:
+        """Have the rows of pages in the shared files, and count those with values that did not fit."""
+        for page in pages:
+            if isinstance(page, JsonLines):
+                self._texts.append((progress, page))
+                self._gathered += len(page)
+                if self._gathered >= _GATHERED:
+                    self._flush()
+            else:
+                progress.rejected += sum(rejected(page, [page.num_rows]))
+                self._shared.write([page])
+
+    def close(self) -> list[DataFile]:
+        """Finish the shared files."""
+        self._flush()
+        return self._shared.close()
+
+    def discard(self) -> None:
+        """Leave no shared file."""
+        self._shared.discard()
+
+    def _flush(self) -> None:
+        if not self._texts:
+            return
+        texts, self._texts, self._gathered = self._texts, [], 0
+        batch = self._rows.batch(JsonLines.joined([page for _, page in texts]))
+        for (progress, _), count in zip(texts, rejected(batch, [len(page) for _, page in texts]), strict=True):
+            progress.rejected += count
+        self._shared.write([without_empty(batch, self._target.partition_by)])
+
+
+_Page: TypeAlias = JsonLines | pa.RecordBatch
+
+
+@dataclass
+class _Waiting:
+    """Rows that no position covers yet, and what they count for. bytes: of those in memory."""
+
+    held: list[_Page] = field(default_factory=list)
+    bytes: int = 0
+    rows: int = 0
+    read: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    pages: int = 0
+
+
+class Collected:
+    """One slice's share: rows wait here until the source has said where a restart would go on after them.
+
+    broken: a record could not be written; what comes after it does not count.
+    """
+
+    def __init__(self, piece: Piece, writer: Writer) -> None:
+        self.piece, self.progress = piece, Progress(piece.number)
+        self.broken = False
+        self._writer = writer
+        self._waiting = _Waiting()
+        self._own: TableWriter | None = None
+        self._kept: list[TableWriter] = []
+
+    def take(self, page: ReadPage) -> None:
+        """Take the next page of the slice."""
+        if self.broken:
+            return
+        if page.restarted:
+            self._drop()
+            self.progress.restarted = True
+        waiting = self._waiting
+        if page.records:
+            try:
+                self._hold(page.records)
+            except Exception as error:  # noqa: BLE001 - a record that is no JSON ends this slice and no other
+                self.broken, self.progress.failure = True, Failure.of(error)
+                return
+        waiting.read += len(page.records) + page.skipped
+        waiting.skipped += page.skipped
+        waiting.pages += bool(page.records or page.skipped)
+        if page.position is not None:
+            self._seal(page.position, page)
+        elif waiting.bytes >= _HELD_BYTES:
+            # Too much to hold: a file of this slice's own, which counts only if the slice gets to its end.
+            self._own = self._own or self._writer.new()
+            batches = [held if isinstance(held, pa.RecordBatch) else self._writer.batch(held) for held in waiting.held]
+            waiting.rejected += sum(sum(rejected(batch, [batch.num_rows])) for batch in batches)
+            self._own.write(batches)
+            waiting.held, waiting.bytes = [], 0
+
+    def own_files(self) -> list[DataFile]:
+        """Finish the files of this slice alone, without the rows that still wait."""
+        self._drop()
+        return [file for writer in self._kept for file in writer.close()]
+
+    def discard(self) -> None:
+        """Leave no file of this slice alone."""
+        self._drop()
+        for writer in self._kept:
+            writer.discard()
+
+    def _hold(self, records: Sequence[Record]) -> None:
+        """Have records wait: as text where they are, else as rows. Raises what Rows.batch raises."""
+        waiting = self._waiting
+        if isinstance(records, JsonLines) and (lines := records.lines) is not None:
+            waiting.held.append(records)
+            waiting.bytes += len(lines)
+            waiting.rows += len(records)
+            return
+        # Rows are numbered as they are made, and of two alike the later one counts.
+        waiting.held = [page if isinstance(page, pa.RecordBatch) else self._writer.batch(page) for page in waiting.held]
+        batch = self._writer.batch(records)
+        waiting.held.append(batch)
+        waiting.bytes += batch.nbytes
+        waiting.rows += batch.num_rows
+
+    def _seal(self, position: Position, page: ReadPage) -> None:
+        progress, waiting = self.progress, self._waiting
+        progress.rows += waiting.rows
+        progress.read += waiting.read
+        progress.skipped += waiting.skipped
+        progress.rejected += waiting.rejected
+        progress.pages += waiting.pages
+        progress.positions = (*progress.positions, position) if isinstance(position, Done) else (position,)
+        progress.edge = page.edge
+        self._writer.write(progress, waiting.held)
+        self._waiting = _Waiting()
+        if self._own is not None:
+            self._own.close()
+            self._kept.append(self._own)
+            self._own = None
+
+    def _drop(self) -> None:
+        """Forget the rows that wait."""
+        self._waiting = _Waiting()
+        if self._own is not None:
+            self._own.discard()
+            self._own = None
+
+
+def rejected(batch: pa.RecordBatch, sizes: Sequence[int]) -> list[int]:
+    """How many rows have values that did not fit their column, for each of the parts that make up a batch."""
+    changes = batch.column(META).field("changes")
+    if not len(changes.flatten()):
+        return [0] * len(sizes)
+    noted, found, begin = pc.greater(pc.list_value_length(changes), 0), [], 0
+    for size in sizes:
+        found.append(pc.sum(noted.slice(begin, size)).as_py() or 0)
+        begin += size
+    return found

@@ -1,0 +1,79 @@
+"""What the tasks of an epoch are told of slices, and what they answer. Plain values: they travel."""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cdk.base.errors import CdkError, FailureType
+from cdk.rest.tally import Tally
+from cdk.spark.place import Place
+from cdk.spark.schema import ColumnType
+from cdk.state.position import Edge, Position
+from cdk.state.slice import Slice
+from cdk.streams.stream import Stream
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stream and the table its rows go to.
+
+    root: where files are written. room: how many undeclared fields may get columns. bounded: columns whose bounds go
+    into the table's log. partition_by: the table's partition columns.
+    """
+
+    stream: Stream
+    root: Place | Path
+    columns: Mapping[str, ColumnType]
+    generation: int
+    room: int = 0
+    bounded: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A slice of the epoch. number: its place in the epoch. target: the place of its stream in the job."""
+
+    number: int
+    target: int
+    slice: Slice
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a slice, as it travels back from a task."""
+
+    message: str
+    failure_type: FailureType
+    detail: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Describe an error."""
+        detail = "".join(traceback.format_exception(error))
+        if isinstance(error, CdkError):
+            return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip())
+        return cls(f"{type(error).__name__}: {error}", "system_error", detail)
+
+
+@dataclass
+class Progress:
+    """How far a piece got. positions: the last checkpoint and the end, as far as it met them. rows: those in the files.
+
+    The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
+    rejected: rows with values that did not fit. pages: those that brought records. http: requests, also those of pages
+    that no position covers.
+    """
+
+    number: int
+    positions: tuple[Position, ...] = ()
+    edge: Edge | None = None
+    read: int = 0
+    rows: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    pages: int = field(default=0, compare=False)
+    restarted: bool = False
+    failure: Failure | None = None
+    http: Tally = field(default_factory=Tally, compare=False)
