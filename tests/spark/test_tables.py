@@ -1,6 +1,8 @@
 """Rows and state move together, or not at all."""
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -60,6 +62,21 @@ def test_a_new_table_is_empty_and_has_no_state(root: Path) -> None:
     assert table.saved is None
     assert ids(root) == []
     assert [field.name for field in DeltaTable(str(root)).schema().fields] == ["id"]
+
+
+def test_of_many_who_create_a_table_at_once_one_describes_it(tmp_path: Path) -> None:
+    together = threading.Barrier(6)
+
+    def create(root: Path) -> None:
+        together.wait(timeout=20)
+        opened(root)
+
+    for n in range(10):
+        root = tmp_path / str(n)
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(create, [root] * 6))
+
+        assert [file.name for file in (root / "_delta_log").iterdir()] == ["00000000000000000000.json"]
 
 
 def test_rows_and_state_of_a_commit_are_found_by_the_next_run(root: Path) -> None:

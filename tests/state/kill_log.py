@@ -1,7 +1,7 @@
 """Kills writers of one log at random moments: `python -m tests.state.kill_log --help`.
 
-`--store local`, `sqlite` or `postgres` makes a store of that kind and removes it afterwards; anything else is the URL
-of an empty one. `python -m tests.state.kill_log --store postgres --writers 4 --kills 120 --steps 300`
+`--store local`, `sqlite`, `delta` or `postgres` makes a store of that kind and removes it afterwards; anything else is
+the URL of an empty one. `python -m tests.state.kill_log --store postgres --writers 4 --kills 120 --steps 300`
 
 Some processes race to move one counter on, a step a commit, without a lease: who loses opens the log again. Each is
 killed with SIGKILL at a random moment and started again, until enough were killed and enough steps are done. Then
@@ -83,6 +83,8 @@ def store_of(kind: str, folder: Path) -> Iterator[str]:
             yield f"{folder}/state"
         case "sqlite":
             yield f"sqlite:///{folder}/state.db"
+        case "delta":
+            yield f"delta:{folder}/state"
         case "postgres":
             with postgres(folder) as url:
                 yield url
@@ -153,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=300, help="acknowledged commits there must be at least")
     parser.add_argument("--writers", type=int, default=3, help="processes that race")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--store", default="local", help="local, sqlite, postgres, or the URL of an empty store")
+    parser.add_argument("--store", default="local", help="local, sqlite, delta, postgres, or the URL of an empty store")
     parser.add_argument("--writer", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--acknowledged", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)

@@ -52,6 +52,7 @@ def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> State
     | `memory` | | `memory:` |
     | `sql` | `url` | `sqlite:///state.db`, `postgresql://user@host/database` |
     | `object` | `url`, `options` | `s3://bucket/folder`, `gs://`, `az://` |
+    | `delta`, an entry point of `cdk.spark` | `path`, `storage` | `delta:/var/lib/state`, `delta:s3://bucket/folder` |
     | an entry point of `cdk.state_stores` | as it says | |
 
     writes: prepare the store, which proves that it refuses a second create; a run that only looks says no.
@@ -89,6 +90,8 @@ def _settings(url: str) -> Mapping[str, Json]:
         return {"type": "local", "config": {"path": url}}
     if scheme == "file":
         return {"type": "local", "config": {"path": rest.removeprefix("//")}}
+    if scheme == "delta":
+        return {"type": "delta", "config": {"path": rest.removeprefix("//")}}
     kind = "sql" if scheme.partition("+")[0] in {"sqlite", "postgresql"} else "object"
     return {"type": kind, "config": {"url": url}}
 

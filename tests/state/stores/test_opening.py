@@ -52,6 +52,7 @@ def test_the_kinds_of_stores_by_their_urls(tmp_path: Path) -> None:
     assert isinstance(open_store(f"sqlite:///{tmp_path}/a.db"), SqlStore)
     assert isinstance(open_store("postgresql://user@host/db", writes=False), SqlStore)
     assert open_store("s3://bucket/folder", writes=False).place(KEY, 1).startswith("s3://bucket/folder/default/shop")
+    assert f"{tmp_path}/states" in open_store(f"delta:{tmp_path}/states", writes=False).place(KEY, 1)
 
 
 def test_a_store_that_is_only_looked_at_is_not_touched(tmp_path: Path) -> None:
