@@ -16,3 +16,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("tests", SparkOptions(master="local[2,4]"), log)
     yield session
     session.stop()
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a case with bytes after its argument: packed bytes hold the time, and processes that share tests compare."""
+    return argname if isinstance(val, bytes) else None

@@ -129,7 +129,7 @@ def rows(stream: Stream, filters: Sequence[Filter]) -> list[dict[str, Json]]:
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("stream", STREAMS, ids=str)
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: type(stream).__name__)
 @given(
     kind=st.sampled_from(list(FILTERS)),
     wanted=st.sampled_from(MOMENTS) | st.datetimes(datetime(2023, 12, 1), datetime(2024, 3, 1), timezones=st.just(UTC)),  # noqa: DTZ001
