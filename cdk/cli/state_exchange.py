@@ -62,7 +62,8 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
 def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, replace: bool, dry: bool) -> int:
     """Have streams begin where a state in FILE says, also before their first sync.
 
-    FILE has Airbyte's state messages, in any form that `read --state` takes, or Singer's bookmarks.
+    FILE has Airbyte's state messages, in any form that `read --state` takes, Singer's bookmarks, or a dlt pipeline's
+    state.json.
     """
     from cdk.spark.state_import import took  # noqa: PLC0415
     from cdk.spark.state_tables import chosen, of_plans  # noqa: PLC0415
@@ -109,20 +110,16 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
 def _states(file: Path, streams: "Mapping[str, Stream]") -> dict[str, Json]:
     """The state of each stream that a file has, of any kind that is understood. Raises StateError and ConfigError."""
     from cdk.cli.state_file import load_state  # noqa: PLC0415
-    from cdk.spark.state_exchange import from_singer, is_singer  # noqa: PLC0415
+    from cdk.spark.state_exchange import from_dlt, from_singer, is_dlt, is_singer  # noqa: PLC0415
     from cdk.state.manager import ConnectorStateManager  # noqa: PLC0415
 
     documents = [value for _, value in read_documents(file)]
     singer = [value for value in documents if is_singer(value)]
     if singer:
         return dict(from_singer(singer[-1], streams))
-    for value in documents:
-        if isinstance(value, Mapping) and {"sources", "_state_version"} & value.keys():
-            raise StateError(
-                "found a dlt state, which is not understood; write its last values as "
-                '{"STREAM": {"CURSOR": VALUE}} and import that',
-                path=str(file),
-            )
+    dlt = [value for value in documents if is_dlt(value)]
+    if dlt:
+        return dict(from_dlt(dlt[-1], streams))
     messages = load_state(file, streams)
     manager = ConnectorStateManager(messages)
     named = {

@@ -33,7 +33,7 @@ class Epochs:
         self._concurrency, self._name = pipeline.concurrency, pipeline.name
         self._seconds = min(1.0, self._interval)
         # Slices that are not begun come again; too few leave an API that makes tasks wait without requests.
-        self._slices = 8 * pipeline.concurrency
+        self._slices = 32 * pipeline.concurrency
 
     def read_all(self) -> None:
         """Run epochs until every stream is done or failed. Raises TransientError: Spark was lost."""

@@ -1,4 +1,4 @@
-"""States from and to the forms of other programs: Airbyte's state messages, Singer's bookmarks."""
+"""States from and to the forms of other programs: Airbyte's state messages, Singer's bookmarks, dlt's state."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -51,6 +51,48 @@ def from_singer(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> 
             yield name, {"use_global_cursor": False, "states": list(_partitions(partitions, field, path))}
         elif bookmark:
             yield name, _cursor(bookmark, field, path)
+
+
+def is_dlt(document: Json) -> bool:
+    """Whether a document is the state of a dlt pipeline."""
+    return isinstance(document, Mapping) and "sources" in document and not {"type", "stream"} & document.keys()
+
+
+def from_dlt(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> Iterator[tuple[str, Json]]:
+    """The state of each stream that is called like a resource with an `incremental`, in our form.
+
+    Its `last_value` counts. What it knows of the rows that have that value (`unique_hashes`) says nothing here, so
+    these are read once more. Raises BadState and StateError: another form, a stream or cursor that the source lacks,
+    or a resource that several sources have.
+    """
+    known: dict[str, str] = {}
+    for path, name, cursors in _resources(document["sources"]):
+        if name not in streams:
+            raise StateError(f"the source has no such stream{did_you_mean(name, streams)}", path=path)
+        if name in known:
+            raise StateError(f"{known[name]} has a state of the same stream; leave one of them out", path=path)
+        known[name] = path
+        field = streams[name].cursor_field
+        if field is None:
+            raise StateError("the stream has no cursor, so a last value says nothing to it", path=path)
+        if not isinstance(cursors, Mapping) or not isinstance(found := cursors.get(field), Mapping):
+            raise BadState(f"{path}.incremental", cursors, f"a map with {field!r}, the stream's cursor")
+        if (value := found.get("last_value")) is not None:
+            yield name, {field: _untyped(value)}
+
+
+def _resources(sources: Json) -> Iterator[tuple[str, str, Json]]:
+    """The path, the name and the cursors of each resource with an `incremental`."""
+    for source, said in sources.items() if isinstance(sources, Mapping) else ():
+        resources = said.get("resources") if isinstance(said, Mapping) else None
+        for name, kept in resources.items() if isinstance(resources, Mapping) else ():
+            if isinstance(kept, Mapping) and kept.get("incremental"):
+                yield f"sources.{source}.resources.{name}", name, kept["incremental"]
+
+
+def _untyped(value: Json) -> Json:
+    """A value of dlt's without the character that tells its type: a decimal, a moment, a date, ..."""
+    return value[1:] if isinstance(value, str) and "\uf026" <= value[:1] <= "\uf02f" else value
 
 
 def _partitions(items: Json, field: str, path: str) -> Iterator[Json]:

@@ -521,6 +521,23 @@ def test_singers_bookmarks_are_imported(state: CommandLine, folder: Path, bookma
     assert Filled(folder / "tables" / "orders").saved.state == expected
 
 
+def dlt(**resources: Json) -> dict[str, Json]:
+    """A state.json, as dlt 1.31 writes it."""
+    found = {name: {"incremental": cursors} for name, cursors in resources.items()}
+    return {"_state_version": 1, "_state_engine_version": 4, "sources": {"shop": {"resources": {**found, "plain": {}}}}}
+
+
+LAST = {"updated_at": {"initial_value": JAN, "last_value": FEB, "unique_hashes": ["6OdWS8PPNd2U"]}}
+
+
+@pytest.mark.parametrize("value", [FEB, f"\uf027{FEB}"])
+def test_last_values_of_dlt_are_imported(state: CommandLine, folder: Path, value: str) -> None:
+    (folder / "state.json").write_text(json.dumps(dlt(orders={"updated_at": {"last_value": value}})))
+
+    assert state("import", "state.json").code == 0
+    assert Filled(folder / "tables" / "orders").saved.state == {"updated_at": FEB}
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [
@@ -533,7 +550,18 @@ def test_singers_bookmarks_are_imported(state: CommandLine, folder: Path, bookma
         ({"bookmarks": {"orders": {"partitions": "a"}}}, "expected a list of bookmarks"),
         ({"bookmarks": {"orders": 3}}, "expected a map with replication_key_value"),
         ({"bookmarks": 3}, "expected a map from stream to bookmark"),
-        ({"_state_version": 3, "sources": {}}, "found a dlt state, which is not understood"),
+        (
+            dlt(ordres={"updated_at": {"last_value": 3}}),
+            "resources.ordres: the source has no such stream; did you mean 'ord",
+        ),
+        (dlt(orders={"at": {"last_value": 3}}), "expected a map with 'updated_at', the stream's cursor"),
+        (dlt(users={"id": {"last_value": 3}}), "resources.users: the stream has no cursor"),
+        (
+            {"sources": {**dlt(orders=LAST)["sources"], "b": dlt(orders=LAST)["sources"]["shop"]}},
+            "shop.resources.orders has",
+        ),
+        (dlt(orders={"updated_at": {"last_value": None}}), "has no state of a stream of this pipeline"),
+        ({"sources": []}, "has no state of a stream of this pipeline"),
         ({"something": 3}, "expected a state message"),
         ([], "has no state of a stream of this pipeline"),
     ],
