@@ -91,10 +91,9 @@ class Epochs:
             else:
                 run.untouched(piece.slice)
         begun = len(progress)
-        if begun == len(pieces):
-            self._slices = min(self._slices * 8, _MOST_SLICES)
-        elif begun < len(pieces) // 2:
-            self._slices = max(self._slices // 2, self._concurrency)
+        # The next epoch has twice the time; and twice that again, for a source may become quicker.
+        wanted = 8 * self._slices if begun == len(pieces) else 4 * begun
+        self._slices = min(max(wanted, self._concurrency), _MOST_SLICES)
         self._seconds = min(self._seconds * 2, self._interval)
 
     def _commit(self, touched: Collection[int], results: Sequence[BundleResult]) -> None:
