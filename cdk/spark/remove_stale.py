@@ -1,15 +1,12 @@
 """StaleRemoval: after a complete read, what the source has no more leaves the table.
 
 The commit that says that a generation is complete is the one that removes, so a sync that is cut before it removes
-nothing, and the next one does. What is compared is the table with itself (`cdk.spark.unseen`); what has to be
-remembered is how many rows it had when the read began: `_cdk_stale/<pipeline>.json`, beside the table.
+nothing, and the next one does. What is compared is the table with itself (`cdk.spark.unseen`); how many rows it had
+when the read began is part of its state.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-
-import orjson
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
@@ -29,7 +26,6 @@ from cdk.spark.write_modes import AppendDedup
 from cdk.spark.writing import Writing
 from cdk.state.handlers.guards import Counted, empty, is_empty, is_too_much, too_much
 
-_FOLDER = "_cdk_stale"
 _TRIES = 5
 
 
@@ -87,9 +83,7 @@ def check_removal(plan: StreamPlan) -> None:
 class StaleRemoval:
     """The removing end of one stream in one sync. Belongs to the driver's thread."""
 
-    def __init__(
-        self, plan: StreamPlan, writing: Writing, pipeline: str, wanted: Wanted, *, clock: Clock = system_clock
-    ) -> None:
+    def __init__(self, plan: StreamPlan, writing: Writing, wanted: Wanted, *, clock: Clock = system_clock) -> None:
         """Have `writing` merge so that what was read last wins, and each key it saw has this generation's number.
 
         With the newest by cursor, a row that came back with an older value would look as if it had not been seen.
@@ -99,7 +93,6 @@ class StaleRemoval:
         self._table, self._options, self._clock = writing.table, wanted.options, clock
         self._keys, self._bounded = _keys(plan), writing.target(0).bounded
         self._unwilling = wanted.unwilling or ("removal is report" if wanted.options.removal == "report" else "")
-        self._notes, self._note = self._table.root.join(_FOLDER), f"{pipeline}.json"
         if wanted.options.removal == "soft":
             check_flag(self._table.schema, self.where)
         _, *histories = writing.mode.tables
@@ -107,11 +100,11 @@ class StaleRemoval:
         identity = Identity(self._keys, hard=plan.hard_deletes)
         self._mode = writing.mode = AppendDedup(self._table, identity, self._bounded, history)
 
-    def begin(self, generation: int, spread: Spread) -> None:
-        """Remember how many rows are shown before the read of a generation begins. Raises what a place raises."""
+    def known(self, generation: int, spread: Spread) -> int:
+        """How many rows are shown before the read of a generation begins. Raises what a place raises."""
         files = self._table.files()
         found = sum(self._unseen(generation).counted(files, _where(files, spread)), Counts())
-        self._notes.write(self._note, orjson.dumps({"generation": generation, "rows": found.seen + found.gone}))
+        return found.seen + found.gone
 
     def settle(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount]:
         """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
@@ -121,7 +114,7 @@ class StaleRemoval:
         if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
             self._mode.add([FLAG])
         for left in reversed(range(_TRIES)):
-            count, files, made = self._decided(saved.generation, spread)
+            count, files, made = self._decided(saved, spread)
             deleted = count.removed if self._options.removal == "hard" else 0
             records = sum(file.rows for file in self._table.files()) - deleted
             complete = replace(saved, complete=True, records=records)
@@ -139,17 +132,16 @@ class StaleRemoval:
                 return complete, count
         raise AssertionError("the last try returns or raises")
 
-    def _decided(self, generation: int, spread: Spread) -> tuple[StaleCount, list[TableFile], list[DataFile]]:
+    def _decided(self, saved: Saved, spread: Spread) -> tuple[StaleCount, list[TableFile], list[DataFile]]:
         """What is to be done, the files that leave the table for it, and those that come instead."""
-        options, unseen, files = self._options, self._unseen(generation), self._table.files()
+        options, unseen, files = self._options, self._unseen(saved.generation), self._table.files()
         run = _where(files, spread)
         each = unseen.counted(files, run)
         total = sum(each, Counts())
         touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
-        begun = self._begun(generation)
-        count = StaleCount(options.removal, max(total.gone, begun or 0), total.seen, total.gone)
+        count = StaleCount(options.removal, max(total.gone, saved.known or 0), total.seen, total.gone)
         kept = self._unwilling
-        if begun is None and not kept:
+        if saved.known is None and not kept:
             kept = "the read was begun without remove_stale, so what it saw is not known for sure"
         refused = "" if kept else self._refused(count, unseen, touched, run)
         if kept or refused or not touched:
@@ -173,15 +165,6 @@ class StaleRemoval:
             if plan != options.accept_removals:
                 return too_much("", counted, options, plan)
         return ""
-
-    def _begun(self, generation: int) -> int | None:
-        """The rows that there were when the read of the generation began; None: nobody counted them."""
-        # Damaged is as good as gone: nothing is removed this time, and the next read counts anew.
-        with suppress(FileNotFoundError, ValueError, LookupError, TypeError):
-            note = orjson.loads(self._notes.read(self._note))
-            if note["generation"] == generation:
-                return int(note["rows"])
-        return None
 
 
 def _where(files: Sequence[TableFile], spread: Spread) -> Spread:

@@ -13,7 +13,8 @@ class Saved:
     sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this
     generation reached the end. state: the stream's state in its exact wire form. pending: files of a generation that
     is not yet visible. logged: files that this commit names for the history of the table. records: rows committed in
-    this generation. history: versions of earlier states, newest first.
+    this generation. history: versions of earlier states, newest first. known: rows that were shown when the read of
+    this generation began, where rows that it does not see are to leave; None: nobody counted them.
     """
 
     sync_mode: str
@@ -25,4 +26,5 @@ class Saved:
     pending: tuple[DataFile, ...] = ()
     logged: tuple[DataFile, ...] = ()
     records: int = 0
+    known: int | None = None
     history: tuple[int, ...] = field(default=(), compare=False)

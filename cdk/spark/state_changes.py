@@ -88,7 +88,7 @@ def given(saved: Saved, stream: Stream, blob: Json, what: str = "set") -> Change
         return _moved(what, saved, state, stream)
     new = saved
     if saved.complete:
-        new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
+        new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=(), known=None)
     change = _moved(what, new, state, stream)
     means = "The next sync goes on from there; what lies before is not part of the new generation."
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))

@@ -95,7 +95,7 @@ class StreamRun:
         """
         self.stream = stream = plan.stream
         self._writing = Writing(plan, pipeline)
-        self._removal = None if removal is None else StaleRemoval(plan, self._writing, pipeline, removal)
+        self._removal = None if removal is None else StaleRemoval(plan, self._writing, removal)
         self.table = self._writing.table
         sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
         self.saved, resumed = _go_on(before, sync_mode, write_mode, sync)
@@ -211,7 +211,7 @@ class StreamRun:
         """Bring the table's files to the stream's schema, where they are not. Raises StateError."""
         self._writing.widen(self.saved, spread)
         if self._removal is not None and self._begins:
-            self._removal.begin(self.saved.generation, spread)
+            self.saved = replace(self.saved, known=self._removal.known(self.saved.generation, spread))
 
     def grow(self, names: Sequence[str]) -> bool:
         """Add text columns for undeclared fields; False: the files that have them do not fit the table.

@@ -264,16 +264,6 @@ def test_a_stream_without_checkpoints_that_was_read_and_not_completed_removes_by
     assert (lake.sync(Whole(range(8))).stale, lake.flagged) == (count(10, 8, 2, 2), [8, 9])
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"generation": 2}', '{"generation": 2, "rows": null}'])
-def test_a_count_that_is_damaged_removes_nothing_this_time(lake: Lake, text: str) -> None:
-    lake.sync(Users(range(10)))
-    lake.sync(Users(range(8), broken=1))
-    (lake.folder / "users" / "_cdk_stale" / "shop.json").write_text(text)
-
-    assert (lake.sync(Users(range(8))).status, lake.flagged) == (Status.DONE, [])
-    assert (lake.sync(Users(range(8))).status, lake.flagged) == (Status.DONE, [8, 9])
-
-
 def test_a_source_without_a_single_row_is_an_error_that_removes_nothing(lake: Lake) -> None:
     lake.sync(Users(range(10)))
     report = lake.sync(Users([]))
