@@ -11,6 +11,7 @@ VICTIMS = ("driver", "jvm", "driver", "jvm", "worker")
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)  # six syncs with a JVM each, on a machine that may be busy
 @pytest.mark.parametrize("mode", MODES)
 def test_killed_drivers_jvms_and_workers_lose_nothing_and_double_nothing(tmp_path: Path, mode: str) -> None:
     kills = round_of_kills(tmp_path, VICTIMS, random.Random(), mode)
