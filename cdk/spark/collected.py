@@ -6,7 +6,6 @@ still text wait as text: a hundred pages of ten records become columns in one go
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,17 +49,14 @@ class Writer:
         self._flush()
         return without_empty(self._rows.batch(records), self._target.partition_by)
 
-    def write(self, progress: Progress, pages: Sequence["_Page"]) -> None:
-        """Have the rows of pages in the shared files, and count those with values that did not fit."""
-        for page in pages:
-            if isinstance(page, JsonLines):
-                self._texts.append((progress, page))
-                self._gathered += len(page)
-                if self._gathered >= _GATHERED:
-                    self._flush()
-            else:
-                progress.rejected += sum(rejected(page, [page.num_rows]))
-                self._shared.write([page])
+    def write(self, progress: Progress, batches: Sequence[pa.RecordBatch], texts: Sequence[JsonLines]) -> None:
+        """Have rows in the shared files. Those of texts with values that do not fit are counted when they are made."""
+        self._shared.write(batches)
+        for text in texts:
+            self._texts.append((progress, text))
+            self._gathered += len(text)
+            if self._gathered >= _GATHERED:
+                self._flush()
 
     def close(self) -> list[DataFile]:
         """Finish the shared files."""
@@ -81,14 +77,12 @@ class Writer:
         self._shared.write([without_empty(batch, self._target.partition_by)])
 
 
-_Page: TypeAlias = JsonLines | pa.RecordBatch
-
-
 @dataclass
 class _Waiting:
-    """Rows that no position covers yet, and what they count for. bytes: of those in memory."""
+    """Rows that no position covers yet, and what they count for. texts: newer than batches. bytes: of both."""
 
-    held: list[_Page] = field(default_factory=list)
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    texts: list[JsonLines] = field(default_factory=list)
     bytes: int = 0
     rows: int = 0
     read: int = 0
@@ -132,11 +126,10 @@ class Collected:
             self._seal(page.position, page)
         elif waiting.bytes >= _HELD_BYTES:
             # Too much to hold: a file of this slice's own, which counts only if the slice gets to its end.
+            self._convert()
             self._own = self._own or self._writer.new()
-            batches = [held if isinstance(held, pa.RecordBatch) else self._writer.batch(held) for held in waiting.held]
-            waiting.rejected += sum(sum(rejected(batch, [batch.num_rows])) for batch in batches)
-            self._own.write(batches)
-            waiting.held, waiting.bytes = [], 0
+            self._own.write(waiting.batches)
+            waiting.batches, waiting.bytes = [], 0
 
     def own_files(self) -> list[DataFile]:
         """Finish the files of this slice alone, without the rows that still wait."""
@@ -152,17 +145,30 @@ class Collected:
     def _hold(self, records: Sequence[Record]) -> None:
         """Have records wait: as text where they are, else as rows. Raises what Rows.batch raises."""
         waiting = self._waiting
+        waiting.rows += len(records)
         if isinstance(records, JsonLines) and (lines := records.lines) is not None:
-            waiting.held.append(records)
+            waiting.texts.append(records)
             waiting.bytes += len(lines)
-            waiting.rows += len(records)
+            if sum(map(len, waiting.texts)) >= _GATHERED:
+                self._convert()
             return
         # Rows are numbered as they are made, and of two alike the later one counts.
-        waiting.held = [page if isinstance(page, pa.RecordBatch) else self._writer.batch(page) for page in waiting.held]
-        batch = self._writer.batch(records)
-        waiting.held.append(batch)
+        self._convert()
+        self._keep(self._writer.batch(records))
+
+    def _convert(self) -> None:
+        """Make rows of the texts that wait: a stream that says no position may have any number of them."""
+        waiting = self._waiting
+        if waiting.texts:
+            waiting.bytes -= sum(len(text.lines or b"") for text in waiting.texts)
+            texts, waiting.texts = waiting.texts, []
+            self._keep(self._writer.batch(JsonLines.joined(texts)))
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        waiting = self._waiting
+        waiting.batches.append(batch)
         waiting.bytes += batch.nbytes
-        waiting.rows += batch.num_rows
+        waiting.rejected += sum(rejected(batch, [batch.num_rows]))
 
     def _seal(self, position: Position, page: ReadPage) -> None:
         progress, waiting = self.progress, self._waiting
@@ -173,7 +179,7 @@ class Collected:
         progress.pages += waiting.pages
         progress.positions = (*progress.positions, position) if isinstance(position, Done) else (position,)
         progress.edge = page.edge
-        self._writer.write(progress, waiting.held)
+        self._writer.write(progress, waiting.batches, waiting.texts)
         self._waiting = _Waiting()
         if self._own is not None:
             self._own.close()
