@@ -5,6 +5,7 @@ text goes on as it came, with every digit of its numbers.
 """
 
 import json
+import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -16,6 +17,8 @@ import orjson
 from cdk.base.values import Json, Record
 
 _PIECE = 2**16
+# Names that msgspec does not look for: JSON spells them with escapes, or not at all.
+_ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')
 
 
 class JsonLines(Sequence[Record]):
@@ -50,7 +53,7 @@ class JsonLines(Sequence[Record]):
 
     def values(self, field: str) -> list[Json]:
         """The value of a field of each record, None where it is absent. The text stays."""
-        if self._lines is None:
+        if self._lines is None or not is_plain(field):
             return [record.get(field) for record in self]
         return [found.value for found in _one_field(field).decode_lines(self._lines)]
 
@@ -97,13 +100,18 @@ def field_values(records: Sequence[Record], field: str) -> list[Json]:
     return [record.get(field) for record in records]
 
 
+def is_plain(name: str) -> bool:
+    """Whether a field's name stands in JSON as it is, so that it is found without decoding."""
+    return _ESCAPED.search(name) is None
+
+
 def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | None:
     """The list of objects at a path of a JSON body, and the body with an empty list in its place.
 
     None where that would not be the same as decoding: a body that is no JSON, another thing at the path, an empty
     list, a text that UTF-8 cannot hold. None, too, where blanks stand between the parts: they would go on with them.
     """
-    if b"\n" in body or not _is_text(body):
+    if b"\n" in body or not all(map(is_plain, where)) or not _is_text(body):
         return None
     try:
         found = _elements_at(where).decode(body)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from cdk.base.json_lines import JsonLines
+from cdk.base.json_lines import JsonLines, is_plain
 from cdk.base.values import Record
 from cdk.spark.at_once import moments
 from cdk.spark.schema import LOCAL_TIME, MOMENT, ColumnType, JsonText
@@ -41,10 +41,11 @@ class Straight:
         self._kinds = dict(columns)
         self._plain = {name: kind for name, kind in columns.items() if not isinstance(kind, JsonText)}
         self._texts = [name for name, kind in columns.items() if isinstance(kind, JsonText)]
-        self._failed = 0 if all(_is_plain(kind, top=True) for kind in self._plain.values()) else _TIRED
+        fits = all(_is_plain(kind, top=True) for kind in self._plain.values()) and all(map(is_plain, columns))
+        self._failed = 0 if fits else _TIRED
         self._explicit = {name: pa.string() if kind in _MOMENTS else kind for name, kind in self._plain.items()}
         self._parse = pj.ParseOptions(explicit_schema=pa.schema(list(self._explicit.items())))
-        self._raw = _raw_fields(self._texts) if self._texts else None
+        self._raw = _raw_fields(self._texts) if self._texts and fits else None
 
     def of(self, records: Sequence[Record]) -> Mapping[str, pa.Array] | None:
         """The columns of records that are still text; None where they must be decoded."""

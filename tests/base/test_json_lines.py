@@ -128,6 +128,15 @@ def test_what_is_changed_in_a_record_stays_changed() -> None:
     assert lines.lines is None
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\n", "\ud800", ""])
+def test_names_that_json_escapes_are_found_by_decoding(name: str) -> None:
+    text = json.dumps({name: [{name: 1}]}, separators=(",", ":")).encode()
+
+    found = cut_out(text, (name,))
+    assert found is None or list(found[0]) == [{name: 1}]
+    assert JsonLines(json.dumps({name: 1}).encode(), 1).values(name) == [1]
+
+
 def test_they_compare_and_travel_as_a_list() -> None:
     assert of({"id": 1}) == [{"id": 1}]
     assert of({"id": 1}) != [{"id": 2}]

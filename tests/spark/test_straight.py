@@ -158,6 +158,14 @@ def test_columns_that_text_cannot_fill_are_decoded(schema: Json) -> None:
     assert of('{"x":null}', columns({"properties": {"x": schema}})) is None
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\n", "x y"])
+def test_a_column_may_have_any_name(name: str) -> None:
+    records: list[dict[str, Json]] = [{name: {"a": 1}}, {name: None}]
+    rows = Rows(columns({"properties": {name: {}}}), generation=1)
+
+    assert rows.batch(cut(records)).column(0).to_pylist() == ['{"a":1}', None]
+
+
 def test_a_source_whose_pages_never_fit_is_not_tried_for_ever() -> None:
     straight = Straight(COLUMNS)
     for _ in range(3):
