@@ -21,3 +21,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name a case with bytes after its argument: packed bytes hold the time, and processes that share tests compare."""
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest file: the processes that share the tests take whole files, in this order."""
+    items.sort(key=lambda item: item.path.name != "test_kill.py")
