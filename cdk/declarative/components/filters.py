@@ -35,15 +35,8 @@ class RecordFilter(AnyRecordFilter):
                 return records if condition.true(names) else []
 
             return all_or_none
-        true = template.true
 
         def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-            scope = condition.scope(names)
-            kept = []
-            for record in records:
-                scope["record"] = record
-                if true(scope):
-                    kept.append(record)
-            return kept
+            return template.kept(condition.scope(names), records)
 
         return select

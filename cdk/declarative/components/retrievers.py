@@ -35,6 +35,9 @@ from cdk.declarative.recoveries import RecoveringReader
 from cdk.declarative.slices import SliceView
 from cdk.rest import JsonDecoder
 
+_AT_ONCE = 100
+"""Records that go through all steps together: those of a whole page have left the processor's cache in between."""
+
 _COMPARED = re.compile(
     r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
 )
@@ -94,9 +97,13 @@ def _chain(steps: list[Select]) -> Select:
         return steps[0]
 
     def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-        for step in steps:
-            records = step(records, names)
-        return records
+        kept: list[dict[str, Json]] = []
+        for at in range(0, len(records), _AT_ONCE):
+            some = records[at : at + _AT_ONCE]
+            for step in steps:
+                some = step(some, names)
+            kept += some
+        return kept
 
     return select
 

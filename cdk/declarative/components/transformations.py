@@ -14,6 +14,7 @@ from cdk.declarative.component import Component
 from cdk.declarative.context import BuildContext, Expression, Names
 from cdk.declarative.families import AnyTransformation, Transform
 from cdk.declarative.interpolation.errors import EvaluationError
+from cdk.declarative.interpolation.evaluation import Column, Run, one_by_one
 
 Scope: TypeAlias = dict[str, Json]
 
@@ -52,32 +53,37 @@ class AddedFieldDefinition(Component):
         """What is added, and where."""
         path = [ctx.expression(self, "path", part).text() for part in self.path]
         types = _TYPES.get(self.value_type or "", ())
-        return Addition(path, self._evaluating(ctx.expression(self, "value"), types))
-
-    def _evaluating(self, value: Expression, types: _Types) -> Callable[[Scope], Json]:
+        value = ctx.expression(self, "value")
         template, parameters = value.template, self.parameters
         if template is None:
-            return lambda _: value.constant
+            return Addition(path, lambda _: value.constant)
         if "parameters" in template.names:
             # A field may have more parameters than the component around it, whose names these are.
-            return lambda scope: template.value({**scope, "parameters": parameters}, types)
+            return Addition(path, lambda scope: template.value({**scope, "parameters": parameters}, types))
         if not template.fixed:
-            return (lambda scope: template.value(scope, types)) if types else template.value
+            return Addition(
+                path,
+                lambda scope: template.value(scope, types),
+                lambda scope, records: template.values(scope, records, types),
+            )
         constant = template.value({}, types)
         # Each record needs a list or an object of its own, as it may be changed later.
-        return (lambda _: deepcopy(constant)) if isinstance(constant, dict | list) else lambda _: constant
+        return Addition(
+            path, (lambda _: deepcopy(constant)) if isinstance(constant, dict | list) else lambda _: constant
+        )
 
 
 class Addition:
     """A field to add. path: where it goes. value_in: its value, for all names that it may read.
 
-    put: puts a value there; raises ValueError where there is no place for it.
+    values_in: its values, for a page of records. put: puts a value there; raises ValueError where there is no place.
     """
 
-    __slots__ = ("path", "put", "value_in")
+    __slots__ = ("path", "put", "value_in", "values_in")
 
-    def __init__(self, path: list[str], value_in: Callable[[Scope], Json]) -> None:
+    def __init__(self, path: list[str], value_in: Run, values_in: Column | None = None) -> None:
         self.path, self.value_in, self.put = path, value_in, edits.setter(path)
+        self.values_in = values_in or one_by_one(value_in)
 
 
 class _Spelled:
@@ -147,26 +153,29 @@ def _adding(added: list[Addition], base: Scope) -> Transform:
 
 
 def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[dict[str, Json]], Scope], None]:
-    value_in, put, name = field.value_in, field.put, field.path[0]
+    put, name = field.put, field.path[0]
 
-    def add_at_path(records: list[dict[str, Json]], scope: Scope) -> None:
-        for record in records:
-            scope["record"] = record
-            try:
-                value = value_in(scope)
-            except EvaluationError as error:
-                value = spelled.instead(error)
-            put(record, value)
+    def or_spelled(scope: Mapping[str, Json]) -> Json:
+        try:
+            return field.value_in(scope)
+        except EvaluationError as error:
+            return spelled.instead(error)
+
+    each = one_by_one(or_spelled)
 
     def add(records: list[dict[str, Json]], scope: Scope) -> None:
-        for record in records:
-            scope["record"] = record
-            try:
-                record[name] = value_in(scope)
-            except EvaluationError as error:
-                record[name] = spelled.instead(error)
+        try:
+            values = field.values_in(scope, records)
+        except EvaluationError:
+            values = each(scope, records)
+        if len(field.path) == 1:
+            for record, value in zip(records, values, strict=True):
+                record[name] = value
+        else:
+            for record, value in zip(records, values, strict=True):
+                put(record, value)
 
-    return add if len(field.path) == 1 else add_at_path
+    return add
 
 
 def _adding_some(added: list[Addition], base: Scope, condition: Expression) -> Transform:

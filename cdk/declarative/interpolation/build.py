@@ -9,9 +9,10 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from cdk.base.spelling import nearest
 from cdk.base.values import Json
-from cdk.declarative.interpolation.compiler import Found, Run, Unsupported, compile_nodes
+from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
 from cdk.declarative.interpolation.environment import environment
 from cdk.declarative.interpolation.errors import ExpressionError, Refused
+from cdk.declarative.interpolation.evaluation import Evaluation, one_by_one
 from cdk.declarative.interpolation.guards import MAX_SIZE
 from cdk.declarative.interpolation.macros import IMPURE
 
@@ -19,8 +20,8 @@ _STEPS = "steps_of_loops"
 _UNKNOWN = re.compile(r"No (filter|test) named '([^']*)'")
 
 
-def build_run(text: str, where: str) -> tuple[Run, Found]:
-    """What evaluates `text`, and what it uses.
+def build(text: str, where: str) -> Evaluation:
+    """What evaluates `text`.
 
     Raises ExpressionError: its syntax is wrong or it reads `stream_state`.
     """
@@ -28,21 +29,21 @@ def build_run(text: str, where: str) -> tuple[Run, Found]:
     try:
         template = env.parse(text)
         try:
-            run, found = compile_nodes(env, template)
+            evaluation = compile_nodes(env, template)
         except Unsupported:
-            run, found = _jinja(env, template)
+            evaluation = _jinja(env, template)
     except TemplateSyntaxError as error:
         raise ExpressionError(where, text, _mistake(env, error, text)) from None
     except RecursionError:
         raise ExpressionError(where, text, "it is nested too deep") from None
-    if "stream_state" in found.names:
+    if "stream_state" in evaluation.names:
         why = "`stream_state` was removed from the language; use `stream_interval`, the slice being read"
         raise ExpressionError(where, text, why)
-    return (_checked(run, tuple(found.names)) if found.lazy else run), found
+    return evaluation
 
 
-def _jinja(env: SandboxedEnvironment, template: nodes.Template) -> tuple[Run, Found]:
-    """Rendered by Jinja: statements and all else that has no closure."""
+def _jinja(env: SandboxedEnvironment, template: nodes.Template) -> Evaluation:
+    """Rendered by Jinja: statements and all else that has no Python expression."""
     names = meta.find_undeclared_variables(template) - env.globals.keys()
     used = {node.name for node in template.find_all(nodes.Name)}
     filters = {node.name for node in template.find_all(nodes.Filter)}
@@ -55,7 +56,8 @@ def _jinja(env: SandboxedEnvironment, template: nodes.Template) -> tuple[Run, Fo
     def render(scope: Mapping[str, Json]) -> str:
         return compiled.render({name: scope[name] for name in names}, **{_STEPS: _bounded()})
 
-    return render, Found(names, varies=bool(used & IMPURE) or "random" in filters, quotes="string" in filters)
+    varies = bool(used & IMPURE) or "random" in filters
+    return Evaluation(render, one_by_one(render), frozenset(names), varies, quotes="string" in filters)
 
 
 def _bounded() -> Callable[[Iterable[Json]], Iterator[Json]]:
@@ -71,18 +73,6 @@ def _bounded() -> Callable[[Iterable[Json]], Iterator[Json]]:
             yield item
 
     return steps
-
-
-def _checked(run: Run, names: tuple[str, ...]) -> Run:
-    """Misspelt names are errors also where a condition leaves them out."""
-
-    def checked(scope: Mapping[str, Json]) -> Json:
-        for name in names:
-            if name not in scope:
-                raise KeyError(name)
-        return run(scope)
-
-    return checked
 
 
 def _mistake(env: SandboxedEnvironment, error: TemplateSyntaxError, text: str) -> str:

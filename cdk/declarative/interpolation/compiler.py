@@ -1,281 +1,299 @@
-"""Expressions as Python closures. Jinja parses; what it reads is called without Jinja. Import this module lazily.
+"""Expressions as Python functions. Jinja parses; what it reads is called without Jinja. Import this module lazily.
 
-A closure takes the scope (the names an expression reads) and gives the value, as Jinja's compiled code would, several
-times faster. What has no closure here, such as `{% if %}`, is left to Jinja: `Unsupported` says so.
+One function gives the value for a scope, another the values for all records of a page: as Jinja's compiled code would,
+many times faster. Both are made from one Python expression, which is put together from nodes and never from text: what
+a manifest says gets into it as constants, and as names with a prefix; all it calls is bound here. What has no such
+form, as `{% if %}`, is left to Jinja: `Unsupported` says so.
 """
 
-import operator
+import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import TypeAlias
+from itertools import count
+from types import FunctionType
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
 from cdk.base.values import Json
-from cdk.declarative.interpolation.guards import BINARY, GROWING, check_growth
+from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope
+from cdk.declarative.interpolation.guards import GROWING, check_growth, modulo, multiply, power
 from cdk.declarative.interpolation.macros import IMPURE
-
-Scope: TypeAlias = Mapping[str, Json]
-Run: TypeAlias = Callable[[Scope], Json]
-
-_Step: TypeAlias = tuple[object, Callable[[Json], Json]]
-"""The key to look for in a dict, and what to do when the value is no dict or lacks it."""
-
-_NO_KEY = object()
-_NO_KWARGS: Mapping[str, Json] = {}
 
 _PLAIN = frozenset((str, dict, list, tuple, int, float, datetime, date, timedelta))
 _DICT_ATTRIBUTES = frozenset(dir(dict))
-_COMPARISONS: Mapping[str, Callable[[Json, Json], Json]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "gt": operator.gt,
-    "gteq": operator.ge,
-    "lt": operator.lt,
-    "lteq": operator.le,
-    "in": lambda left, right: left in right,
-    "notin": lambda left, right: left not in right,
+_COMPARISONS: Mapping[str, type[ast.cmpop]] = {
+    "eq": ast.Eq,
+    "ne": ast.NotEq,
+    "gt": ast.Gt,
+    "gteq": ast.GtE,
+    "lt": ast.Lt,
+    "lteq": ast.LtE,
+    "in": ast.In,
+    "notin": ast.NotIn,
 }
+_AS_TEXT = ord("s")
+
+# Each name is read once, at the start: misspelt ones are errors also where a condition would have left them out.
+_RUN = "def run(scope):\n return VALUE"
+_COLUMN = "def column(scope, records):\n values = []\n for n_record in records:\n  values.append(VALUE)\n return values"
 
 
 class Unsupported(Exception):
-    """This part of the language has no closure."""
+    """This part of the language has no Python expression."""
 
 
-@dataclass(slots=True)
-class Found:
-    """What was seen while compiling: the names read, whether an impure macro or `| string` is used.
+def compile_nodes(env: SandboxedEnvironment, template: nodes.Template) -> Evaluation:
+    """What evaluates a template: to the value of a lone `{{ }}`, else to the text of all pieces.
 
-    lazy: some names may not be looked up, so that all are to be checked before.
+    Raises Unsupported: it has statements, or nodes that have no Python expression.
     """
-
-    names: set[str]
-    varies: bool = False
-    quotes: bool = False
-    lazy: bool = False
-
-
-def compile_nodes(env: SandboxedEnvironment, template: nodes.Template) -> tuple[Run, Found]:
-    """The closure of a template: the value of a lone `{{ }}`, else the text of all pieces.
-
-    Raises Unsupported: it has statements, or nodes without a closure.
-    """
-    found = Found(set())
-    compiler = _Compiler(env, found)
+    compiler = _Compiler(env)
     pieces: list[nodes.Node] = []
     for part in template.body:
         if not isinstance(part, nodes.Output):
             raise Unsupported
         pieces.extend(part.nodes)
-    if len(pieces) == 1 and not isinstance(pieces[0], nodes.TemplateData):
-        return compiler.run(pieces[0]), found
-    return _joined(
-        [piece.data if isinstance(piece, nodes.TemplateData) else compiler.run(piece) for piece in pieces]
-    ), found
+    lone = len(pieces) == 1 and not isinstance(pieces[0], nodes.TemplateData)
+    value = compiler.value(pieces[0]) if lone else compiler.text(pieces)
+    code = _Code(value, compiler.names, compiler.bound)
+    return Evaluation(code.run, code.column, frozenset(compiler.names), compiler.varies, compiler.quotes)
 
 
-def _joined(pieces: Sequence[str | Run]) -> Run:
-    """The pieces' texts, one after the other."""
-    texts = [piece if isinstance(piece, str) else "" for piece in pieces]
-    holes = [(i, piece) for i, piece in enumerate(pieces) if not isinstance(piece, str)]
+class _Code:
+    """The functions around one expression, each compiled when it is first called: few of a manifest's are."""
 
-    def join(scope: Scope) -> str:
-        parts = texts.copy()
-        for i, run in holes:
-            value = run(scope)
-            parts[i] = value if type(value) is str else str(value)
-        return "".join(parts)
+    def __init__(self, value: ast.expr, names: set[str], bound: Mapping[str, object]) -> None:
+        self._value, self._names, self._bound = value, sorted(names), bound
+        self._run: Run | None = None
+        self._column: Column | None = None
 
-    return join
+    def run(self, scope: Scope) -> Json:
+        if self._run is None:
+            self._run = self._function(_RUN, self._names)
+        return self._run(scope)
+
+    def column(self, scope: Scope, records: Sequence[Json]) -> list[Json]:
+        if self._column is None:
+            self._column = self._function(_COLUMN, [name for name in self._names if name != "record"])
+        return self._column(scope, records)
+
+    def _function(self, text: str, names: Sequence[str]) -> FunctionType:
+        module = _Filled(self._value).visit(ast.parse(text))
+        (function,) = module.body
+        function.body[:0] = [
+            ast.Assign([_stored(_local(name))], ast.Subscript(_read("scope"), ast.Constant(name), ast.Load()))
+            for name in names
+        ]
+        code = compile(ast.fix_missing_locations(module), "<expression>", "exec")
+        found: dict[str, FunctionType] = {}
+        exec(code, {**self._bound, "__builtins__": {}}, found)  # noqa: S102 - nothing in it is a manifest's text
+        return found[function.name]
+
+
+class _Filled(ast.NodeTransformer):
+    """Puts the value into a function."""
+
+    def __init__(self, value: ast.expr) -> None:
+        self._value = value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._value if node.id == "VALUE" else node
+
+
+def _local(name: str) -> str:
+    return f"n_{name}"
+
+
+def _read(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load())
+
+
+def _stored(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())
 
 
 class _Compiler:
-    def __init__(self, env: SandboxedEnvironment, found: Found) -> None:
-        self._env = env
-        self._found = found
+    """Makes the Python expression of each node, and notes what it uses.
 
-    def run(self, node: nodes.Node) -> Run:
-        compiled = getattr(self, f"_{type(node).__name__.lower()}", None)
-        if compiled is None:
+    bound: what the names of the expression stand for that are not read from the scope.
+    """
+
+    def __init__(self, env: SandboxedEnvironment) -> None:
+        self._env, self._numbers = env, count()
+        self.names: set[str] = set()
+        self.varies = self.quotes = False
+        self.bound: dict[str, object] = {"type": type, "dict": dict}
+
+    def value(self, node: nodes.Node) -> ast.expr:
+        made = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if made is None:
             raise Unsupported
-        run: Run = compiled(node)
-        return run
+        value: ast.expr = made(node)
+        return value
 
-    def _runs(self, given: Sequence[nodes.Node]) -> list[Run]:
-        return [self.run(node) for node in given]
+    def text(self, pieces: Sequence[nodes.Node]) -> ast.expr:
+        """The texts of the pieces, one after the other."""
+        return ast.JoinedStr([self._piece(piece) for piece in pieces])
+
+    def _piece(self, piece: nodes.Node) -> ast.expr:
+        if isinstance(piece, nodes.TemplateData):
+            return ast.Constant(piece.data)
+        return ast.FormattedValue(self.value(piece), _AS_TEXT, None)
+
+    def _values(self, given: Sequence[nodes.Node]) -> list[ast.expr]:
+        return [self.value(node) for node in given]
+
+    def _bind(self, value: object) -> ast.expr:
+        name = f"b{next(self._numbers)}"
+        self.bound[name] = value
+        return _read(name)
+
+    def _calling(self, call: object, *args: ast.expr, named: ast.expr | None = None) -> ast.expr:
+        return ast.Call(self._bind(call), list(args), [] if named is None else [ast.keyword(None, named)])
 
     # --- values and names ----------------------------------------------------------------------------------------
 
-    def _const(self, node: nodes.Const) -> Run:
-        value = node.value
-        return lambda _: value
+    def _const(self, node: nodes.Const) -> ast.expr:
+        return ast.Constant(node.value)
 
-    def _templatedata(self, node: nodes.TemplateData) -> Run:
-        value = node.data
-        return lambda _: value
+    def _templatedata(self, node: nodes.TemplateData) -> ast.expr:
+        return ast.Constant(node.data)
 
-    def _name(self, node: nodes.Name) -> Run:
+    def _name(self, node: nodes.Name) -> ast.expr:
         name = node.name
         if name in self._env.globals:
-            value = self._env.globals[name]
-            self._found.varies |= name in IMPURE
-            return lambda _: value
-        self._found.names.add(name)
-        return operator.itemgetter(name)
+            self.varies |= name in IMPURE
+            return self._bind(self._env.globals[name])
+        self.names.add(name)
+        return _read(_local(name))
 
-    def _list(self, node: nodes.List) -> Run:
-        items = self._runs(node.items)
-        return lambda scope: [item(scope) for item in items]
+    def _list(self, node: nodes.List) -> ast.expr:
+        return ast.List(self._values(node.items), ast.Load())
 
-    def _tuple(self, node: nodes.Tuple) -> Run:
-        items = self._runs(node.items)
-        return lambda scope: tuple([item(scope) for item in items])
+    def _tuple(self, node: nodes.Tuple) -> ast.expr:
+        return ast.Tuple(self._values(node.items), ast.Load())
 
-    def _dict(self, node: nodes.Dict) -> Run:
-        pairs = [(self.run(pair.key), self.run(pair.value)) for pair in node.items]
-        return lambda scope: {key(scope): value(scope) for key, value in pairs}
+    def _dict(self, node: nodes.Dict) -> ast.expr:
+        return ast.Dict([self.value(pair.key) for pair in node.items], [self.value(pair.value) for pair in node.items])
 
     # --- paths ---------------------------------------------------------------------------------------------------
 
-    def _getattr(self, node: nodes.Getattr) -> Run:
-        return self._path(node)
+    def _getattr(self, node: nodes.Getattr) -> ast.expr:
+        return self._below(self.value(node.node), node.attr, as_item=False)
 
-    def _getitem(self, node: nodes.Getitem) -> Run:
-        if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
-            return self._path(node)
-        target = self.run(node.node)
-        if isinstance(node.arg, nodes.Slice):
-            parts = [part and self.run(part) for part in (node.arg.start, node.arg.stop, node.arg.step)]
-            return lambda scope: target(scope)[slice(*[part and part(scope) for part in parts])]
-        index, getitem = self.run(node.arg), self._env.getitem
-        return lambda scope: getitem(target(scope), index(scope))
+    def _getitem(self, node: nodes.Getitem) -> ast.expr:
+        target, arg = self.value(node.node), node.arg
+        if isinstance(arg, nodes.Const) and isinstance(arg.value, str):
+            return self._below(target, arg.value, as_item=True)
+        if isinstance(arg, nodes.Slice):
+            ends = [ast.Constant(None) if end is None else self.value(end) for end in (arg.start, arg.stop, arg.step)]
+            return self._calling(_sliced, target, *ends)
+        return self._calling(self._env.getitem, target, self.value(arg))
 
-    def _path(self, node: nodes.Node) -> Run:
-        """A name, or another expression, and keys behind it: one closure for all of them."""
-        steps: list[_Step] = []
-        while True:
-            if isinstance(node, nodes.Getattr):
-                steps.append(self._step(node.attr, as_item=False))
-            elif (
-                isinstance(node, nodes.Getitem)
-                and isinstance(node.arg, nodes.Const)
-                and isinstance(node.arg.value, str)
-            ):
-                steps.append(self._step(node.arg.value, as_item=True))
-            else:
-                break
-            node = node.node
-        steps.reverse()
-        if not isinstance(node, nodes.Name) or node.name in self._env.globals:
-            return _follow(self.run(node), steps)
-        self._found.names.add(node.name)
-        match steps:
-            case [step]:
-                return _one_key(node.name, step)
-            case [first, second]:
-                return _two_keys(node.name, first, second)
-            case _:
-                return _follow(operator.itemgetter(node.name), steps)
-
-    def _step(self, key: str, *, as_item: bool) -> _Step:
+    def _below(self, target: ast.expr, key: str, *, as_item: bool) -> ast.expr:
+        """What is under a key: looked up here where the target is a dict that has it, by Jinja elsewhere."""
         get = self._env.getitem if as_item else self._env.getattr
-        # `record.items` is a method to Jinja, `record['items']` the value where there is one.
+        if key in _DICT_ATTRIBUTES and not as_item:
+            # `record.items` is a method to Jinja, `record['items']` the value where there is one.
+            return self._calling(get, target, ast.Constant(key))
+        first, value = self._twice(target)
         if key in _DICT_ATTRIBUTES:
-            return (key if as_item else _NO_KEY), lambda value: get(value, key)
-        nothing = self._env.undefined(obj={}, name=key)
-        return key, lambda value: nothing if type(value) is dict else get(value, key)
+            otherwise = self._calling(get, value, ast.Constant(key))
+        else:
+            otherwise = self._calling(_missing(get, key, self._env.undefined(obj={}, name=key)), value)
+        is_dict = ast.Compare(ast.Call(_read("type"), [first], []), [ast.Is()], [_read("dict")])
+        has_key = ast.Compare(ast.Constant(key), [ast.In()], [value])
+        found = ast.Subscript(value, ast.Constant(key), ast.Load())
+        return ast.IfExp(ast.BoolOp(ast.And(), [is_dict, has_key]), found, otherwise)
+
+    def _twice(self, target: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """A value where it is first asked for, and afterwards."""
+        if isinstance(target, ast.Name):
+            return target, target
+        name = f"v{next(self._numbers)}"
+        return ast.NamedExpr(_stored(name), target), _read(name)
 
     # --- operators -----------------------------------------------------------------------------------------------
 
-    def _binary(self, node: nodes.BinExpr) -> Run:
-        left, right, call = self.run(node.left), self.run(node.right), BINARY[node.operator]
-        return lambda scope: call(left(scope), right(scope))
+    def _operator(self, node: nodes.BinExpr, operator: ast.operator) -> ast.expr:
+        return ast.BinOp(self.value(node.left), operator, self.value(node.right))
 
-    _add = _sub = _mul = _div = _floordiv = _mod = _pow = _binary
+    def _add(self, node: nodes.Add) -> ast.expr:
+        return self._operator(node, ast.Add())
 
-    def _and(self, node: nodes.And) -> Run:
-        self._found.lazy = True
-        left, right = self.run(node.left), self.run(node.right)
-        return lambda scope: left(scope) and right(scope)
+    def _sub(self, node: nodes.Sub) -> ast.expr:
+        return self._operator(node, ast.Sub())
 
-    def _or(self, node: nodes.Or) -> Run:
-        self._found.lazy = True
-        left, right = self.run(node.left), self.run(node.right)
-        return lambda scope: left(scope) or right(scope)
+    def _div(self, node: nodes.Div) -> ast.expr:
+        return self._operator(node, ast.Div())
 
-    def _not(self, node: nodes.Not) -> Run:
-        value = self.run(node.node)
-        return lambda scope: not value(scope)
+    def _floordiv(self, node: nodes.FloorDiv) -> ast.expr:
+        return self._operator(node, ast.FloorDiv())
 
-    def _neg(self, node: nodes.Neg) -> Run:
-        value = self.run(node.node)
-        return lambda scope: -value(scope)
+    def _mul(self, node: nodes.Mul) -> ast.expr:
+        return self._calling(multiply, self.value(node.left), self.value(node.right))
 
-    def _pos(self, node: nodes.Pos) -> Run:
-        value = self.run(node.node)
-        return lambda scope: +value(scope)
+    def _mod(self, node: nodes.Mod) -> ast.expr:
+        return self._calling(modulo, self.value(node.left), self.value(node.right))
 
-    def _concat(self, node: nodes.Concat) -> Run:
-        return _joined(self._runs(node.nodes))
+    def _pow(self, node: nodes.Pow) -> ast.expr:
+        return self._calling(power, self.value(node.left), self.value(node.right))
 
-    def _compare(self, node: nodes.Compare) -> Run:
-        first = self.run(node.expr)
-        rest = [(_COMPARISONS[operand.op], self.run(operand.expr)) for operand in node.ops]
-        if len(rest) == 1:
-            call, second = rest[0]
-            return lambda scope: call(first(scope), second(scope))
-        self._found.lazy = True
+    def _and(self, node: nodes.And) -> ast.expr:
+        return ast.BoolOp(ast.And(), [self.value(node.left), self.value(node.right)])
 
-        def chain(scope: Scope) -> Json:
-            left, result = first(scope), True
-            for call, operand in rest:
-                right = operand(scope)
-                result = call(left, right)
-                if not result:
-                    break
-                left = right
-            return result
+    def _or(self, node: nodes.Or) -> ast.expr:
+        return ast.BoolOp(ast.Or(), [self.value(node.left), self.value(node.right)])
 
-        return chain
+    def _not(self, node: nodes.Not) -> ast.expr:
+        return ast.UnaryOp(ast.Not(), self.value(node.node))
 
-    def _condexpr(self, node: nodes.CondExpr) -> Run:
-        self._found.lazy = True
-        test, then = self.run(node.test), self.run(node.expr1)
+    def _neg(self, node: nodes.Neg) -> ast.expr:
+        return ast.UnaryOp(ast.USub(), self.value(node.node))
+
+    def _pos(self, node: nodes.Pos) -> ast.expr:
+        return ast.UnaryOp(ast.UAdd(), self.value(node.node))
+
+    def _concat(self, node: nodes.Concat) -> ast.expr:
+        return self.text(node.nodes)
+
+    def _compare(self, node: nodes.Compare) -> ast.expr:
+        operators = [_COMPARISONS[operand.op]() for operand in node.ops]
+        return ast.Compare(self.value(node.expr), operators, [self.value(operand.expr) for operand in node.ops])
+
+    def _condexpr(self, node: nodes.CondExpr) -> ast.expr:
         if node.expr2 is None:
-            nothing = self._env.undefined("the inline if has no else")
-            return lambda scope: then(scope) if test(scope) else nothing
-        otherwise = self.run(node.expr2)
-        return lambda scope: then(scope) if test(scope) else otherwise(scope)
+            otherwise = self._bind(self._env.undefined("the inline if has no else"))
+        else:
+            otherwise = self.value(node.expr2)
+        return ast.IfExp(self.value(node.test), self.value(node.expr1), otherwise)
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
-    def _filter(self, node: nodes.Filter) -> Run:
+    def _filter(self, node: nodes.Filter) -> ast.expr:
         if node.node is None:
             raise Unsupported
-        self._found.varies |= node.name == "random"
-        self._found.quotes |= node.name == "string"
-        call = self._bound(self._env.filters.get(node.name))
-        return self._called(call, [node.node, *node.args], node.kwargs, node)
+        self.varies |= node.name == "random"
+        self.quotes |= node.name == "string"
+        return self._called(self._callable(self._env.filters.get(node.name)), [node.node, *node.args], node)
 
-    def _test(self, node: nodes.Test) -> Run:
-        call = self._bound(self._env.tests.get(node.name))
-        return self._called(call, [node.node, *node.args], node.kwargs, node)
+    def _test(self, node: nodes.Test) -> ast.expr:
+        return self._called(self._callable(self._env.tests.get(node.name)), [node.node, *node.args], node)
 
-    def _call(self, node: nodes.Call) -> Run:
+    def _call(self, node: nodes.Call) -> ast.expr:
         if isinstance(node.node, nodes.Name):
             name = node.node.name
-            macro = self._env.globals.get(name)
-            self._found.varies |= name in IMPURE
-            return self._called(self._bound(macro), node.args, node.kwargs, node)
+            self.varies |= name in IMPURE
+            return self._called(self._callable(self._env.globals.get(name)), node.args, node)
         if isinstance(node.node, nodes.Getattr):
-            return self._method(node.node, node)
+            method = _method(self._env, node.node.attr)
+            return self._called(method, [node.node.node, *node.args], node)
         raise Unsupported
 
-    def _bound(self, call: object) -> Callable[..., Json]:
+    def _callable(self, call: object) -> Callable[..., Json]:
         """The function, with what it wants of Jinja as its first argument. Jinja itself reports unknown ones."""
         if not callable(call):
             raise Unsupported
@@ -291,85 +309,39 @@ class _Compiler:
                 raise Unsupported
 
     def _called(
-        self,
-        call: Callable[..., Json],
-        args: Sequence[nodes.Node],
-        kwargs: Sequence[nodes.Keyword] | Sequence[nodes.Pair],
-        node: nodes.Filter | nodes.Test | nodes.Call,
-    ) -> Run:
+        self, call: Callable[..., Json], args: Sequence[nodes.Node], node: nodes.Filter | nodes.Test | nodes.Call
+    ) -> ast.expr:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise Unsupported
-        given = self._runs(args)
-        named = [(str(keyword.key), self.run(keyword.value)) for keyword in kwargs]
-        if named:
-            return lambda scope: call(*[arg(scope) for arg in given], **{key: value(scope) for key, value in named})
-        match given:
-            case []:
-                return lambda _: call()
-            case [only]:
-                return lambda scope: call(only(scope))
-            case [first, second]:
-                return lambda scope: call(first(scope), second(scope))
-            case _:
-                return lambda scope: call(*[arg(scope) for arg in given])
-
-    def _method(self, target: nodes.Getattr, node: nodes.Call) -> Run:
-        if node.dyn_args is not None or node.dyn_kwargs is not None:
-            raise Unsupported
-        subject, name, env = self.run(target.node), target.attr, self._env
-        given = self._runs(node.args)
-        named = [(str(keyword.key), self.run(keyword.value)) for keyword in node.kwargs]
-        # `format` reaches attributes from within its text: only the sandbox's own is safe.
-        plain = frozenset() if name.startswith(("_", "format")) else _PLAIN
-        grows = name in GROWING
-
-        def call(scope: Scope) -> Json:
-            value = subject(scope)
-            if type(value) in plain and hasattr(value, name):
-                method = getattr(value, name)
-            else:
-                method = env.getattr(value, name)
-                if not env.is_safe_callable(method):
-                    raise SecurityError
-            args = [arg(scope) for arg in given]
-            kwargs = {key: arg(scope) for key, arg in named} if named else _NO_KWARGS
-            if grows:
-                check_growth(value, [*args, *kwargs.values()])
-            return method(*args, **kwargs)
-
-        return call
+        named = None
+        if node.kwargs:
+            keys: list[ast.expr | None] = [ast.Constant(str(keyword.key)) for keyword in node.kwargs]
+            named = ast.Dict(keys, [self.value(keyword.value) for keyword in node.kwargs])
+        return self._calling(call, *self._values(args), named=named)
 
 
-def _one_key(name: str, step: _Step) -> Run:
-    key, otherwise = step
-
-    def get(scope: Scope) -> Json:
-        value = scope[name]
-        if type(value) is dict and key in value:
-            return value[key]
-        return otherwise(value)
-
-    return get
+def _sliced(value: Json, start: Json, stop: Json, step: Json) -> Json:
+    return value[start:stop:step]
 
 
-def _two_keys(name: str, first: _Step, second: _Step) -> Run:
-    (key, otherwise), (key2, otherwise2) = first, second
-
-    def get(scope: Scope) -> Json:
-        value = scope[name]
-        value = value[key] if type(value) is dict and key in value else otherwise(value)
-        if type(value) is dict and key2 in value:
-            return value[key2]
-        return otherwise2(value)
-
-    return get
+def _missing(get: Callable[[Json, str], Json], key: str, nothing: Json) -> Callable[[Json], Json]:
+    return lambda value: nothing if type(value) is dict else get(value, key)
 
 
-def _follow(root: Run, steps: Sequence[_Step]) -> Run:
-    def get(scope: Scope) -> Json:
-        value = root(scope)
-        for key, otherwise in steps:
-            value = value[key] if type(value) is dict and key in value else otherwise(value)
-        return value
+def _method(env: SandboxedEnvironment, name: str) -> Callable[..., Json]:
+    # `format` reaches attributes from within its text: only the sandbox's own is safe.
+    plain = frozenset() if name.startswith(("_", "format")) else _PLAIN
+    grows = name in GROWING
 
-    return get
+    def call(subject: Json, *args: Json, **kwargs: Json) -> Json:
+        if type(subject) in plain and hasattr(subject, name):
+            method = getattr(subject, name)
+        else:
+            method = env.getattr(subject, name)
+            if not env.is_safe_callable(method):
+                raise SecurityError
+        if grows:
+            check_growth(subject, [*args, *kwargs.values()])
+        return method(*args, **kwargs)
+
+    return call

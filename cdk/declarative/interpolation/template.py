@@ -1,12 +1,13 @@
 """Templates: texts of a manifest with `{{ expressions }}`, compiled once and evaluated often."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
+from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope, one_by_one
 from cdk.declarative.interpolation.literals import STARTS, literal, typed
 
 _EXPRESSION = re.compile(r"\{[{%#]")
@@ -27,11 +28,12 @@ class Template:
     where: str
     names: frozenset[str]
     varies: bool
-    _run: Callable[[Mapping[str, Json]], Json]
+    _run: Run
+    _column: Column
     _quotes: bool = False
 
     def __reduce__(self) -> tuple[Callable[[str, str], "Template"], tuple[str, str]]:
-        # Closures do not travel to another process; the text does.
+        # Compiled functions do not travel to another process; the text does.
         return compile_template, (self.text, self.where)
 
     @property
@@ -39,7 +41,7 @@ class Template:
         """Whether it reads no names and nothing that varies."""
         return not self.names and not self.varies
 
-    def value(self, scope: Mapping[str, Json], types: tuple[type, ...] = (), default: Json = _UNSET) -> Json:
+    def value(self, scope: Scope, types: tuple[type, ...] = (), default: Json = _UNSET) -> Json:
         """The rendered text as the literal it is: `10` a number, `[1]` a list, `hello` a text.
 
         types: literals of other types stay texts.
@@ -47,23 +49,40 @@ class Template:
         Raises ExpressionError: it cannot be evaluated.
         """
         try:
-            found = self._run(scope)
-            if type(found) is str:
-                if not found:
-                    return "" if default is _UNSET else default
-                if found[0] not in STARTS:
-                    return found
-            value = typed(found)
+            return self._meaning(self._run(scope), types, default)
         except Exception as error:  # noqa: BLE001 - whatever an expression does wrong is the manifest's error
             # Jinja is imported lazily, so its error is known by name.
             if default is not _UNSET and type(error).__name__ == "UndefinedError":
                 return default
             raise error if isinstance(error, ExpressionError) else self._failed(error, scope) from None
+
+    def values(self, scope: Scope, records: Sequence[Json], types: tuple[type, ...] = ()) -> list[Json]:
+        """What `value` gives for scopes in which `record` is each of the records.
+
+        Raises ExpressionError: it cannot be evaluated for one of them.
+        """
+        try:
+            found = self._column(scope, records)
+            if types:
+                return [self._meaning(value, types) for value in found]
+            # Most values are texts that are no literals: these cost a look at the first letter.
+            return [value if type(value) is str and value[:1] not in STARTS else typed(value) for value in found]
+        except Exception:  # noqa: BLE001 - evaluated once more, for the record that it fails on
+            return one_by_one(lambda seen: self.value(seen, types))(scope, records)
+
+    def _meaning(self, found: Json, types: tuple[type, ...] = (), default: Json = _UNSET) -> Json:
+        """The literal that an evaluated expression is."""
+        if type(found) is str:
+            if not found:
+                return "" if default is _UNSET else default
+            if found[0] not in STARTS:
+                return found
+        value = typed(found)
         if default is not _UNSET and value == "" and not str(found):
             return default
         return value if not types or isinstance(value, types) else str(found)
 
-    def render(self, scope: Mapping[str, Json]) -> str:
+    def render(self, scope: Scope) -> str:
         """The rendered text. Raises ExpressionError: it cannot be evaluated."""
         try:
             text = str(self._run(scope))
@@ -71,29 +90,43 @@ class Template:
             raise error if isinstance(error, ExpressionError) else self._failed(error, scope) from None
         return str(literal(text)) if self._quotes and text[:3] == '"""' else text
 
-    def true(self, scope: Mapping[str, Json]) -> bool:
+    def true(self, scope: Scope) -> bool:
         """The value as a condition: empty, `False`, `false`, `0`, `{}`, `[]`, `()` and `None` are false.
 
         A comparison of what cannot be compared (`None > '2024'`) holds: filters then keep the record, as existing
         manifests count on.
         """
         try:
-            # Nearly all conditions come to this; what else they come to, or fail with, is looked at below.
-            if (found := self._run(scope)) is True or found is False:
-                return found
-        except Exception:  # noqa: BLE001, S110 - evaluated once more, for what is missing and how it is told
-            pass
+            return self._holds(self._run(scope))
+        except Exception:  # noqa: BLE001 - evaluated once more, for what is missing and how it is told
+            return self._holds_or_fails(scope)
+
+    def kept(self, scope: Scope, records: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
+        """The records for which `true` holds, each as `record` in the scope."""
         try:
-            value = self.value(scope, default=False)
-        except ExpressionError as error:
-            if error.incomparable:
-                return True
-            raise
+            found = self._column(scope, records)
+            return [record for record, value in zip(records, found, strict=True) if value is True or self._holds(value)]
+        except Exception:  # noqa: BLE001 - evaluated once more, record by record
+            hold = one_by_one(self.true)(scope, records)
+            return [record for record, holds in zip(records, hold, strict=True) if holds]
+
+    def _holds(self, found: Json) -> bool:
+        if found is True or found is False:
+            return found
+        value = self._meaning(found, default=False)
         if type(value) is bool:
             return value
         return value not in _FALSE if type(value) is str else bool(value)
 
-    def _failed(self, error: Exception, scope: Mapping[str, Json]) -> ExpressionError:
+    def _holds_or_fails(self, scope: Scope) -> bool:
+        try:
+            return self._holds(self.value(scope, default=False))
+        except ExpressionError as error:
+            if error.incomparable:
+                return True
+            raise
+
+    def _failed(self, error: Exception, scope: Scope) -> ExpressionError:
         from cdk.declarative.interpolation.explain import why  # noqa: PLC0415 - only errors need it
 
         found = why(error, self.text, self.names, scope)
@@ -106,10 +139,10 @@ def broken(error: ExpressionError) -> Template:
     One stream that uses what the language no longer has must not keep the others from being read.
     """
 
-    def fail(_: Mapping[str, Json]) -> Json:
+    def fail(_: Scope) -> Json:
         raise error
 
-    return Template(error.expression, error.path, _NOTHING, varies=True, _run=fail)
+    return Template(error.expression, error.path, _NOTHING, varies=True, _run=fail, _column=one_by_one(fail))
 
 
 @lru_cache(maxsize=8192)
@@ -121,26 +154,29 @@ def compile_template(text: str, where: str = "") -> Template:
     if _EXPRESSION.search(text) is None:
         # Jinja drops one line end at the end of a template, also where there is nothing to fill in.
         plain = text.removesuffix("\n")
-        return Template(text, where, _NOTHING, varies=False, _run=lambda _: plain)
-    from cdk.declarative.interpolation.build import build_run  # noqa: PLC0415 - imports Jinja
+        return _template(text, where, _constant(lambda _: plain))
+    from cdk.declarative.interpolation.build import build  # noqa: PLC0415 - imports Jinja
 
-    run, found = build_run(text, where)
-    names = frozenset(found.names)
-    if not names and not found.varies:
-        run = _once(run)
-    return Template(text, where, names, found.varies, run, found.quotes)
+    evaluation = build(text, where)
+    fixed = not evaluation.names and not evaluation.varies
+    return _template(text, where, _constant(evaluation.run, quotes=evaluation.quotes) if fixed else evaluation)
 
 
-def _once(run: Callable[[Mapping[str, Json]], Json]) -> Callable[[Mapping[str, Json]], Json]:
+def _template(text: str, where: str, found: Evaluation) -> Template:
+    return Template(text, where, found.names, found.varies, found.run, found.column, found.quotes)
+
+
+def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
+    """An evaluation that needs to be done once."""
     known: Json = _UNSET
 
-    def remembered(scope: Mapping[str, Json]) -> Json:
+    def remembered(scope: Scope) -> Json:
         nonlocal known
         if known is _UNSET:
             known = run(scope)
         return known
 
-    return remembered
+    return Evaluation(remembered, one_by_one(remembered), _NOTHING, quotes=quotes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +186,7 @@ class MappingTemplate:
     _entries: tuple[tuple[Template | str, Template | Json], ...]
     _whole: Template | None = None
 
-    def value(self, scope: Mapping[str, Json], types: tuple[type, ...] = ()) -> Json:
+    def value(self, scope: Scope, types: tuple[type, ...] = ()) -> Json:
         """The map, without entries that are null or empty. A whole template that gives no map is given as it is."""
         if self._whole is not None:
             return self._whole.value(scope, default={})
@@ -183,12 +219,12 @@ class NestedTemplate:
 
     _source: Json
     _where: str
-    _run: Callable[[Mapping[str, Json]], Json]
+    _run: Run
 
     def __reduce__(self) -> tuple[Callable[[Json, str], "NestedTemplate"], tuple[Json, str]]:
         return compile_nested, (self._source, self._where)
 
-    def value(self, scope: Mapping[str, Json]) -> Json:
+    def value(self, scope: Scope) -> Json:
         """The value with every template evaluated; entries of maps that are null or empty texts are left out."""
         return self._run(scope)
 
@@ -198,14 +234,14 @@ def compile_nested(source: Json, where: str = "") -> NestedTemplate:
     return NestedTemplate(source, where, _nested(source, where))
 
 
-def _nested(source: Json, where: str) -> Callable[[Mapping[str, Json]], Json]:
+def _nested(source: Json, where: str) -> Run:
     if isinstance(source, str):
         template = compile_template(source, where)
         return lambda scope: template.value(scope, default=None)
     if isinstance(source, Mapping):
         entries = [(_key(key, where), _nested(value, where)) for key, value in source.items()]
 
-        def build(scope: Mapping[str, Json]) -> dict[str, Json]:
+        def build(scope: Scope) -> dict[str, Json]:
             pairs = [(key.render(scope) if isinstance(key, Template) else key, run(scope)) for key, run in entries]
             return {key: value for key, value in pairs if value is not None}
 

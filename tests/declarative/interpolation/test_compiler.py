@@ -130,17 +130,19 @@ def _outcome(call: Any, *args: Any) -> object:
 
 @pytest.mark.parametrize("form", ["{{{{ {} }}}}", "a{{{{ {} }}}} b {{{{ record.id }}}}"])
 @given(expression=EXPRESSIONS)
-def test_a_closure_gives_what_jinja_renders(form: str, expression: str) -> None:
+def test_an_expression_gives_what_jinja_renders(form: str, expression: str) -> None:
     env, text = environment(), form.format(expression)
     try:
-        run, found = compile_nodes(env, env.parse(text))
+        evaluation = compile_nodes(env, env.parse(text))
     except Unsupported:
         assume(False)
         raise
     rendered = _outcome(lambda: env.from_string(text).render(SCOPE))
-    value = _outcome(lambda: run(SCOPE))
+    value = _outcome(lambda: evaluation.run(SCOPE))
+    values = _outcome(lambda: evaluation.column({"config": SCOPE["config"]}, [SCOPE["record"]] * 2))
 
-    assert found.names <= SCOPE.keys()
+    assert evaluation.names <= SCOPE.keys()
+    assert repr(values) == repr([value, value]) or values == value or " at 0x" in repr(values)
     if "generator object" not in str(rendered) and " at 0x" not in str(rendered):
         assert str(rendered) == str(value)
         assert repr(literal(rendered) if isinstance(rendered, str) else rendered) == repr(typed(value))
@@ -149,8 +151,28 @@ def test_a_closure_gives_what_jinja_renders(form: str, expression: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{% if record.id %}x{% endif %}", "{{ f(*record.tags) }}", "{{ config|map('upper') }}"]
 )
-def test_what_has_no_closure_is_left_to_jinja(text: str) -> None:
+def test_what_has_no_python_expression_is_left_to_jinja(text: str) -> None:
     env = environment()
 
     with pytest.raises(Unsupported):
         compile_nodes(env, env.parse(text))
+
+
+def test_a_name_is_that_of_the_scope_whatever_python_calls_so() -> None:
+    env = environment()
+    names = {"type": {"dict": 1}, "scope": 2, "values": 3, "records": 4, "b0": 5, "v0": 6, "class": 7}
+    evaluation = compile_nodes(env, env.parse("{{ [type.dict, scope, values, records, b0, v0, class] }}"))
+
+    assert evaluation.run(names) == [1, 2, 3, 4, 5, 6, 7]
+    assert evaluation.column(names, [{}, {}]) == [[1, 2, 3, 4, 5, 6, 7]] * 2
+
+
+def test_nothing_of_python_is_within_reach() -> None:
+    env = environment()
+
+    with pytest.raises(KeyError):
+        compile_nodes(env, env.parse("{{ __import__ }}")).run({})
+    with pytest.raises(KeyError):
+        compile_nodes(env, env.parse("{{ record or type or dict or b0 }}")).run({"record": 0})
+    with pytest.raises(Unsupported):
+        compile_nodes(env, env.parse("{{ eval('1') }}"))

@@ -218,3 +218,35 @@ def test_templates_travel_to_another_process() -> None:
     travelled = pickle.loads(pickle.dumps(templates))  # noqa: S301 - just written
 
     assert [template.value(SCOPE) for template in travelled] == [1, {"k": 1}, [1]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ record.n }}",
+        "{{ record.n > 1 }}",
+        "{{ record.n and record.s }}",
+        "{{ record['s'] }}{{ record.n }}",
+        "{{ record.nope }}",
+        "plain",
+        "{{ config.a }}",
+        "{% if record.n %}x{% endif %}",
+    ],
+)
+def test_a_page_gets_what_each_of_its_records_would(text: str) -> None:
+    records = [{"n": 0, "s": "12"}, {"n": 2, "s": "b"}, {"n": 3, "s": ""}, {"s": "no n"}, {"n": 2.5, "s": "[1]"}]
+    template, scope = compile_template(text), {"config": {"a": "[1]"}}
+    alone = [{**scope, "record": record} for record in records]
+
+    assert template.kept(scope, records) == [seen["record"] for seen in alone if template.true(seen)]
+    if "> 1" not in text:
+        assert template.values(scope, records) == [template.value(seen) for seen in alone]
+        assert template.values(scope, records, (str,)) == [template.value(seen, (str,)) for seen in alone]
+
+
+def test_a_page_fails_as_the_record_that_fails_would() -> None:
+    template = compile_template("{{ record.n + 1 }}", "x.y")
+
+    with pytest.raises(ExpressionError, match=r"x\.y.*the types do not fit"):
+        template.values({}, [{"n": 1}, {"n": "b"}])
+    assert template.kept({}, [{"n": 1}, {"n": "b"}, {"n": -1}]) == [{"n": 1}, {"n": "b"}]
