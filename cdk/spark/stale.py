@@ -1,15 +1,15 @@
 """Stale rows at table scale: what a complete read no longer has, by Spark, whatever the number of ids.
 
-The set of ids lies in Parquet files, in a folder of its own for each run: `<folder>/<record>-<random>/`. The slot
-`entities:<name>` of the state log says which one counts, so files and state move by one small record. A run joins the
+The set of ids lies in Parquet files, in a folder of its own for each run: `<folder>/<record>-<random>/`, on a disk or
+in a store, and beside it `<record>-<random>.set`, which is there before it and after it. The slot `entities:<name>` of
+the state log says which one counts, so files and state move by one small record. A run joins the
 set with what it saw in one pass, which spills to disk: an anti-join in both directions. No id comes to the driver but
 those that a sink is asked about, and of these 100,000 at a time.
 
 The rules are those of `cdk.state.handlers.entity_set`, as expressions.
 """
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from operator import and_
@@ -18,13 +18,14 @@ from typing import Protocol
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.base.values import Json
+from cdk.spark.place import Disk, Place
+from cdk.spark.row_files import RowFiles
 from cdk.state.handlers.entity_set import LEAVING, THERE, UNSURE
 from cdk.state.handlers.guards import Counted, RemovalRefused, empty, is_empty, is_too_much, too_much
 from cdk.state.handlers.run import StatefulRun
@@ -34,6 +35,9 @@ ENTITY_TABLE = Kind("cdk/entity-table")
 """The kind of `entities:` slots whose ids lie in files."""
 
 _CHUNK = 100_000
+_SET = ".set"
+_COMPARED, _REMOVED, _REVIVED = "compared", "removed", "revived"
+"""The folders of a set: all keys, and those that the sink has confirmed."""
 _SEEN, _STANDING, _SHOWN, _BEFORE, _AFTER = "_seen", "_standing", "_shown", "_before", "_after"
 _KEYS = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date", "decimal")
 
@@ -89,23 +93,28 @@ _FIELDS = {"name": str, "held": bool, "removed": bool, "revived": bool}
 class StaleRows:
     """The keys of one slot in one run. Belongs to the driver's thread.
 
-    folder: one that the driver and all executors see, this slot's own. keys: the columns that tell rows apart: texts,
-    whole numbers, booleans, dates, decimals. A null is a key like any other.
-    Raises BadState: what the last run left cannot be read. StateError: its files are gone.
+    folder: one that the driver and all executors see, this slot's own; `cdk.spark.store.place_at` has those in stores.
+    keys: the columns that tell rows apart: texts, whole numbers, booleans, dates, decimals. A null is a key like any
+    other.
+    Raises BadState: what the last run left cannot be read. StateError: its files are gone. What the folder's place
+    raises; so do the methods.
     """
 
-    def __init__(self, session: SparkSession, folder: Path, run: StatefulRun, name: str, keys: Sequence[str]) -> None:
+    def __init__(
+        self, session: SparkSession, folder: Place | Path, run: StatefulRun, name: str, keys: Sequence[str]
+    ) -> None:
         self.slot = f"entities:{name}"
-        self._session, self._folder, self._run, self._keys = session, folder.absolute(), run, tuple(keys)
+        self._session, self._run, self._keys = session, run, tuple(keys)
+        self._folder: Place = Disk(folder.absolute()) if isinstance(folder, Path) else folder
         path = f"state of {run.log.key} {self.slot}"
         self._shown = _read(run.shown(self.slot, ENTITY_TABLE), path)
         self._standing = _read(run.standing(self.slot, ENTITY_TABLE), path)
         for snapshot in (self._shown, self._standing):
-            if snapshot is not None and not (where := self._folder / snapshot.name / "compared").exists():
+            if snapshot is not None and not (files := self._files(snapshot.name, _COMPARED)).there:
                 message = (
                     "found no such folder, expected the set that the state names; bring it back, or reset the slot"
                 )
-                raise StateError(message, path=str(where))
+                raise StateError(message, path=str(files.place))
 
     def settle(self, seen: DataFrame, sink: RowSink, *, complete: bool) -> StaleReport:
         """Compare, have the sink remove and revive, and propose what is known then.
@@ -118,12 +127,14 @@ class StaleRows:
         key's, or of another type than earlier runs had.
         """
         head = self._run.session.head
-        folder = self._folder / f"{head.seq + 1 if head else 1}-{uuid4().hex[:8]}"
+        name = f"{head.seq + 1 if head else 1}-{uuid4().hex[:8]}"
         rows = self._compared(seen)
         if self._run.writes:
-            rows.write.parquet(_uri(folder / "compared"))
-            rows = self._session.read.parquet(_uri(folder / "compared"))
-        report = self._settled(rows, folder, sink, complete=complete)
+            self._folder.write(f"{name}{_SET}", b"")
+            files = self._files(name, _COMPARED)
+            files.write(rows)
+            rows = files.read(self._session)
+        report = self._settled(rows, name, sink, complete=complete)
         what = f"nothing was removed: {report.kept}" if report.kept else f"removed {report.removed} of {report.gone}"
         logger.info("%s: %s", self.slot, what)
         return report
@@ -131,16 +142,19 @@ class StaleRows:
     def sweep(self, keep: int = 3) -> None:
         """Remove the files of sets that no longer count, but the newest `keep`, to which a run may go back.
 
-        A folder's name begins with the number of the record it was written for: once that is taken, a folder that no
-        record names never will be named.
+        A set's name begins with the number of the record it was written for: once that is taken, a set that no record
+        names never will be named.
         """
         records = list(self._run.log.history())
         named = [self._run.log.value(record, self.slot).value for record in records if self.slot in record.slots]
         kept = list(dict.fromkeys(value["name"] for value in named))[:keep]
-        for folder in self._folder.glob("*-*"):
-            number = folder.name.partition("-")[0]
-            if folder.name not in kept and number.isdecimal() and records and int(number) <= records[0].seq:
-                shutil.rmtree(folder)
+        for file in self._folder.names():
+            name = file.removesuffix(_SET)
+            number = name.partition("-")[0]
+            written = file.endswith(_SET) and number.isdecimal()
+            if written and name not in kept and records and int(number) <= records[0].seq:
+                self._folder.join(name).delete_all()
+                self._folder.delete(file)
 
     def _compared(self, seen: DataFrame) -> DataFrame:
         """A row for each key that is known or seen, with its number before and after, as if removing were allowed."""
@@ -167,7 +181,7 @@ class StaleRows:
         )
         return rows.withColumn(_AFTER, after(first=self._standing is None, grace=self._run.options.grace_runs))
 
-    def _settled(self, rows: DataFrame, folder: Path, sink: RowSink, *, complete: bool) -> StaleReport:
+    def _settled(self, rows: DataFrame, name: str, sink: RowSink, *, complete: bool) -> StaleReport:
         leaves = ~f.col(_SEEN) & f.col(_SHOWN) & (f.col(_AFTER) == LEAVING)
         fresh = leaves & (f.col(_BEFORE) != LEAVING)
         back = f.col(_SEEN) & (f.col(_AFTER) == UNSURE)
@@ -181,18 +195,18 @@ class StaleRows:
             f"{found.fresh}-{found.plan}".lower(),
             complete=complete,
         )
-        snapshot = _Snapshot(folder.name, held=bool(kept))
+        snapshot = _Snapshot(name, held=bool(kept))
         self._propose(snapshot)
         if not self._run.writes:
             return StaleReport(found.previous, found.current, found.gone, kept=kept)
         if found.gone or found.back or refused:
             self._run.session.commit("partial")
-        revived = self._asked(rows.where(back), folder / "revived", sink.revive) if found.back else 0
+        revived = self._asked(rows.where(back), name, _REVIVED, sink.revive) if found.back else 0
         removed, going = 0, 0 if kept else found.gone
         if going:
             remove = partial(sink.remove, hard=self._run.options.removal == "hard")
-            removed = self._asked(rows.where(leaves), folder / "removed", remove)
-        self._propose(_Snapshot(folder.name, bool(kept), bool(removed), bool(revived)))
+            removed = self._asked(rows.where(leaves), name, _REMOVED, remove)
+        self._propose(_Snapshot(name, bool(kept), bool(removed), bool(revived)))
         if refused:
             self._run.session.commit("partial")
             raise RemovalRefused(kept, path=self.slot)
@@ -211,16 +225,15 @@ class StaleRows:
 
     def _known(self, snapshot: _Snapshot) -> DataFrame:
         """The keys of a set, and their numbers as `_after`."""
-        folder = self._folder / snapshot.name
-        rows = self._session.read.parquet(_uri(folder / "compared"))
+        rows = self._files(snapshot.name, _COMPARED).read(self._session)
         if snapshot.held:
             rows = rows.withColumn(_AFTER, f.when(f.col(_SEEN), f.col(_AFTER)).otherwise(f.col(_BEFORE)))
         rows = rows.select(*self._keys, _AFTER)
         if snapshot.removed:
-            done = self._session.read.parquet(_uri(folder / "removed")).withColumn(_BEFORE, f.lit(LEAVING))
+            done = self._done(snapshot, _REMOVED, LEAVING)
             rows = rows.join(done, self._equal(rows, done, also=_BEFORE), "left_anti")
         if snapshot.revived:
-            done = self._session.read.parquet(_uri(folder / "revived")).withColumn(_BEFORE, f.lit(UNSURE))
+            done = self._done(snapshot, _REVIVED, UNSURE)
             shown = rows.join(done, self._equal(rows, done, also=_BEFORE), "left_semi")
             rows = rows.join(done, self._equal(rows, done, also=_BEFORE), "left_anti")
             rows = rows.unionByName(shown.withColumn(_AFTER, f.lit(THERE)))
@@ -230,18 +243,23 @@ class StaleRows:
         """Equal keys, nulls included, and the number that was asked about."""
         return reduce(and_, (rows[key].eqNullSafe(done[key]) for key in self._keys)) & (rows[_AFTER] == done[also])
 
-    def _asked(self, rows: DataFrame, folder: Path, ask: Callable[[pa.Table], pa.Table]) -> int:
-        """Ask the sink about these rows, chunk by chunk; how many it confirmed. Their keys lie in `folder` then."""
-        asked = folder.with_name(f"{folder.name}_asked")
-        rows.select(*self._keys).write.option("maxRecordsPerFile", _CHUNK).parquet(_uri(asked))
-        folder.mkdir()
-        confirmed = 0
-        for number, keys in enumerate(_chunks(asked)):
-            done = ask(keys).select(list(self._keys)).cast(keys.schema)
-            if done.num_rows:
-                pq.write_table(done, folder / f"{number}.parquet")
-            confirmed += done.num_rows
-        return confirmed
+    def _asked(self, rows: DataFrame, name: str, what: str, ask: Callable[[pa.Table], pa.Table]) -> int:
+        """Ask the sink about these rows, chunk by chunk; how many it confirmed. Their keys lie in files then."""
+        keys = rows.select(*self._keys)
+        asked = self._files(name, f"{what}_asked")
+        asked.write(keys)
+        done = (ask(chunk).select(list(self._keys)).cast(chunk.schema) for chunk in asked.tables(_CHUNK))
+        return self._files(name, what).save(done, keys.schema)
+
+    def _files(self, name: str, what: str) -> RowFiles:
+        return RowFiles(self._folder.join(name, what))
+
+    def _done(self, snapshot: _Snapshot, what: str, before: int) -> DataFrame:
+        """The keys that the sink has confirmed, and the number that they had, as `_before`."""
+        files = self._files(snapshot.name, what)
+        rows = files.read(self._session).withColumn(_BEFORE, f.lit(before))
+        # Without the hint, a join would collect them in the driver, however many they are.
+        return rows if files.rows <= _CHUNK else rows.hint("merge")
 
     def _checked(self, keys: DataFrame) -> DataFrame:
         for name, kind in keys.dtypes:
@@ -262,13 +280,6 @@ def after(*, first: bool, grace: int) -> Column:
     return f.when(f.col(_SEEN), met).otherwise(missed)
 
 
-def _chunks(folder: Path) -> Iterator[pa.Table]:
-    for path in sorted(folder.glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_CHUNK):
-                yield pa.Table.from_batches([batch])
-
-
 def _read(value: Json, path: str) -> _Snapshot | None:
     if value is None:
         return None
@@ -279,7 +290,3 @@ def _read(value: Json, path: str) -> _Snapshot | None:
 
 def _types(keys: DataFrame) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in keys.dtypes)
-
-
-def _uri(path: Path) -> str:
-    return f"file://{path}"

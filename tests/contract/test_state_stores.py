@@ -16,11 +16,12 @@ from cdk.state.stores import StateKey, StateStore, open_store
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
 from tests.spark.object_store import BUCKET, object_store
-from tests.state.stores.servers import postgres, s3
+from tests.state.stores.servers import MARIADB, mariadb, postgres, s3
 
 KEY, OTHER = StateKey("shop"), StateKey("shop", "test")
 COUNTER = Kind("test/counter")
 KINDS = ["memory", "local", "local without links", "sqlite", "postgres", "s3", "delta", "delta on s3"]
+KINDS += ["mariadb"] if MARIADB else []
 
 # How to open the store again, as another process would.
 Open = Callable[[], StateStore]
@@ -48,6 +49,9 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             with postgres(folder) as url:
                 # A schema of its own for every test.
                 yield lambda name: lambda: _in_schema(url, name)
+        case "mariadb":
+            with mariadb(folder) as url:
+                yield lambda name: lambda: _in_database(url, name)
         case "delta":
             yield lambda name: lambda: _delta(f"{folder}/{name}")
         case "delta on s3":
@@ -77,6 +81,17 @@ def _in_schema(url: str, name: str) -> StateStore:
         connection.execute(sa.text(f"CREATE SCHEMA IF NOT EXISTS {name}"))
     engine.dispose()
     return open_store(f"{url}&options=-csearch_path%3D{name}", writes=False)
+
+
+def _in_database(url: str, name: str) -> StateStore:
+    import sqlalchemy as sa  # noqa: PLC0415 - only here
+
+    address = sa.make_url(url).set(drivername="mysql+pymysql")
+    engine = sa.create_engine(address)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE IF NOT EXISTS {name}"))
+    engine.dispose()
+    return open_store({"type": "sql", "config": {"url": str(address.set(database=name))}}, writes=False)
 
 
 @pytest.fixture
@@ -149,6 +164,27 @@ def test_keys_do_not_see_each_other(store: StateStore) -> None:
     assert store.numbers(KEY) == [1]
     assert (store.blob(KEY, "1-aa"), list(store.blobs(KEY))) == (None, [])
     assert list(store.keys()) == sorted([KEY, OTHER, StateKey("shop2")])
+
+
+def test_bytes_come_back_as_they_were(store: StateStore) -> None:
+    record = '{"a": "\\\\ \\" %s %(x)s \' ; -- größe \U0001f600 İ"}'.encode()
+    blob = bytes(range(256)) * 4096
+    store.create(KEY, 1, record)
+    store.create(KEY, 2, b'"' + b"x" * 200_000 + b'"')
+    store.put_blob(KEY, "1-aa", blob)
+
+    assert (store.read(KEY, 1), len(store.read(KEY, 2) or b"")) == (record, 200_002)
+    assert store.blob(KEY, "1-aa") == blob
+
+
+def test_keys_that_differ_in_the_case_of_a_letter_are_two(store: StateStore) -> None:
+    longest = StateKey("S" * 200, "n" * 200)
+    for key in (StateKey("shop"), StateKey("Shop"), longest, StateKey("s" * 200, "n" * 200)):
+        assert store.create(key, 1, f'"{key}"'.encode())
+
+    assert store.read(StateKey("Shop"), 1) == b'"default/Shop"'
+    assert store.read(longest, 1) == f'"{longest}"'.encode()
+    assert len(list(store.keys())) == 4
 
 
 def test_what_was_never_stored_is_not_there(store: StateStore) -> None:

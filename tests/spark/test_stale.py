@@ -92,7 +92,7 @@ class World:
         return report
 
     def snapshots(self) -> int:
-        return len(list(self.folder.iterdir()))
+        return len(list(self.folder.glob("*.set")))
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +176,9 @@ def test_without_a_proof_and_in_other_modes_nothing_is_removed_and_nothing_forgo
 
 def test_a_run_again_from_an_earlier_record_removes_what_that_one_knew(world: World) -> None:
     lost, draft = world.folder / "1-lost", world.folder / "99-draft"
-    lost.mkdir()
-    draft.mkdir()
+    for folder in (lost, draft):
+        folder.mkdir()
+        folder.with_suffix(".set").touch()
     world.run(rows(9))
     world.run([*rows(9), "later"])
     report = world.run(rows(8), mode=Mode("at:1"))
@@ -238,6 +239,23 @@ def test_the_sink_is_asked_in_chunks(world: World, monkeypatch: pytest.MonkeyPat
     world.run(rows(3))
 
     assert sorted(len(ids) for _, ids in world.sink.calls) == [1, 3, 3]
+
+
+def test_keys_are_joined_where_they_lie_unless_they_are_few(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan() -> str:
+        with stateful_run(world.log, StatefulOptions(enabled=True), preview=True) as run:
+            known = StaleRows(world.spark, world.folder, run, "rows", ["id"])
+            assert known._shown is not None
+            return str(known._known(known._shown)._jdf.queryExecution().executedPlan())
+
+    world.run(rows(6))
+    few = plan()
+    monkeypatch.setattr(module, "_CHUNK", 3)
+    many = plan()
+
+    assert "BroadcastHashJoin" in few
+    assert "SortMergeJoin" in many
+    assert "Broadcast" not in many
 
 
 def test_rows_of_a_delta_table_are_flagged_and_shown_again(spark: SparkSession, tmp_path: Path) -> None:

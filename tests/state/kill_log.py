@@ -1,7 +1,8 @@
 """Kills writers of one log at random moments: `python -m tests.state.kill_log --help`.
 
-`--store local`, `sqlite`, `delta` or `postgres` makes a store of that kind and removes it afterwards; anything else is
-the URL of an empty one. `python -m tests.state.kill_log --store postgres --writers 4 --kills 120 --steps 300`
+`--store local`, `sqlite`, `delta`, `postgres` or `mariadb` makes a store of that kind and removes it afterwards;
+anything else is the URL of an empty one.
+`python -m tests.state.kill_log --store postgres --writers 4 --kills 120 --steps 300`
 
 Some processes race to move one counter on, a step a commit, without a lease: who loses opens the log again. Each is
 killed with SIGKILL at a random moment and started again, until enough were killed and enough steps are done. Then
@@ -27,7 +28,7 @@ from cdk.base.times import sleep
 from cdk.state.log import Kind, Mode, Retention, StateLog
 from cdk.state.log.session import StateSession
 from cdk.state.stores import StateKey, open_store
-from tests.state.stores.servers import postgres
+from tests.state.stores.servers import mariadb, postgres
 
 KEY = StateKey("kill", "test")
 COUNTER = Kind("test/counter")
@@ -74,7 +75,7 @@ def campaign(url: str, *, kills: int, steps: int, writers: int, seed: int, folde
 
 @contextmanager
 def store_of(kind: str, folder: Path) -> Iterator[str]:
-    """The URL of a new store of this kind in `folder`; of a PostgreSQL server of its own, if it is to be one.
+    """The URL of a new store of this kind in `folder`; of a server of its own, if it is to be one.
 
     What is none of these kinds is a URL already.
     """
@@ -87,6 +88,9 @@ def store_of(kind: str, folder: Path) -> Iterator[str]:
             yield f"delta:{folder}/state"
         case "postgres":
             with postgres(folder) as url:
+                yield url
+        case "mariadb":
+            with mariadb(folder) as url:
                 yield url
         case _:
             yield kind
@@ -155,7 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=300, help="acknowledged commits there must be at least")
     parser.add_argument("--writers", type=int, default=3, help="processes that race")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--store", default="local", help="local, sqlite, delta, postgres, or the URL of an empty store")
+    parser.add_argument(
+        "--store", default="local", help="local, sqlite, delta, postgres, mariadb, or the URL of an empty store"
+    )
     parser.add_argument("--writer", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--acknowledged", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)

@@ -50,7 +50,7 @@ def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> State
     |---|---|---|
     | `local` | `path` | a path, `file:///var/lib/state` |
     | `memory` | | `memory:` |
-    | `sql` | `url` | `sqlite:///state.db`, `postgresql://user@host/database` |
+    | `sql` | `url` | `sqlite:///state.db`, `postgresql://user@host/database`, `mysql://`, `mariadb://` |
     | `object` | `url`, `options` | `s3://bucket/folder`, `gs://`, `az://` |
     | `delta`, an entry point of `cdk.spark` | `path`, `storage` | `delta:/var/lib/state`, `delta:s3://bucket/folder` |
     | an entry point of `cdk.state_stores` | as it says | |
@@ -92,7 +92,7 @@ def _settings(url: str) -> Mapping[str, Json]:
         return {"type": "local", "config": {"path": rest.removeprefix("//")}}
     if scheme == "delta":
         return {"type": "delta", "config": {"path": rest.removeprefix("//")}}
-    kind = "sql" if scheme.partition("+")[0] in {"sqlite", "postgresql"} else "object"
+    kind = "sql" if scheme.partition("+")[0] in {"sqlite", "postgresql", "mysql", "mariadb"} else "object"
     return {"type": kind, "config": {"url": url}}
 
 

@@ -1,7 +1,10 @@
-"""SqlStore: two tables in a database that SQLAlchemy knows; tried with PostgreSQL and SQLite.
+"""SqlStore: two tables in a database that SQLAlchemy knows; tried with PostgreSQL, MariaDB and SQLite.
 
 spark_cdk_state_log    namespace, pipeline, seq -> record (JSON text; the three are the primary key)
 spark_cdk_state_blobs  namespace, pipeline, name -> data
+
+What MariaDB and MySQL would do by themselves, and must not here: they take `Shop` and `shop` for one key, a text and a
+blob end at 64 KiB, and the tables of some servers know no transactions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
 from cdk.base.errors import ConfigError, TransientError
@@ -19,21 +23,38 @@ from cdk.state.stores.key import StateKey
 _BUSY = 30
 """Seconds that SQLite waits for another writer."""
 
+_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+"""Those that the extra `sql` brings, for URLs that name none; SQLAlchemy would take others, 2.1 others than 2.0."""
+
+_MYSQL = ("mysql", "mariadb")
+_AS_IN_OTHERS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+_REFUSED = frozenset({1044, 1045, 1049, 1142, 1698})
+"""What MariaDB and MySQL answer where a user may not, or a database is not there: `OperationalError` to the driver."""
+_DEADLOCK = 1213
+_ANY_TAKES = 2**20
+"""Bytes of a statement that MariaDB and MySQL take, as they were ever set by default."""
+_TRIES = 5
+
 _TABLES = sa.MetaData()
 _OWNER = ("namespace", "pipeline")
+_OPTIONS: dict[str, Any] = {  # Any: what the other dialects take, too
+    f"{dialect}_{name}": value for dialect in _MYSQL for name, value in _AS_IN_OTHERS.items()
+}
 _LOG = sa.Table(
     "spark_cdk_state_log",
     _TABLES,
     *(sa.Column(name, sa.String(200), primary_key=True) for name in _OWNER),
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("record", sa.Text, nullable=False),
+    sa.Column("record", sa.Text().with_variant(mysql.LONGTEXT(), *_MYSQL), nullable=False),
+    **_OPTIONS,
 )
 _BLOBS = sa.Table(
     "spark_cdk_state_blobs",
     _TABLES,
     *(sa.Column(name, sa.String(200), primary_key=True) for name in _OWNER),
     sa.Column("name", sa.String(200), primary_key=True),
-    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("data", sa.LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL), nullable=False),
+    **_OPTIONS,
 )
 
 
@@ -47,9 +68,7 @@ class SqlStore:
     def __init__(self, url: str) -> None:
         try:
             address = sa.make_url(url)
-            if address.drivername == "postgresql":
-                # SQLAlchemy 2.0 would take psycopg2 here, 2.1 takes psycopg; the extra `sql` brings the latter.
-                address = address.set(drivername="postgresql+psycopg")
+            address = address.set(drivername=_DRIVERS.get(address.drivername, address.drivername))
             sqlite = address.get_backend_name() == "sqlite"
             wait = {"timeout": _BUSY} if sqlite else {}
             self._engine = sa.create_engine(address, connect_args=wait, hide_parameters=True, pool_pre_ping=True)
@@ -100,11 +119,8 @@ class SqlStore:
         return sorted(self._select(_BLOBS, _BLOBS.c.name, _of(_BLOBS, key)))
 
     def drop(self, key: StateKey, numbers: Iterable[int], blobs: Iterable[str]) -> None:
-        with self._begin() as connection:
-            for seq in numbers:
-                connection.execute(_LOG.delete().where(_of(_LOG, key), _LOG.c.seq == seq))
-            for name in blobs:
-                connection.execute(_BLOBS.delete().where(_of(_BLOBS, key), _BLOBS.c.name == name))
+        rows = [(_LOG, _LOG.c.seq == seq) for seq in numbers] + [(_BLOBS, _BLOBS.c.name == name) for name in blobs]
+        self._run([table.delete().where(_of(table, key), which) for table, which in rows])
 
     def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - a lock would hold a connection
         return nullcontext()
@@ -117,11 +133,38 @@ class SqlStore:
 
     def _insert(self, table: sa.Table, row: dict[str, Any]) -> bool:  # Any: what the columns hold
         try:
-            with self._begin() as connection:
-                connection.execute(table.insert().values(row))
+            self._run([table.insert().values(row)])
         except IntegrityError:
             return False
+        except TransientError as error:
+            self._check_size(max(len(value) for value in row.values() if isinstance(value, str | bytes)), error)
+            raise
         return True
+
+    def _run(self, statements: Sequence[sa.Executable]) -> None:
+        """Carry out all of them or none. Who was sacrificed to end a deadlock changed nothing, and tries again."""
+        for left in reversed(range(_TRIES)):
+            try:
+                with self._begin() as connection:
+                    for statement in statements:
+                        connection.execute(statement)
+            except TransientError as error:
+                if not left or _code(error.__cause__) != _DEADLOCK:
+                    raise
+            else:
+                return
+
+    def _check_size(self, size: int, error: TransientError) -> None:
+        """Raise ConfigError where the server hung up because a statement was too long for it: it says no more."""
+        if self._engine.dialect.name not in _MYSQL or size < _ANY_TAKES:
+            return
+        with self._begin() as connection:
+            limit = connection.execute(sa.text("SELECT @@max_allowed_packet")).scalar_one()
+        if size + size // 20 > limit:  # a byte in 37 of a compressed blob is escaped
+            raise ConfigError(
+                f"found a value of {size} bytes, expected less than max_allowed_packet, {limit}; set it higher",
+                path=self.location,
+            ) from error
 
     def _select(self, table: sa.Table, column: sa.Column[Any], *where: sa.ColumnElement[bool]) -> list[Any]:
         """A column of the rows; none where the table is not there, since nothing was ever written."""
@@ -156,8 +199,8 @@ class SqlStore:
         except SQLAlchemyError as error:
             # `OperationalError` is a lost connection, a full disk or a busy file; the others are the set-up's.
             known = isinstance(error, DatabaseError) and not isinstance(error, OperationalError)
-            said = str(error.orig) if isinstance(error, DatabaseError) else str(error)
-            raise (ConfigError if known else TransientError)(
+            said = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+            raise (ConfigError if known or _code(error) in _REFUSED else TransientError)(
                 f"the database failed: {' '.join(said.split())}", path=self.location
             ) from error
 
@@ -168,3 +211,9 @@ def _owner(key: StateKey) -> dict[str, str]:
 
 def _of(table: sa.Table, key: StateKey) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.namespace == key.namespace, table.c.pipeline == key.pipeline)
+
+
+def _code(error: BaseException | None) -> object:
+    """The number that a driver of MariaDB and MySQL gives first."""
+    said = error.orig.args if isinstance(error, DBAPIError) and error.orig is not None else ()
+    return said[0] if said else None

@@ -1,4 +1,4 @@
-"""Real servers for tests: PostgreSQL in a folder of its own, S3 as moto speaks it, and S3 as s3rver does."""
+"""Real servers for tests: PostgreSQL and MariaDB in folders of their own, S3 as moto speaks it and as s3rver does."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -26,6 +27,16 @@ needs_s3rver = pytest.mark.skipif(
     not _S3RVER.exists(), reason=f"s3rver is not installed: npm install --prefix {sys.prefix}/s3rver s3rver@3.7.1"
 )
 
+# Debian keeps servers where only root looks.
+_MARIADBD = shutil.which("mariadbd", path=os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin")))
+
+MARIADB = _MARIADBD is not None
+"""Whether this machine has the server: no package of the package index brings one."""
+
+needs_mariadb = pytest.mark.skipif(
+    not MARIADB, reason="MariaDB is not installed: apt-get install mariadb-server-core mariadb-client-core"
+)
+
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
@@ -38,6 +49,30 @@ def postgres(folder: Path) -> Iterator[str]:
             yield server.get_uri()
         finally:
             server.cleanup()
+
+
+@contextmanager
+def mariadb(folder: Path) -> Iterator[str]:
+    """The URL of a database on a MariaDB server that keeps its data in `folder`, on a socket there."""
+    assert _MARIADBD is not None
+    data, socket = folder / "maria", folder / "maria.sock"
+    # Who runs the tests as root says so: the server would refuse.
+    common = ["--no-defaults", f"--datadir={data}", *(["--user=root"] if os.geteuid() == 0 else [])]
+    install = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
+    subprocess.run(install, check=True, capture_output=True)
+    first = folder / "first.sql"
+    first.write_text("CREATE DATABASE state;")
+    options = [f"--socket={socket}", "--skip-networking", "--log-warnings=0", f"--init-file={first}"]
+    with subprocess.Popen([_MARIADBD, *common, *options], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said: list[str] = []
+            while not (said and "ready for connections" in said[-1]):
+                said.append(process.stderr.readline())
+                assert said[-1], f"MariaDB did not start: {''.join(said)}"
+            yield f"mysql://root@localhost/state?unix_socket={quote(str(socket), safe='')}"
+        finally:
+            process.terminate()
 
 
 @contextmanager

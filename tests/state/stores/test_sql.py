@@ -41,8 +41,9 @@ def test_a_url_that_cannot_be_used_is_told_without_its_password(url: str) -> Non
     assert "s3cr3t" not in str(refused.value)
 
 
-def test_a_server_that_is_away_is_told_without_its_password() -> None:
-    store = SqlStore("postgresql://user:s3cr3t-word@127.0.0.1:1/state")
+@pytest.mark.parametrize("database", ["postgresql", "mysql", "mariadb"])
+def test_a_server_that_is_away_is_told_without_its_password(database: str) -> None:
+    store = SqlStore(f"{database}://user:s3cr3t-word@127.0.0.1:1/state")
     with pytest.raises(TransientError, match="the database failed") as failed:
         store.prepare()
 

@@ -1,0 +1,218 @@
+"""What a complete read does not see leaves a table in an S3 store, and a set of keys lies in one."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from cdk import Json
+from cdk.base.errors import ConfigError, StateError, TransientError
+from cdk.spark import tables
+from cdk.spark.flagged import FlaggedTable
+from cdk.spark.handling import RemoveStaleOptions
+from cdk.spark.newest import DELETED_AT
+from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.spark.place import Place
+from cdk.spark.remove_stale import StaleCount
+from cdk.spark.stale import StaleReport, StaleRows
+from cdk.spark.store import place_at
+from cdk.spark.stream_report import Status, StreamReport
+from cdk.spark.sync import SyncRunner
+from cdk.spark.tasks import Workers, executors, here
+from cdk.state.handlers import StatefulOptions, stateful_run
+from cdk.state.log import StateLog
+from cdk.state.stores import StateKey
+from cdk.state.stores.memory import MemoryStore
+from tests.spark.given_source import Given
+from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
+from tests.spark.test_remove_stale import Users
+
+DENIED = "<Error><Code>AccessDenied</Code><Message>No.</Message></Error>"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def lake(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """An empty folder in the store, which is well when a test begins."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    server.misbehave()
+    yield place_at(f"s3://lake/{tmp_path.name}", server.storage)
+    server.misbehave()
+
+
+def sync(
+    lake: Place, server: ObjectStore, ids: Sequence[int], workers: Workers | None = None, **more: Json
+) -> StreamReport:
+    options = StreamOptions(write_mode="append_dedup", remove_stale=RemoveStaleOptions(**more))
+    pipeline = Pipeline(
+        name="shop",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(lake), storage=dict(server.storage)),
+        streams={"users": options},
+    )
+    (report,) = SyncRunner(pipeline, Given([Users(ids)]), workers=workers or Workers(here, 1)).run().streams
+    return report
+
+
+def rows(place: Place) -> list[dict[str, Json]]:
+    table = DeltaTable(place.uri, storage_options=place.storage_options)
+    found: list[dict[str, Json]] = table.to_pyarrow_table().to_pylist()
+    return found
+
+
+def shown(lake: Place) -> set[Json]:
+    return {row["id"] for row in rows(lake.join("users")) if row.get(DELETED_AT) is None}
+
+
+@pytest.mark.parametrize(("removal", "left"), [("soft", 10), ("hard", 8)])
+def test_the_commit_that_completes_a_read_removes_what_it_did_not_see(
+    lake: Place, server: ObjectStore, removal: str, left: int
+) -> None:
+    sync(lake, server, range(10), removal=removal)
+    before = DeltaTable(lake.join("users").uri, storage_options=lake.storage_options).version()
+    report = sync(lake, server, range(8), removal=removal)
+    table = DeltaTable(lake.join("users").uri, storage_options=lake.storage_options)
+
+    assert (report.status, report.stale) == (Status.DONE, StaleCount(removal, 10, 8, 2, 2))
+    assert (shown(lake), report.total, table.count()) == (set(range(8)), left, left)
+    # The rows that were read, then the removal with the state that says that all was.
+    assert table.version() - before == 2
+    assert "spark-cdk.state" in table.history(1)[0]
+
+
+@pytest.mark.spark
+def test_tasks_of_spark_remove_rows_there(
+    session: SparkSession, lake: Place, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdk.spark.remove_stale.SMALL_ROWS", 0)
+    sync(lake, server, range(10), executors(session))
+    report = sync(lake, server, range(8), executors(session))
+
+    assert (report.stale, shown(lake)) == (StaleCount("soft", 10, 8, 2, 2), set(range(8)))
+
+
+@pytest.mark.parametrize("point", ["before_state_blob", "after_state_blob", "after_commit"])
+def test_a_sync_that_is_killed_at_the_removal_is_finished_by_the_next(
+    lake: Place, server: ObjectStore, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    sync(lake, server, range(10))
+    reached = 0
+
+    def crash(name: str) -> None:
+        nonlocal reached
+        reached += name == point
+        if reached == 2:
+            raise SystemExit(name)
+
+    monkeypatch.setattr(tables, "crash_point", crash)
+    with pytest.raises(SystemExit):
+        sync(lake, server, range(8))
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(lake.here))
+
+    assert shown(lake) == set(range(8 if point == "after_commit" else 10))
+    assert sync(lake, server, range(8)).status is Status.DONE
+    assert shown(lake) == set(range(8))
+
+
+def test_a_removal_whose_answer_is_lost_is_done_once(lake: Place, server: ObjectStore) -> None:
+    sync(lake, server, range(10))
+    version = DeltaTable(lake.join("users").uri, storage_options=lake.storage_options).version()
+    server.misbehave(Trouble(rf"PUT /lake/.*/_delta_log/0*{version + 2}\.json", times=1, done=True))
+    report = sync(lake, server, range(8))
+
+    assert (report.status, report.stale) == (Status.DONE, StaleCount("soft", 10, 8, 2, 2))
+    assert (shown(lake), len(rows(lake.join("users")))) == (set(range(8)), 10)
+
+
+def test_a_store_that_refuses_the_removal_keeps_the_rows_until_the_next_sync(lake: Place, server: ObjectStore) -> None:
+    sync(lake, server, range(10))
+    version = DeltaTable(lake.join("users").uri, storage_options=lake.storage_options).version()
+    server.misbehave(Trouble(rf"PUT /lake/.*/_delta_log/0*{version + 2}\.json", 403, DENIED))
+    failed = sync(lake, server, range(8))
+    server.misbehave()
+
+    assert (failed.status, shown(lake)) == (Status.FAILED, set(range(10)))
+    assert sync(lake, server, range(8)).stale == StaleCount("soft", 10, 8, 2, 2)
+    assert shown(lake) == set(range(8))
+
+
+class Sets:
+    """Runs of `StaleRows` whose set and table both lie in the store."""
+
+    def __init__(self, spark: SparkSession, lake: Place) -> None:
+        self.spark, self.folder, self.table, self.log = (
+            spark,
+            lake.join("a set"),
+            lake.join("rows"),
+            StateLog(MemoryStore(), StateKey("catalog")),
+        )
+
+    def run(self, ids: Sequence[int | None]) -> StaleReport:
+        with stateful_run(self.log, StatefulOptions(enabled=True)) as run:
+            stale = StaleRows(self.spark, self.folder, run, "rows", ["id"])
+            report = stale.settle(self.frame(ids), FlaggedTable(self.table, ["id"]), complete=True)
+            run.session.commit("final")
+            stale.sweep()
+        return report
+
+    def frame(self, ids: Sequence[int | None]) -> DataFrame:
+        return self.spark.createDataFrame(pa.table({"id": pa.array(ids, pa.int64())}))
+
+    @property
+    def flagged(self) -> set[Json]:
+        return {row["id"] for row in rows(self.table) if row.get(DELETED_AT) is not None}
+
+
+@pytest.fixture
+def sets(session: SparkSession, lake: Place) -> Sets:
+    sets = Sets(session, lake)
+    write_deltalake(sets.table.uri, pa.table({"id": [1, 2, 3, 4, None]}), storage_options=lake.storage_options)
+    sets.run([1, 2, 3, 4, None])
+    return sets
+
+
+@pytest.mark.spark
+def test_a_set_of_keys_in_the_store_tells_what_is_gone_and_what_came_back(sets: Sets) -> None:
+    (first,) = sets.folder.names()
+    gone = sets.run([1, 2, 3])
+    flagged = sets.flagged
+    back = sets.run([1, 2, None])
+
+    assert (gone, flagged) == (StaleReport(previous=5, current=3, gone=2, removed=2), {4, None})
+    assert (back, sets.flagged) == (StaleReport(previous=3, current=3, gone=1, removed=1, revived=1), {3, 4})
+    assert sets.run([1, 2, None]) == StaleReport(previous=3, current=3, gone=0)
+    # The newest three sets stay.
+    assert sorted(name.partition("-")[0] for name in sets.folder.names()) == ["2", "4", "6"]
+    assert sets.folder.join(first.removesuffix(".set"), "compared").names() == []
+
+
+@pytest.mark.spark
+def test_a_set_that_is_gone_from_the_store_is_said_before_anything_is_read(sets: Sets) -> None:
+    sets.folder.delete_all()
+
+    with pytest.raises(StateError, match=r"s3://lake/.*/compared: found no such folder"):
+        sets.run([1, 2])
+
+
+@pytest.mark.spark
+def test_a_store_that_refuses_the_set_fails_the_run_and_nothing_is_removed(sets: Sets, server: ObjectStore) -> None:
+    server.misbehave(Trouble(r"(PUT|POST) /lake/.*/compared/part-", 403, DENIED))
+    with pytest.raises(TransientError, match="Spark did not write the rows") as failed:
+        sets.run([1, 2])
+    server.misbehave(Trouble("/compared/files.json", 403, DENIED))
+    with pytest.raises(ConfigError, match="access denied"):
+        sets.run([1, 2])
+    server.misbehave()
+
+    assert SECRET not in f"{failed.value!r} {failed.value.detail}"
+    assert sets.flagged == set()
+    assert sets.run([1, 2]).removed == 3
