@@ -18,11 +18,13 @@ from rich.text import Text
 from cdk.cli.sync_rows import MARKS, Pace, counted, how_far, screen, span
 from cdk.rest.tally import Tally
 from cdk.spark.remove_stale import StaleCount
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.sync import SyncResult
 
 _LINES_EVERY = 5.0
 """Seconds between lines of a stream that moves, where they stay: in a file or a log."""
+
+_UNCHANGED = ("=", "dim")
 
 # Nothing knows how wide a file or a log is read; figures must not be cut there.
 _FILE_WIDTH = 200
@@ -91,7 +93,7 @@ class Display:
             if ended or (due and moved):
                 self._said[report.name] = report
                 self._spoke = now
-                self._line(f"{report.name}: {report.status}, {_counts(report, self._left(report, now))}")
+                self._line(f"{report.name}: {report.outcome}, {_counts(report, self._left(report, now))}")
 
     def _line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
@@ -137,12 +139,12 @@ class Display:
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("", min_width=len("= redundant"))
         for report in result.streams:
-            mark, colour = MARKS[report.status]
+            mark, colour = _UNCHANGED if report.unchanged else MARKS[report.status]
             table.add_row(
                 Text(report.name),
                 f"{report.sync_mode}, {report.write_mode}",
                 *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.total)),
-                Text(f"{mark} {report.status}{', resumed' if report.resumed else ''}", colour),
+                Text(f"{mark} {report.outcome}{', resumed' if report.resumed else ''}", colour),
             )
         console.print(table)
         for report in result.streams:

@@ -104,11 +104,13 @@ def _standing_json(one: "Standing") -> Mapping[str, Json]:
         "sync": None if saved is None else saved.sync or None,
         "rows": None if saved is None else saved.records,
         "state": None if saved is None else saved.state,
+        "source": None if saved is None else saved.source,
         "kept": list(one.kept),
     }
 
 
 def _standing_lines(one: "Standing") -> Iterator[str]:
+    from cdk.spark.known_answers import about_source  # noqa: PLC0415
     from cdk.spark.state_diff import shown, values  # noqa: PLC0415
 
     if one.lost:
@@ -128,6 +130,8 @@ def _standing_lines(one: "Standing") -> Iterator[str]:
             yield f"  {where}: {shown(value)}"
         if len(found) > _SHOWN:
             yield f"  and {len(found) - _SHOWN:,} more"
+        for line in about_source(saved.source):
+            yield f"  {line}"
     if one.kept:
         yield f"  kept: {', '.join(map(str, one.kept))}"
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 
 MARKS = {
     Status.READING: ("…", "cyan"),

@@ -1,8 +1,17 @@
-"""Conditional requests: an answer that has not changed is not read again. For streams that ask for it, by `follow`."""
+"""Conditional requests: an answer that has not changed is not read again. For streams that ask for it.
 
-from collections.abc import Collection, Mapping
+In one process a stream is told by `follow`. Where slices are read elsewhere, `travelling` makes a stream that travels,
+and `asking` says, around the reading of a slice, what is known and what was learned.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
+from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
+from typing import TypeVar
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
 from cdk.base.errors import FatalError
@@ -13,7 +22,7 @@ from cdk.rest.stream import HttpStream
 from cdk.rest.streamed import StreamedResponse
 from cdk.rest.transport import Transport
 from cdk.state.slice import Slice
-from cdk.state.source_state import HttpProbe
+from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators
 from cdk.streams.stream import Page
 
 PASSING = frozenset(
@@ -28,6 +37,8 @@ PASSING = frozenset(
     }
 )
 """Headers, in lower case, that say nothing about what is asked for: they may differ from run to run."""
+
+Http = TypeVar("Http", bound=HttpStream)
 
 _CONDITIONS = {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
 
@@ -53,7 +64,7 @@ class ConditionalTransport:
         Raises NotModified: the server says so (304), or the body is the one of the last time, or an answer that cannot
         be validated was read not long ago. Raises FatalError: a 304 that nobody asked for.
         """
-        if request.method != "GET" or any(name.lower() in _CONDITIONS for name in request.headers):
+        if not _conditional(request):
             return self._transport.send(request)
         mark = fingerprint(request, self._passing)
         if self._probe.skips(mark):
@@ -82,6 +93,81 @@ class ConditionalTransport:
             "a followed stream was about to travel to another process, and what it learns there would be lost; "
             "read it in the process that keeps the state"
         )
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the reading of a slice asked for, and what it learned. Travels.
+
+    request: the fingerprint of what was asked for; None: nothing that can be conditional. validators: what is known of
+    its answer now; None: nothing, as it was no success. unchanged: the source had nothing new, so nothing was read.
+    """
+
+    request: str | None = None
+    validators: Validators | None = None
+    unchanged: bool = False
+
+
+@contextmanager
+def asking(snapshot: HttpSnapshot) -> Iterator[Asked]:
+    """Have the `travelling` stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
+
+    For the reading of one slice, which may make one request that can be conditional, as often as it must be tried.
+    """
+    before, own = _asking.get(), _Asking(snapshot.probe())
+    _asking.set(own)
+    try:
+        yield own.asked
+    finally:
+        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
+        _asking.set(before)
+
+
+def travelling(stream: Http) -> Http:
+    """The stream as one that travels to other processes, and asks as ever outside of `asking`."""
+    stream = copy(stream)
+    stream.transport = _TravellingTransport(stream.transport)
+    return stream
+
+
+@dataclass
+class _Asking:
+    probe: HttpProbe
+    asked: Asked = field(default_factory=Asked)
+
+    def send(self, transport: Transport, request: Request) -> Response:
+        """Raises FatalError: it is not the slice's first request. Else raises what ConditionalTransport does."""
+        if not _conditional(request):
+            return transport.send(request)
+        mark, asked = fingerprint(request), self.asked
+        if asked.request not in (None, mark):
+            raise FatalError(
+                f"{request} is the second request of a slice, and a source is followed where one request brings all: "
+                "that one answer has not changed says nothing about another; read it without `follow_source`"
+            )
+        asked.request, asked.unchanged = mark, False
+        try:
+            return ConditionalTransport(transport, self.probe).send(request)
+        except NotModified:
+            asked.unchanged = True
+            raise
+        finally:
+            # A skipped request taught nothing new, and what was known of it stays.
+            asked.validators = self.probe.learned.get(mark) or (self.probe.known(mark) if asked.unchanged else None)
+
+
+_asking: ContextVar[_Asking | None] = ContextVar("asking", default=None)
+
+
+class _TravellingTransport:
+    """Sends conditionally what is asked for inside of `asking`, and everything else as it is."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def send(self, request: Request) -> Response:
+        here = _asking.get()
+        return self._transport.send(request) if here is None else here.send(self._transport, request)
 
 
 class ConditionalStream(HttpStream):
@@ -116,6 +202,11 @@ class ConditionalStream(HttpStream):
                 stream=self.name,
             )
         return page
+
+
+def _conditional(request: Request) -> bool:
+    """Whether a condition may be added to a request: a GET that has none of its own."""
+    return request.method == "GET" and not any(name.lower() in _CONDITIONS for name in request.headers)
 
 
 def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:

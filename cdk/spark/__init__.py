@@ -11,7 +11,7 @@ from cdk.base.values import Json
 if TYPE_CHECKING:  # importing them at run time would import pyspark
     from cdk.spark.datasource import register
     from cdk.spark.pipeline import Pipeline
-    from cdk.spark.stream_run import Status, StreamReport
+    from cdk.spark.stream_report import Status, StreamReport
     from cdk.spark.sync import SyncResult, SyncRunner
 
 __all__ = ["Pipeline", "Status", "StreamReport", "SyncResult", "SyncRunner", "register"]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cdk.engine.executors import threads
-from cdk.engine.remember import remembering
 from cdk.rest.share import Dealer, Share, Spent, sharing
 from cdk.rest.tally import counting
 from cdk.spark.collected import Collected, Writer
+from cdk.spark.conditional_pages import pages_of
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile
 from cdk.spark.progress import Failure, Piece, Progress, Target
@@ -119,7 +119,7 @@ def _read(
     item, uncut = collected[piece.number], False
     try:
         with counting(item.progress.http):
-            for page in remembering(targets[piece.target].stream, piece.slice):
+            for page in pages_of(targets[piece.target], piece.slice, item.progress):
                 uncut = uncut or page.restarted
                 crash_point("page_read")
                 yield page

@@ -113,6 +113,7 @@ def _value(saved: Saved) -> Mapping[str, Json]:
         "sync": saved.sync,
         "sync_mode": saved.sync_mode,
         "write_mode": saved.write_mode,
+        "source": saved.source,
     }
 
 

@@ -25,7 +25,8 @@ from cdk.base.times import Clock
 from cdk.spark.place import Place
 from cdk.spark.plan import StreamPlan
 from cdk.spark.progress import Failure
-from cdk.spark.stream_run import Status, StreamReport, StreamRun
+from cdk.spark.stream_report import Status, StreamReport
+from cdk.spark.stream_run import StreamRun
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent

@@ -50,6 +50,15 @@ def _by_name(value: Json) -> Json:
     raise ValueError("expected a list of names alone, or a map from names to options")
 
 
+def _switched(value: Json) -> Json:
+    """What may be turned on and off as well as described."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if value is None or isinstance(value, Mapping | BaseModel):
+        return value
+    raise ValueError("expected true, false or a map")
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
@@ -71,6 +80,17 @@ class SourceOptions(_Part):
         return self
 
 
+class FollowSourceOptions(_Part):
+    """How a stream's source is asked whether it has changed. The names are those of `cdk.state.source_state.HttpProbe`.
+
+    max_validator_age: how long a server is believed that says "not modified". uncacheable: whether an answer without
+    validators is asked for by each sync, or only when it has grown old.
+    """
+
+    max_validator_age: Duration = timedelta(hours=24)
+    uncacheable: Literal["read", "skip"] = "read"
+
+
 class StreamOptions(_Part):
     """How one stream is read and written.
 
@@ -80,7 +100,7 @@ class StreamOptions(_Part):
     history: keep every row of an append_dedup table as it came, in a table beside it. partition_by: the fields that
     divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
     fails, or the table stays as it is. remove_stale: what becomes of rows that a complete read did not see; they stay
-    without it.
+    without it. follow_source: the stream is read only where its source says that it has changed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -94,6 +114,7 @@ class StreamOptions(_Part):
     partition_by: str | tuple[str, ...] | None = None
     schema_policy: Literal["evolve", "freeze", "discard"] = Field("evolve", alias="schema")
     remove_stale: RemoveStaleOptions | None = None
+    follow_source: Annotated[FollowSourceOptions | None, BeforeValidator(_switched)] = None
 
 
 class TargetOptions(_Part):
@@ -250,6 +271,7 @@ _MODELS: Models = {
     ("target",): TargetOptions,
     ("streams",): StreamOptions,
     ("streams", "remove_stale"): RemoveStaleOptions,
+    ("streams", "follow_source"): FollowSourceOptions,
     ("spark",): SparkOptions,
     ("state",): StateOptions,
     ("skip_redundant_runs",): SkipOptions,

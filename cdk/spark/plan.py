@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cdk.base.errors import ConfigError
+from cdk.spark.conditional_pages import to_follow
 from cdk.spark.evolution import Policy
-from cdk.spark.pipeline import StreamOptions
+from cdk.spark.pipeline import FollowSourceOptions, StreamOptions
 from cdk.spark.place import Place
 from cdk.streams.stream import Stream
 
@@ -22,7 +23,8 @@ class StreamPlan:
     """A stream, its table's folder, and how it is read and written.
 
     hard_deletes, history: of `append_dedup`. history: the folder of the table of all rows, if one is kept.
-    partition_by: the fields whose columns divide the table.
+    partition_by: the fields whose columns divide the table. follow_source: how the source is asked whether it has
+    changed; the stream is then a `travelling` one.
     """
 
     stream: Stream
@@ -33,6 +35,7 @@ class StreamPlan:
     hard_deletes: bool = False
     history: Place | None = None
     partition_by: tuple[str, ...] = ()
+    follow_source: FollowSourceOptions | None = None
 
 
 def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> StreamPlan:
@@ -53,6 +56,12 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
     for name, given in (("deletes", options.deletes == "hard"), ("history", options.history)):
         if given and write_mode != "append_dedup":
             raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
+    if options.follow_source is not None:
+        if sync_mode == "incremental":
+            raise ConfigError(
+                f"{where}.follow_source: an incremental sync asks for what is new by its cursor; use full_refresh"
+            )
+        stream = to_follow(stream, f"{where}.follow_source")
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
     for name in names:
         if name in {".", ".."} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
@@ -67,6 +76,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
         options.deletes == "hard",
         history,
         (options.partition_by,) if isinstance(options.partition_by, str) else options.partition_by or (),
+        options.follow_source,
     )
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from cdk.base.errors import CdkError, FailureType
 from cdk.rest.tally import Tally
+from cdk.rest.validators import Asked
 from cdk.spark.place import Place
 from cdk.spark.schema import ColumnType
 from cdk.state.position import Edge, Position
 from cdk.state.slice import Slice
+from cdk.state.source_state import HttpSnapshot
 from cdk.streams.stream import Stream
 
 
@@ -19,7 +21,8 @@ class Target:
     """A stream and the table its rows go to.
 
     root: where files are written. room: how many undeclared fields may get columns. bounded: columns whose bounds go
-    into the table's log. partition_by: the table's partition columns.
+    into the table's log. partition_by: the table's partition columns. source: what is known of the source's answers,
+    where only what has changed is to be read; the stream is then a `travelling` one.
     """
 
     stream: Stream
@@ -29,6 +32,7 @@ class Target:
     room: int = 0
     bounded: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
+    source: HttpSnapshot | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Progress:
 
     The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
     rejected: rows with values that did not fit. pages: those that brought records. http: requests, also those of pages
-    that no position covers.
+    that no position covers. asked: of a source that is followed, once the end was met.
     """
 
     number: int
@@ -77,3 +81,4 @@ class Progress:
     restarted: bool = False
     failure: Failure | None = None
     http: Tally = field(default_factory=Tally, compare=False)
+    asked: Asked | None = None

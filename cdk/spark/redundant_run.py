@@ -17,7 +17,7 @@ from cdk.spark.handling import SkipOptions
 from cdk.spark.pipeline import Pipeline
 from cdk.spark.plan import StreamPlan
 from cdk.spark.state_tables import Located, of_plans
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 from cdk.state.handlers import RedundantRunSkipHandler, StatefulRun, stateful_run
 from cdk.state.log import StateLog
 from cdk.state.stores import StateKey, open_store

@@ -15,7 +15,7 @@ from cdk.spark.counts import Counted
 from cdk.spark.place import sync_to_disk
 from cdk.spark.progress import Failure
 from cdk.spark.remove_stale import StaleCount
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 
 FORMAT = "spark-cdk-report/1"
 
@@ -130,6 +130,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         },
         "stale": None if stream.stale is None else _stale(stream.stale),
         "window": stream.window or None,
+        "unchanged": stream.unchanged,
         "http": stream.http.to_json(),
         "error": _error(stream.failure),
     }

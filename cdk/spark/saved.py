@@ -14,7 +14,8 @@ class Saved:
     generation reached the end. state: the stream's state in its exact wire form. pending: files of a generation that
     is not yet visible. logged: files that this commit names for the history of the table. records: rows committed in
     this generation. history: versions of earlier states, newest first. known: rows that were shown when the read of
-    this generation began, where rows that it does not see are to leave; None: nobody counted them.
+    this generation began, where rows that it does not see are to leave; None: nobody counted them. source: what the
+    source said of the answers that the rows came from (`cdk.spark.known_answers`); None: nobody asked.
     """
 
     sync_mode: str
@@ -27,4 +28,5 @@ class Saved:
     logged: tuple[DataFile, ...] = ()
     records: int = 0
     known: int | None = None
+    source: Json = None
     history: tuple[int, ...] = field(default=(), compare=False)

@@ -2,19 +2,19 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.rest.tally import Tally, counting
-from cdk.spark.counts import CommitCounts, SliceCounts
 from cdk.spark.files import DataFile
+from cdk.spark.known_answers import Followed, KnownAnswers, carried, left_behind, several
 from cdk.spark.plan import StreamPlan
 from cdk.spark.progress import Failure, Progress, Target
-from cdk.spark.remove_stale import StaleCount, StaleRemoval, Wanted
+from cdk.spark.remove_stale import StaleRemoval, Wanted
 from cdk.spark.saved import Saved
+from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.tasks import Spread, here
 from cdk.spark.write_modes import Committed
 from cdk.spark.writing import Writing
@@ -25,72 +25,24 @@ from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint import CheckpointReader
 
 
-class Status(StrEnum):
-    """Where a stream's sync stands."""
-
-    READING = "reading"
-    DONE = "done"
-    FAILED = "failed"
-    REDUNDANT = "redundant"
-    """Not begun, for the sync's window was read before."""
-
-
-@dataclass(frozen=True)
-class StreamReport:
-    """What became of a stream in a sync.
-
-    read: records the source gave and that are covered by a commit. written: rows added to the table (for an overwrite:
-    to the new generation). skipped: records left out because an earlier run had them. restarted: slices whose saved
-    token the source refused, read again from their start. resumed: the sync continued an interrupted one.
-    total: rows of this generation, over all its syncs. rejected: rows with values that did not fit their column.
-    bytes, files: what was written for `written`. planned: slices that were handed out so far; whole: there are no more.
-    reading: slices that are handed out now. http: requests, those for planning included. by_slice, by_commit: the
-    figures above in detail. stale: what became of rows that the source has no more; None before a complete read, and
-    where nobody asked. window: what was read before, of a stream that is redundant.
-    """
-
-    name: str
-    status: Status
-    sync_mode: str
-    write_mode: str
-    read: int = 0
-    written: int = 0
-    skipped: int = 0
-    restarted: int = 0
-    slices: int = 0
-    commits: int = 0
-    total: int = 0
-    resumed: bool = False
-    failure: Failure | None = None
-    generation: int = 0
-    rejected: int = 0
-    pages: int = 0
-    bytes: int = 0
-    files: int = 0
-    planned: int = 0
-    whole: bool = False
-    reading: int = 0
-    http: Tally = field(default_factory=Tally)
-    by_slice: SliceCounts = field(default_factory=SliceCounts)
-    by_commit: CommitCounts = field(default_factory=CommitCounts)
-    stale: StaleCount | None = None
-    window: str = ""
-
-    @property
-    def hidden(self) -> bool:
-        """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
-        return self.write_mode == "overwrite" and self.status in {Status.READING, Status.FAILED}
-
-
 class StreamRun:
     """A stream in a running sync. Belongs to the driver's thread."""
 
-    def __init__(self, plan: StreamPlan, pipeline: str, *, sync: str, removal: Wanted | None = None) -> None:
+    def __init__(
+        self,
+        plan: StreamPlan,
+        pipeline: str,
+        *,
+        sync: str,
+        removal: Wanted | None = None,
+        followed: Followed | None = None,
+    ) -> None:
         """Open the table and find out where to go on.
 
         sync: the id of the whole sync. A full refresh that an earlier sync completed is a new generation and reads
         from the beginning; one that was cut resumes; one that this sync completed before it was cut is done.
-        removal: what is to become of rows that a complete read did not see; None: they stay.
+        removal: what is to become of rows that a complete read did not see; None: they stay. followed: how the source
+        is asked whether it has changed; None: all is read.
         Raises ConfigError and StateError of the table.
         """
         self.stream = stream = plan.stream
@@ -110,6 +62,10 @@ class StreamRun:
         if (why := self._writing.unusable(self.saved.pending)) is not None:
             logger.warning("%s: %s; reading from the start", stream.name, why)
             self.saved, resumed = Saved(sync_mode, write_mode, sync, self.saved.generation + 1), False
+        self.saved = replace(self.saved, source=carried(before))
+        self._answers: KnownAnswers | None = None
+        if followed is not None:
+            self._answers = KnownAnswers(plan, followed, before, resumed=resumed, removal=removal)
         self._begins = not resumed or (self.saved.state is None and not self.saved.complete)
         status = Status.DONE if self.saved.complete else Status.READING
         self.report = StreamReport(
@@ -160,6 +116,9 @@ class StreamRun:
             except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other
                 self.fail(Failure.of(error))
             self._planned = slice is None
+            if slice is not None and self._handed and self._answers is not None and self._answers.alone:
+                self.fail(Failure.of(several(self.stream.name)))
+                return None
             self._handed += slice is not None
         if slice is not None:
             self._out += 1
@@ -189,6 +148,8 @@ class StreamRun:
                 pages=report.pages + progress.pages,
                 by_slice=report.by_slice.plus(slice, progress),
             )
+        if self._answers is not None and isinstance(last, Done) and progress.failure is None:
+            self._answers.take(progress.asked)
         if progress.failure is not None:
             self.fail(progress.failure)
         elif last is None:
@@ -205,13 +166,18 @@ class StreamRun:
     @property
     def target(self) -> Target:
         """What tasks need to know to read and write."""
-        return self._writing.target(self.saved.generation)
+        target = self._writing.target(self.saved.generation)
+        return target if self._answers is None else replace(target, source=self._answers.snapshot)
 
     def prepare(self, spread: Spread) -> None:
         """Bring the table's files to the stream's schema, where they are not. Raises StateError."""
         self._writing.widen(self.saved, spread)
-        if self._removal is not None and self._begins:
-            self.saved = replace(self.saved, known=self._removal.known(self.saved.generation, spread))
+        if self._answers is None:
+            self._count_shown(spread)
+        elif self._answers.alone:
+            # A second slice is refused before the first is read.
+            for slice in filter(None, [self.next(), self.next()]):
+                self.untouched(slice)
 
     def grow(self, names: Sequence[str]) -> bool:
         """Add text columns for undeclared fields; False: the files that have them do not fit the table.
@@ -233,6 +199,13 @@ class StreamRun:
             if (slice := self.next()) is not None:
                 self.untouched(slice)
         finished = self.active and self._planned and not self._out and not self._again
+        if self._answers is not None:
+            if self._answers.waits(finished=finished):
+                if finished:
+                    self._leave(self._answers)
+                return
+            self._count_shown(spread)
+            self.saved = replace(self.saved, source=self._source(self._answers, finished=finished))
         self._state = self._reader.get_checkpoint() or self._state
         # What was not seen leaves with the commit that says that all was, so rows come first.
         complete = finished and self._removal is None
@@ -243,6 +216,28 @@ class StreamRun:
         if finished and self.active:
             self.report = replace(self.report, status=Status.DONE)
         self._committed = self.report
+
+    def _leave(self, answers: KnownAnswers) -> None:
+        """End a read that brought nothing new: the table stays, with what its source said of itself."""
+        assert self.table.saved is not None  # something was known
+        saved = self.table.saved
+        if answers.moved:
+            saved = replace(saved, sync=self.saved.sync, logged=(), source=self._source(answers, finished=True))
+            self.table.commit(saved)
+            self._note(Committed(saved, done=True))
+        self.saved = saved
+        self.report = replace(
+            self.report, status=Status.DONE, unchanged=True, total=saved.records, generation=saved.generation
+        )
+        self._committed = self.report
+
+    def _source(self, answers: KnownAnswers, *, finished: bool) -> Json:
+        return answers.to_json(self.table.state_version, finished=finished)
+
+    def _count_shown(self, spread: Spread) -> None:
+        """Count the rows that are shown before this generation adds to them, where those it does not see are to go."""
+        if self._removal is not None and self._begins and self.saved.known is None:
+            self.saved = replace(self.saved, known=self._removal.known(self.saved.generation, spread))
 
     def _note(self, done: Committed) -> None:
         """Take over what a commit did."""
@@ -260,9 +255,16 @@ class StreamRun:
 
     def _remove(self, removal: StaleRemoval, spread: Spread) -> None:
         """Commit that all was read, and with it what becomes of the rows that were not seen."""
+        if self._answers is not None:
+            self.saved = replace(self.saved, source=self._source(self._answers, finished=True))
         saved, stale = removal.settle(self.saved, spread)
         self._note(Committed(saved, done=True))
         self.report = replace(self.report, stale=stale)
+        if self._answers is not None and left_behind(stale):
+            # They can leave only with a read, so the next sync has to be one.
+            saved = replace(saved, source=None)
+            self.table.commit(saved)
+            self._note(Committed(saved, done=True))
         if stale.refused:
             self.fail(Failure.of(RemovalRefused(stale.kept, path=removal.where)))
 

@@ -12,11 +12,12 @@ from cdk.base.logs import logger
 from cdk.base.masking import Secrets, secret_values
 from cdk.base.spelling import did_you_mean
 from cdk.base.times import Clock, system_clock
-from cdk.base.values import Json
+from cdk.base.values import Json, canonical
 from cdk.rest.tally import counting
 from cdk.spark.crash import crash_point
 from cdk.spark.epochs import Epochs
 from cdk.spark.follow import following, open_log
+from cdk.spark.known_answers import Followed
 from cdk.spark.lineage import Opened, lineage
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline, StreamOptions
@@ -29,7 +30,8 @@ from cdk.spark.remove_stale import Wanted, check_removal
 from cdk.spark.run_report import RunFacts, run_report
 from cdk.spark.session import open_session, ship
 from cdk.spark.store import place_at
-from cdk.spark.stream_run import Status, StreamReport, StreamRun
+from cdk.spark.stream_report import Status, StreamReport
+from cdk.spark.stream_run import StreamRun
 from cdk.spark.tasks import Workers, executors
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
@@ -114,6 +116,8 @@ class SyncRunner:
             removal = self._removal(plan.stream.name)
             if removal is not None and plan.stream.name not in self._redundant:
                 yield f"{plan.stream.name}: {removal.intended}"
+            if plan.follow_source is not None and plan.stream.name not in self._redundant:
+                yield f"{plan.stream.name}: followed, a sync would read it only where its source has changed"
 
     @cached_property
     def _planned(self) -> tuple[Place, list[StreamPlan]]:
@@ -202,11 +206,19 @@ class SyncRunner:
         stream = plan.stream
         try:
             _check_travels(stream)
-            return StreamRun(plan, self._pipeline.name, sync=sync, removal=self._removal(stream.name))
+            removal, followed = self._removal(stream.name), self._followed(plan)
+            return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
             logger.error("%s: %s", stream.name, failure.message)
             return StreamReport(stream.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
+
+    def _followed(self, plan: StreamPlan) -> Followed | None:
+        """How the stream's source is asked whether it has changed."""
+        if plan.follow_source is None:
+            return None
+        config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
+        return Followed(plan.follow_source, config, self._facts.begun, self._pipeline.state.max_checkpoint_state_size)
 
     def _removal(self, stream: str) -> Wanted | None:
         """What is to become of the stream's rows that a complete read does not see."""

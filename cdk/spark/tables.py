@@ -6,15 +6,13 @@ The rule that makes it exactly-once: the commit goes through the very table hand
 version the state was loaded at. A run whose handle is stale is refused by the log; a fresh handle would not be.
 
 Measured with delta-rs 1.6: the marker survives log clean-up and the commit's metadata does not; the writer does not
-compare versions; neighbours such as OPTIMIZE pass. RESTORE brings the rows of an older version back and leaves the
-marker where it was: the log tells which state belongs to the rows, and the marker still fences.
+compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker where it was: which state belongs to the
+rows is then told by the log (`cdk.spark.restored`), and the marker still fences.
 """
 
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
-from datetime import date
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -22,24 +20,23 @@ import orjson
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction
 
-from cdk.base.errors import BadState, CdkError, ConfigError, StateConflict, StateError, TransientError
+from cdk.base.errors import CdkError, ConfigError, StateConflict, StateError
 from cdk.base.times import Clock, system_clock
-from cdk.base.values import Json
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile
+from cdk.spark.joining import join_small_files
+from cdk.spark.kept_states import KeptStates
 from cdk.spark.merge import TableFile
-from cdk.spark.partitions import check_columns, check_same, text_of
+from cdk.spark.partitions import check_columns, check_same
 from cdk.spark.place import Place, as_place
-from cdk.spark.rewrite import LARGE_BYTES, MANY, SMALL_BYTES, Rewrite, crowded
+from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
-from cdk.spark.tasks import here
+from cdk.spark.table_files import file_actions, files_of
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
-_FORMAT = "spark-cdk/1"
 _NONCE_BITS = 20
 _KEPT = 20
 _TRIES = 5
@@ -79,7 +76,7 @@ class StreamTable:
         self._clock = clock
         self._app = f"spark-cdk/{pipeline}/{stream}"
         self._stream = stream
-        self._states = self.root.join("_cdk_state", pipeline)
+        self._states = KeptStates(self.root.join("_cdk_state", pipeline), stream)
         if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
         where = f"streams.{stream.partition('/')[0]}.partition_by"
@@ -97,7 +94,7 @@ class StreamTable:
         self._held: int | None = None
         self.saved: Saved | None = None
         try:
-            self._held = None if self._version is None else self._standing(self._version)
+            self._held = None if self._version is None else self._of_rows(self._version)
             self.saved = None if self._held is None else self.load(self._held)
         except StateError:
             if not lost:
@@ -161,19 +158,7 @@ class StreamTable:
         StateError, and what a store raises.
         """
         with self.root.explaining(self._stream):
-            if self.partition_by:
-                return self._join()
-            sizes = pa.table(self._handle.get_add_actions())["size_bytes"].to_pylist()
-            small = len([size for size in sizes if size < SMALL_BYTES])
-            if small < MANY:
-                return 0
-            try:
-                self._handle.optimize.compact(target_size=LARGE_BYTES)
-            except DeltaError as error:
-                raise StateError(f"the table's small files stay: {error}", path=str(self.root)) from error
-            finally:
-                self._handle.update_incremental()
-        return small
+            return join_small_files(self._handle, self.root, self._clock())
 
     @property
     def state_version(self) -> int | None:
@@ -188,19 +173,7 @@ class StreamTable:
     def files(self, key: str | None = None) -> list[TableFile]:
         """The files of the version that the handle is pinned to, with the bounds of column `key`."""
         with self.root.explaining(self._stream):
-            rows = pa.table(self._handle.get_add_actions(flatten=True)).to_pylist()
-        low, high = (f"partition.{key}",) * 2 if key in self.partition_by else (f"min.{key}", f"max.{key}")
-        return [
-            TableFile(
-                row["path"],
-                row["num_records"] or 0,
-                _bound(row.get(low)),
-                _bound(row.get(high)),
-                {name: text_of(row[f"partition.{name}"]) for name in self.partition_by},
-                row["size_bytes"],
-            )
-            for row in rows
-        ]
+            return files_of(self._handle, key)
 
     def commit(
         self,
@@ -230,7 +203,7 @@ class StreamTable:
         crash_point("before_state_blob")
         self.draft(version, saved)
         crash_point("after_state_blob")
-        actions = self._actions(files, remove)
+        actions = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
         properties = CommitProperties(
             custom_metadata={"spark-cdk.state": _for_people(saved), **({NOTE: note} if note else {})},
             app_transactions=[Transaction(self._app, version)],
@@ -265,42 +238,6 @@ class StreamTable:
         self._version, self._held, self.saved = version, version, saved
         self._prune(version, saved)
 
-    def _actions(
-        self, add: Sequence[DataFile], remove: Sequence[str], *, changes: bool = True
-    ) -> list[AddAction | RemoveAction]:
-        """What a commit says of files. changes: rows come or go, and do not just move from file to file."""
-        now = int(self._clock().timestamp() * 1000)
-        actions: list[AddAction | RemoveAction] = []
-        for file in add:
-            texts = {name: file.partition[name] for name in self.partition_by}
-            stats = file.stats or f'{{"numRecords":{file.rows}}}'
-            actions.append(AddAction(file.path, file.size, texts, file.modified, changes, stats))
-        return [*actions, *(RemoveAction(path, changes, now) for path in remove)]
-
-    def _join(self) -> int:
-        """`compact` for a partitioned table: delta-rs would leave the partition columns out of the files."""
-        groups = crowded(self.files())
-        if not groups:
-            return 0
-        known = pa.table(self._handle.get_add_actions(flatten=True))
-        bounded = [name for name in self.schema.names if _known(known, f"min.{name}")]
-        small = [file.path for group in groups for file in group]
-        files = Rewrite(self.root, self.schema, tuple(bounded), self.partition_by).joined(groups, here)
-        try:
-            self._handle.create_write_transaction(
-                self._actions(files, small, changes=False),
-                "append",
-                self._handle.schema(),
-                list(self.partition_by),
-                commit_properties=CommitProperties(max_commit_retries=0),  # as in `commit`
-            )
-        except DeltaError as error:
-            # The new files stay for VACUUM: a store may have taken the commit and not said so.
-            raise StateError(f"the table's small files stay: {error}", path=str(self.root)) from error
-        finally:
-            self._handle.update_incremental()
-        return len(small)
-
     def _prepared(self, schema: pa.Schema) -> Schema:
         """The schema for an overwrite, which does not turn on by itself what moments without a zone need."""
         if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
@@ -318,33 +255,8 @@ class StreamTable:
             marker: int | None = self._handle.transaction_version(self._app)
         return marker
 
-    def _standing(self, marker: int) -> int | None:
-        """The version of the state that belongs to the rows: the marker's, unless the table was restored since."""
-        log, at, restored = self.root.join("_delta_log"), self.version, False
-        while at >= 0:
-            try:
-                lines = log.read(f"{at:020}.json").splitlines()
-            except FileNotFoundError:
-                if not restored:
-                    return marker  # the log was cleaned up, as far back as nobody restores
-                raise self._unknown(f"version {at}, to which it was restored, is gone from the log") from None
-            actions = [orjson.loads(line) for line in lines]
-            for action in actions:
-                if action.get("txn", {}).get("appId") == self._app:
-                    version: int = action["txn"]["version"]
-                    return version
-            at -= 1
-            for info in (action.get("commitInfo", {}) for action in actions):
-                if info.get("operation") == "RESTORE":
-                    to, restored = info.get("operationParameters", {}).get("version"), True
-                    if to is None:
-                        raise self._unknown("it was restored to a time; restore it to a version, by its number")
-                    at = int(to)
-        return None if restored else marker
-
-    def _unknown(self, why: str) -> StateError:
-        message = f"which state belongs to the table's rows cannot be told: {why}"
-        return StateError(message, path=str(self.root), stream=self._stream)
+    def _of_rows(self, marker: int) -> int | None:
+        return state_of_rows(self.root, self._stream, self._app, version=self.version, marker=marker)
 
     def _conflict(self, expected: int | None, error: Exception | None) -> CdkError:
         if self._seen == expected:
@@ -360,32 +272,11 @@ class StreamTable:
 
     def draft(self, version: int, saved: Saved) -> None:
         """Put a state beside the table. It counts once a commit moves the marker to its version."""
-        content = orjson.dumps({"format": _FORMAT, "stream": self._stream, **asdict(saved)})
-        self._states.write(f"{version}.json", content)
+        self._states.write(version, saved)
 
     def load(self, version: int) -> Saved:
         """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
-        name = f"{version}.json"
-        path = f"{self._states}/{name}"
-        try:
-            blob = orjson.loads(self._states.read(name))
-        except FileNotFoundError:
-            raise StateError(
-                f"the table stands at state {version}, and this file is missing; bring it back, or move the table "
-                "away to read the stream from its start; `spark-cdk state reset` does so and keeps the rows",
-                path=path,
-                stream=self._stream,
-            ) from None
-        except (OSError, orjson.JSONDecodeError) as error:
-            raise BadState(path, str(error), "the JSON an earlier run wrote", stream=self._stream) from error
-        if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
-            raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
-        try:
-            blob.pop("stream")
-            pending, logged = (tuple(DataFile(**file) for file in blob.pop(name)) for name in ("pending", "logged"))
-            return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending, logged=logged)
-        except (KeyError, TypeError) as error:
-            raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
+        return self._states.load(version)
 
     def _prune(self, version: int, saved: Saved) -> None:
         """Remove states that a restore of the table can no longer need, and drafts of runs that were cut.
@@ -393,13 +284,7 @@ class StreamTable:
         A state with a higher number may be a newer run's, written and about to be committed.
         """
         kept = {version, *saved.history}
-        with suppress(ConfigError, TransientError):  # of a store: the commit stands, and the next one prunes as well
-            for name in self._states.names():
-                number = Path(name).stem
-                if not number.isdecimal() or int(number) in kept:
-                    continue
-                if int(number) >> _NONCE_BITS <= version >> _NONCE_BITS:
-                    self._states.delete(name)
+        self._states.remove(lambda found: found not in kept and number(found) <= number(version))
 
 
 def successor(version: int | None) -> int:
@@ -419,16 +304,6 @@ def _zoneless(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind):
         return _zoneless(kind.value_type)
     return pa.types.is_timestamp(kind) and kind.tz is None
-
-
-def _known(actions: pa.Table, name: str) -> bool:
-    """Whether some file has this fact."""
-    return name in actions.column_names and actions[name].null_count < actions.num_rows
-
-
-def _bound(value: Json) -> Json:
-    """A bound of the log that can be compared; those of moments are rounded there, those of the rest not told."""
-    return value if type(value) in (int, str, date) else None
 
 
 def _for_people(saved: Saved) -> str:

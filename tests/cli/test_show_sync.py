@@ -10,7 +10,7 @@ from cdk.cli.sync_rows import how_far
 from cdk.rest.tally import Tally
 from cdk.spark.progress import Failure
 from cdk.spark.remove_stale import StaleCount
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.sync import SyncResult
 
 USERS = StreamReport(
@@ -226,3 +226,14 @@ def test_a_stream_that_was_read_before_says_so() -> None:
     assert "not visible" not in said
     assert "\nusers: May 10 to May 11 was read before; --force-rerun reads it again\n" in said
     assert how_far(replace(USERS, status=Status.REDUNDANT)) == "read before"
+
+
+def test_a_stream_whose_source_has_not_changed_says_so() -> None:
+    same = replace(USERS, unchanged=True, read=0, written=0, commits=0, slices=1)
+    out = console(terminal=False)
+    with Display("shop", console=out) as display:
+        display.show([replace(same, status=Status.READING, unchanged=False)], 1)
+        display.show([same], 0)
+
+    assert "= unchanged" in summary(same)
+    assert "users: unchanged, 0 rows" in text(out)

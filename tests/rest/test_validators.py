@@ -2,6 +2,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,14 +13,22 @@ import pytest
 
 from cdk import FatalError, Json, Partition, Record, ServerError, Slice, list_partitions
 from cdk.rest import ApiKey, Authenticator, HttpStream, PageNumber, Request, RequestsTransport, Response
-from cdk.rest.validators import ConditionalStream, ConditionalTransport, NotModified, fingerprint
+from cdk.rest.validators import (
+    Asked,
+    ConditionalStream,
+    ConditionalTransport,
+    NotModified,
+    asking,
+    fingerprint,
+    travelling,
+)
 from cdk.state.log import StateLog, StateRecord, open_session
-from cdk.state.source_state import HttpProbe
+from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 from cdk.testing.mock_api import MockApi
 from cdk.testing.run import read
-from tests.rest.api import Time
+from tests.rest.api import NOON, Time
 
 KEY = StateKey("shop")
 URL = "https://api.test"
@@ -390,3 +399,82 @@ def test_slices_are_told_apart_by_their_partitions() -> None:
     marks = {fingerprint(stream.request(Slice(Partition({"shop": shop})))) for shop in "ab"}
 
     assert len(marks) == 2
+
+
+MARK = fingerprint(USERS)
+KNOWN = HttpSnapshot({MARK: Validators('"a"', read_at=NOON.isoformat())}, NOON)
+
+
+class Both(Users):
+    """Asks twice for a slice."""
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
+        other = self.transport.send(Request("GET", f"{URL}/more"))
+        return [*super().parse(response, slice), *super().parse(other, slice)]
+
+
+def test_a_stream_that_travelled_asks_with_what_is_known_and_tells_what_it_learned() -> None:
+    with serving("etag") as server:
+        sent = Users({"url": server.url})
+        stream = pickle.loads(pickle.dumps(travelling(sent)))  # noqa: S301 - our own
+        with asking(HttpSnapshot({}, NOON)) as first:
+            assert len(stream.read_page(Slice(), None).records) == 2
+        assert first.request is not None
+        assert first.validators is not None
+        known = HttpSnapshot({first.request: first.validators}, NOON)
+        travelled = pickle.loads(pickle.dumps(known))  # noqa: S301 - our own
+        with asking(travelled) as second, pytest.raises(NotModified):
+            HttpStream.read_page(stream, Slice(), None)
+
+        assert second == replace(first, unchanged=True)
+        assert server.statuses == [200, 304]
+        assert sent.transport is Users.transport
+
+
+def test_outside_of_such_a_block_and_after_it_requests_are_sent_as_they_are() -> None:
+    api = MockApi()
+    api.get("/users").returns(json=ROWS, headers={"ETag": '"a"'})
+    stream = Users({})
+    stream.transport = api
+    stream = travelling(stream)
+    with asking(KNOWN):
+        stream.read_page(Slice(), None)
+    stream.read_page(Slice(), None)
+
+    assert [dict(request.headers) for request in api.requests] == [{"If-None-Match": '"a"'}, {}]
+
+
+def test_a_request_that_was_not_sent_keeps_what_is_known_of_it() -> None:
+    unsaid = Validators(read_at=NOON.isoformat())
+    with asking(HttpSnapshot({MARK: unsaid}, NOON, uncacheable="skip")) as asked, pytest.raises(NotModified):
+        HttpStream.read_page(travelling(Users({})), Slice(), None)
+
+    assert asked == Asked(MARK, unsaid, unchanged=True)
+
+
+def test_a_second_request_of_a_slice_is_refused_and_what_has_no_condition_is_not() -> None:
+    api = MockApi()
+    api.get("/users").returns(json=ROWS)
+    api.get("/more").returns(json=ROWS)
+    api.post("/token").returns(json={})
+    stream = Both({})
+    stream.transport = api
+    stream = travelling(stream)
+    with asking(KNOWN) as asked, pytest.raises(FatalError, match="/more is the second request of a slice"):
+        stream.read_page(Slice(), None)
+    assert [request.url for request in api.requests] == [f"{URL}/users"]
+    with asking(KNOWN) as asked:
+        stream.transport.send(Request("POST", f"{URL}/token"))
+
+    assert asked == Asked()
+
+
+def test_an_answer_that_is_no_success_leaves_nothing_known_of_its_request() -> None:
+    api = MockApi()
+    api.get("/users").returns(status=404)
+    stream = Users({})
+    stream.transport = api
+    with asking(KNOWN) as asked:
+        travelling(stream).transport.send(USERS)
+
+    assert asked == Asked(MARK, None)

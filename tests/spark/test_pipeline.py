@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
 from cdk.spark.handling import RemoveStaleOptions
-from cdk.spark.pipeline import Pipeline, StreamOptions
+from cdk.spark.pipeline import FollowSourceOptions, Pipeline, StreamOptions
 
 NAME = "letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200"
 LEAST = """\
@@ -103,6 +103,28 @@ def test_a_stream_turned_off_with_false_is_not_taken_for_its_defaults(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", FollowSourceOptions()),
+        ("{}", FollowSourceOptions(max_validator_age=timedelta(hours=24), uncacheable="read")),
+        (
+            "{max_validator_age: 6h, uncacheable: skip}",
+            FollowSourceOptions(max_validator_age=timedelta(hours=6), uncacheable="skip"),
+        ),
+        ("false", None),
+        ("null", None),
+    ],
+)
+def test_following_a_source_is_turned_on_or_described(
+    tmp_path: Path, text: str, expected: FollowSourceOptions | None
+) -> None:
+    pipeline = load(tmp_path, f"{LEAST}streams: {{users: {{follow_source: {text}}}, tags: {{}}}}\n")
+
+    assert pipeline.streams is not None
+    assert (pipeline.streams["users"].follow_source, pipeline.streams["tags"].follow_source) == (expected, None)
+
+
 def test_stale_rows_and_redundant_runs_are_asked_for_by_name(tmp_path: Path) -> None:
     text = """\
 streams: {users: {remove_stale: {removal: hard, fail_safe_threshold: 20, fail_safe_min: 0}}, tags: {remove_stale: {}}}
@@ -146,6 +168,22 @@ skip_redundant_runs: {start_time: 2024-05-10T00:00:00Z, end_time: "2024-05-11T02
             "streams.users.remove_stale.fail_safe_threshold: found 101, expected less than or equal to 100",
         ),
         ("streams: {users: {remove_stale: true}}", "streams.users.remove_stale: found True, expected a map"),
+        (
+            "streams: {users: {follow_source: yesterday}}",
+            "streams.users.follow_source: found 'yesterday', expected true, false or a map",
+        ),
+        (
+            "streams: {users: {follow_source: {max_validator_ages: 6h}}}",
+            "streams.users.follow_source.max_validator_ages: unknown key; did you mean 'max_validator_age'?",
+        ),
+        (
+            "streams: {users: {follow_source: {max_validator_age: 6 days}}}",
+            "streams.users.follow_source.max_validator_age: found '6 days', expected a duration such as ",
+        ),
+        (
+            "streams: {users: {follow_source: {uncacheable: ask}}}",
+            "streams.users.follow_source.uncacheable: found 'ask', expected 'read' or 'skip'",
+        ),
         ("skip_redundant_runs: true", "skip_redundant_runs: found True, expected a map"),
         (
             "skip_redundant_runs: {bucket_durations: DAY}",

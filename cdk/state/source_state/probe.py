@@ -1,10 +1,13 @@
-"""HttpProbe: what to tell a server about the last answer, and what to learn from the new one. Knows no HTTP library."""
+"""HttpProbe: what to tell a server about the last answer, and what to learn from the new one. Knows no HTTP library.
+
+HttpSnapshot is what travels to other processes, which ask in its place; what they learned comes back as a plain map.
+"""
 
 import hashlib
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Literal, Self, TypeAlias
 
 from cdk.base.times import Clock, parse_moment, system_clock
@@ -58,12 +61,20 @@ class HttpProbe:
         before = read_validators(session, source)
         return cls(before, max_validator_age=max_validator_age, uncacheable=uncacheable, clock=clock)
 
+    def known(self, request: str) -> Validators | None:
+        """What was known of a request when the run began."""
+        with self._lock:
+            if UNBOUND in self._before:
+                unbound = self._before.pop(UNBOUND)
+                self._before.setdefault(request, unbound)
+            return self._before.get(request)
+
     def headers(self, request: str) -> Mapping[str, str]:
         """The header that makes a request conditional; empty where nothing is known, or what is known is too old.
 
         `If-None-Match` where there is an ETag, `If-Modified-Since` only where there is none (RFC 9110, section 13.1.3).
         """
-        known = self._known(request)
+        known = self.known(request)
         if known is None or not self._young(known):
             return {}
         if known.etag is not None:
@@ -72,14 +83,14 @@ class HttpProbe:
 
     def skips(self, request: str) -> bool:
         """Whether a request need not be sent: its answer came without validators, not long ago, and may be skipped."""
-        known = self._known(request)
+        known = self.known(request)
         if self._uncacheable == "read" or known is None or not self._young(known):
             return False
         return known.etag is None and known.last_modified is None
 
     def unchanged(self, request: str, etag: str | None, last_modified: str | None) -> None:
         """Learn that a server said "not modified", with these headers, where it sent any."""
-        known = self._known(request) or Validators()
+        known = self.known(request) or Validators()
         self._learn(
             request,
             replace(
@@ -92,13 +103,19 @@ class HttpProbe:
 
     def answered(self, request: str, etag: str | None, last_modified: str | None, body: bytes | None) -> bool:
         """Learn from a whole answer, and say whether its body is new. body: None where it is not held in memory."""
-        known = self._known(request)
+        known = self.known(request)
         if body is None:
             self._learn(request, Validators(etag, last_modified, read_at=self._now()))
             return True
         sha256 = hashlib.sha256(body).hexdigest()
         self._learn(request, Validators(etag, last_modified, sha256, len(body), self._now()))
         return known is None or known.sha256 != sha256
+
+    @property
+    def learned(self) -> Mapping[str, Validators]:
+        """Request -> what was learned of it so far."""
+        with self._lock:
+            return dict(self._learned)
 
     def value(self) -> StateValue:
         """What the slot is to hold from now on.
@@ -118,13 +135,6 @@ class HttpProbe:
         if value.value["requests"]:
             session.propose(slot_of(source), value)
 
-    def _known(self, request: str) -> Validators | None:
-        with self._lock:
-            if UNBOUND in self._before:
-                unbound = self._before.pop(UNBOUND)
-                self._before.setdefault(request, unbound)
-            return self._before.get(request)
-
     def _learn(self, request: str, validators: Validators) -> None:
         with self._lock:
             self._learned[request] = validators
@@ -136,3 +146,26 @@ class HttpProbe:
 
     def _now(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSnapshot:
+    """What was known of a source's answers at one moment. Travels to whoever asks.
+
+    known: request -> what is known of it. now: that moment, by the clock of who keeps the state, so that the clocks of
+    other machines do not count. The others are those of HttpProbe.
+    """
+
+    known: Mapping[str, Validators]
+    now: datetime
+    max_validator_age: timedelta = _DAY
+    uncacheable: Uncacheable = "read"
+
+    def probe(self) -> HttpProbe:
+        """A probe that knows this, for one piece of work."""
+        return HttpProbe(
+            self.known,
+            max_validator_age=self.max_validator_age,
+            uncacheable=self.uncacheable,
+            clock=lambda: self.now,
+        )

@@ -52,6 +52,11 @@ def read_validators(session: StateSession, source: str) -> dict[str, Validators]
     return _read(read_slot(session, source, KIND, plain), slot_of(source))
 
 
+def requests_of(value: StateValue, path: str) -> dict[str, Validators]:
+    """Request -> what is known of it, from a value of this kind. Raises BadState: it is of another, or damaged."""
+    return _read(KIND.read(value, path), path)
+
+
 def to_value(known: Mapping[str, Validators]) -> StateValue:
     """The value of a slot that knows this; the order of the requests does not count."""
     return KIND.of({"requests": {request: _json(validators) for request, validators in known.items()}})

@@ -1,3 +1,4 @@
+import pickle
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 from cdk import BadState
 from cdk.base.times import Clock
 from cdk.state.log import Mode, StateLog, StateRecord, StateValue, open_session
-from cdk.state.source_state import HttpProbe, Validators, as_odf, slot_of
+from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators, as_odf, slot_of
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 from tests.rest.api import NOON, Time
@@ -278,3 +279,16 @@ def test_a_newer_version_is_refused(run: Run) -> None:
 
     with pytest.raises(BadState, match="a newer kit wrote it"):
         run.probe()
+
+
+def test_a_snapshot_travels_and_asks_by_the_clock_of_who_made_it(run: Run) -> None:
+    now = run.time.clock()
+    sent = HttpSnapshot(known(run.time.clock), now, max_validator_age=timedelta(hours=1))
+    run.time.sleep(timedelta(days=1).total_seconds())
+    probe = pickle.loads(pickle.dumps(sent)).probe()  # noqa: S301 - our own
+
+    assert probe.headers(USERS) == {"If-None-Match": '"a"'}
+    probe.answered(ORDERS, '"b"', None, b"[]")
+    assert list(probe.learned) == [ORDERS]
+    assert probe.learned[ORDERS].read_at == now.isoformat(timespec="milliseconds")
+    assert sent.probe().learned == {}
