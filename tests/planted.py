@@ -40,15 +40,15 @@ BUGS = [
     Bug(
         "a new partition starts at its beginning", "state/stream_state", "get(WHOLE) or", "get(min(self.positions)) or"
     ),
-    Bug("a state is said once", "state/manager", "self._said[descriptor] = text", "pass"),
+    Bug("a state is said once", "state/manager", "if same and (descriptor in self._said or not final):", "if False:"),
     Bug("a cut window resumes at its page", "state/wire", 'blob["cursor"] = dict(cursor)', "pass"),
     Bug("what closed early stays closed", "state/wire", 'blob["done"] = True', "pass"),
     Bug("tables remember the edge's records", "state/wire", '"keys": dict(edge.keys)', '"keys": {}'),
     Bug(
         "a shared cursor survives a cut",
         "state/wire",
-        "positions.items()\n    ]",
-        "positions.items() if partition\n    ]",
+        "        known = memo.get(partition)\n",
+        "        if not partition:\n            continue\n        known = memo.get(partition)\n",
     ),
     Bug("a state is given once", "streams/checkpoint", "self._changed = False\n        return", "return"),
     Bug("a state is given once per window", "streams/checkpoint", "self._taken = self.position\n", "\n"),
@@ -94,8 +94,11 @@ BUGS = [
     ),
     Bug("threads swallow no error", "engine/executors", "raise item.error", "pass"),
     Bug("a slow consumer holds readers back", "engine/executors", "queue.Queue(maxsize=count)", "queue.Queue()"),
-    Bug("work is taken only when it can be read", "engine/executors", "busy < self._count and", "busy < 99 and"),
+    Bug("work is taken only when it can be read", "engine/executors", "busy < level and", "busy < 99 and"),
     Bug("closing leaves no threads", "engine/executors", "any(thread.is_alive() for thread in self._threads)", "False"),
+    Bug("a restored table has the state of its rows", "spark/restored", "at = int(to)", "pass"),
+    Bug("joining files brings no new rows", "spark/joining", "rows_change=False", "rows_change=True"),
+    Bug("files are joined once", "spark/joining", "max_commit_retries=0", "max_commit_retries=9"),
 ]
 
 

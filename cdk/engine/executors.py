@@ -54,7 +54,7 @@ def threads(count: int) -> Executor:
 
 
 class _End:
-    """A worker finished a slice, or failed in it."""
+    """A worker finished a piece, or failed in it."""
 
     __slots__ = ("error",)
 
@@ -73,7 +73,7 @@ class _Idle:
         return time.monotonic() - self._wall
 
     def mostly(self) -> bool:
-        """Whether it has."""
+        """Whether it has mostly waited; what is asked next counts from now."""
         wall, cpu = time.monotonic(), time.process_time()
         waited = cpu - self._cpu < _BUSY * (wall - self._wall)
         self._wall, self._cpu = wall, cpu
@@ -138,7 +138,7 @@ class _Crew(Generic[W]):
             else:
                 yield item
 
-    def _here(self, work: Iterator[W], idle: "_Idle") -> Iterator[tuple[W, ReadPage]]:
+    def _here(self, work: Iterator[W], idle: _Idle) -> Iterator[tuple[W, ReadPage]]:
         """Read on the caller's thread, which saves handing over, until the process turns out to wait."""
         idle.mostly()
         for piece in work:

@@ -3,17 +3,21 @@
 import inspect
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from cdk.base.errors import ConfigError
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
+
+T = TypeVar("T")
 
 ENTRY_POINTS = "cdk.connectors"
 _PACKAGE = "connectors"
@@ -37,7 +41,8 @@ def find_source(connector: str) -> Source:
 
     installed = entry_points(group=ENTRY_POINTS)
     if connector in installed.names:
-        return source_of(installed[connector].load(), connector)
+        point = installed[connector]
+        return source_of(_run(point.load, f"{connector} ({point.value})"), connector)
     if _exists(name):
         return source_of(_import(name), name.rpartition(".")[2])
     hint = did_you_mean(connector, [*_bundled(), *installed.names])
@@ -97,22 +102,20 @@ def _from_file(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     # Streams are pickled by the name of their module.
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise _broken(str(path), error) from error
+    _run(partial(spec.loader.exec_module, module), str(path))
     return module
 
 
 def _import(name: str) -> ModuleType:
+    return _run(partial(import_module, name), name)
+
+
+def _run(load: Callable[[], T], where: str) -> T:
+    """What `load` gives, which runs code of the connector. Raises ConfigError: that code fails."""
     try:
-        return import_module(name)
+        return load()
     except Exception as error:
-        raise _broken(name, error) from error
-
-
-def _broken(where: str, error: Exception) -> ConfigError:
-    return ConfigError(f"cannot be imported: {type(error).__name__}: {error}", path=where)
+        raise ConfigError(f"cannot be imported: {type(error).__name__}: {error}", path=where) from error
 
 
 def _exists(module: str) -> bool:

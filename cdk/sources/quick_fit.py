@@ -21,7 +21,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 
-# Keywords that say nothing about which values are allowed.
 _NOTES = frozenset(
     (
         *("$schema", "$id", "$comment", "title", "description", "default", "example", "examples", "format", "order"),
@@ -29,6 +28,7 @@ _NOTES = frozenset(
         *("display_type", "always_show", "multiline"),
     )
 )
+"""Keywords that say nothing about which values are allowed."""
 
 
 def plainly_fits(config: Json, schema: JsonSchema) -> bool:

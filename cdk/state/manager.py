@@ -80,17 +80,17 @@ class ConnectorStateManager:
         """
         if not (final or stream.cursor_field is not None or stream.supports_checkpointing):
             return None
+        descriptor = _descriptor(stream)
         blob = (
             encode(
                 state,
                 incremental=stream.cursor_field is not None,
                 resumable=stream.supports_checkpointing,
                 cursor_field=stream.cursor_field,
-                memo=self._memos.setdefault(_descriptor(stream), {}),
+                memo=self._memos.setdefault(descriptor, {}),
             )
             or stream.empty_state
         )
-        descriptor = _descriptor(stream)
         # Entries that did not change are the same objects, which makes comparing large states cheap.
         before = self._blobs.get(descriptor)
         same = blob == before and canonical(blob) == canonical(before)

@@ -19,7 +19,7 @@ class DatetimeCursor(Cursor):
     """Moments from `start` to now, in windows of `step`.
 
     field: the record's field.
-    start: first moment of a first read: a datetime or a text in one of `formats`.
+    start: first moment of a first read: a datetime or a text in one of `formats`; without a zone it is UTC.
     end: last moment; None means the moment the read is planned.
     step: length of a window; None reads everything as one window.
     granularity: the smallest difference the source's filter knows. A window then ends one granule before the next
@@ -29,6 +29,7 @@ class DatetimeCursor(Cursor):
         `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601 is always read.
     ordered: the source gives records by ascending value.
 
+    Raises ConfigError: a bound that is no moment, a step or granularity that cannot be, a format that loses the moment.
     Airbyte: DatetimeBasedCursor, with the same windows.
     """
 
@@ -53,11 +54,19 @@ class DatetimeCursor(Cursor):
         if step is not None and step <= timedelta():
             raise ConfigError(f"cursor {field!r}: step is {step}, expected a positive duration")
         if granularity is not None and step is not None and granularity > step:
-            raise ConfigError(f"cursor {field!r}: granularity {granularity} is longer than the step {step}")
+            raise ConfigError(
+                f"cursor {field!r}: granularity {granularity} is longer than the step {step}, expected at most that"
+            )
         if self._moment(self._write(_NEW_YEAR)) != _NEW_YEAR:
-            raise ConfigError(f"cursor {field!r}: the format {self._formats[0]!r} cannot be read back")
+            raise ConfigError(
+                f"cursor {field!r}: the format {self._formats[0]!r} cannot be read back, expected one first in "
+                "`formats` that tells at least the year"
+            )
         if step is not None and self._write(_NEW_YEAR + step) == self._write(_NEW_YEAR):
-            raise ConfigError(f"cursor {field!r}: step {step} is shorter than what {self._formats[0]!r} can write")
+            raise ConfigError(
+                f"cursor {field!r}: step {step} is shorter than what {self._formats[0]!r} can write, expected a longer "
+                "step or a finer format"
+            )
         # Texts of one length in this form sort like the moments they name.
         self._sortable = self._formats[0].startswith("%Y-%m-%d")
 

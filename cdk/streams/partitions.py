@@ -1,8 +1,11 @@
 """Partitions from lists, from products of lists, and from the records of a parent stream."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cdk.base.errors import FatalError
+from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json, Record
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
@@ -21,15 +24,18 @@ def product(*families: Iterable[Partition]) -> Iterator[Partition]:
 
     All families but the first are held in memory.
 
-    Raises ValueError: two families use the same field.
+    Raises FatalError: two families use the same field.
     """
     first, *rest = families
     held = [list(family) for family in rest]
     for head in first:
         for combination in itertools.product([head], *held):
-            names = [name for part in combination for name in part]
-            if len(names) != len(set(names)):
-                raise ValueError(f"partitions of a product share a field: {names}")
+            counts = Counter(name for part in combination for name in part)
+            if shared := [name for name, count in counts.items() if count > 1]:
+                raise FatalError(
+                    f"partitions of a product share a field: found {', '.join(map(repr, shared))} in two families, "
+                    "expected fields of its own in each; rename it in one"
+                )
             extra = {name: value for part in combination for name, value in part.extra.items()}
             yield Partition({n: v for part in combination for n, v in part.items()}, extra=extra)
 
@@ -63,10 +69,12 @@ def parent_partitions(parent: Stream, **fields: str) -> Iterator[Partition]:
 
     Each keyword names a field of the partition and the field of the parent's record it comes from. A partition of the
     parent itself is part of its children's. The parent's record travels along as `extra`.
+
+    Raises FatalError: a record of the parent lacks such a field.
     """
     for item in read_parent(parent):
         if not isinstance(item, StreamState):
-            yield from _children(*item, fields)
+            yield from _children(parent, *item, fields)
 
 
 def following_partitions(parent: Stream, state: StreamState, **fields: str) -> Iterator[Partition | ParentState]:
@@ -79,9 +87,19 @@ def following_partitions(parent: Stream, state: StreamState, **fields: str) -> I
         if isinstance(item, StreamState):
             yield ParentState(parent.name, item)
         else:
-            yield from _children(*item, fields)
+            yield from _children(parent, *item, fields)
 
 
-def _children(records: Sequence[Record], partition: Partition, fields: Mapping[str, str]) -> Iterator[Partition]:
+def _children(
+    parent: Stream, records: Sequence[Record], partition: Partition, fields: Mapping[str, str]
+) -> Iterator[Partition]:
     for record in records:
-        yield Partition({**partition, **{name: record[source] for name, source in fields.items()}}, extra=record)
+        try:
+            own = {name: record[source] for name, source in fields.items()}
+        except KeyError as error:
+            raise FatalError(
+                f"found no field {error.args[0]!r} in a record of {parent.name!r}, expected one in each, for a "
+                f"partition is made of it{did_you_mean(str(error.args[0]), record)}",
+                stream=parent.name,
+            ) from error
+        yield Partition({**partition, **own}, extra=record)

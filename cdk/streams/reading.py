@@ -39,6 +39,9 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
     A stream that does not support checkpointing gets no position before that. A slice whose saved token the source
     refuses is read again from its start.
+
+    Raises what the author's code raises, and FatalError: it yielded something else than an `Item`, or values that
+    descend although the cursor is `ordered`.
     """
     try:
         yield from _pages(stream, slice)

@@ -97,7 +97,7 @@ class StateMixin(Stream):
         end = object()
         while (item := context.run(next, items, end)) is not end:
             yield from here.take()
-            yield item  # type: ignore[misc]
+            yield item  # type: ignore[misc] # an Item, since it is not `end`
         yield from here.take()
 
 

@@ -17,20 +17,12 @@ from cdk.spark.lock import only_run
 from cdk.spark.saved import Saved
 from cdk.spark.tables import StreamTable
 from tests.cli.conftest import CommandLine, Ran
+from tests.cli.shop_pipeline import put_shop
 
 ID = pa.schema([("id", pa.int64())])
 JAN, FEB, MAR = (f"2024-0{n}-01T00:00:00Z" for n in (1, 2, 3))
 INCREMENTAL = Saved("incremental", "append", sync="s1", complete=True)
 PAGES = Saved("full_refresh", "overwrite", sync="s1", complete=True)
-
-PIPELINE = dedent("""
-    name: shop
-    source:
-      connector: shop.py
-      config: {api_key: "${API_KEY}"}
-    target:
-      path: tables
-""")
 
 SHOP = dedent("""
     from datetime import UTC, datetime
@@ -62,10 +54,7 @@ SHOP = dedent("""
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    (tmp_path / "shop.py").write_text(SHOP)
-    monkeypatch.setenv("API_KEY", "hunter2")
-    return tmp_path
+    return put_shop(tmp_path, SHOP, monkeypatch)
 
 
 class Filled(NamedTuple):

@@ -8,17 +8,9 @@ import pytest
 
 from cdk.base.values import Json
 from tests.cli.conftest import CommandLine
+from tests.cli.shop_pipeline import put_shop
 
 pytestmark = pytest.mark.spark
-
-PIPELINE = dedent("""
-    name: shop
-    source:
-      connector: shop.py
-      config: {api_key: "${API_KEY}"}
-    target:
-      path: tables
-""")
 
 SHOP = dedent("""
     import os, signal
@@ -59,9 +51,7 @@ SHOP = dedent("""
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "shop.py").write_text(SHOP)
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    monkeypatch.setenv("API_KEY", "hunter2")
+    put_shop(tmp_path, SHOP, monkeypatch)
 
 
 def report(folder: Path) -> Json:

@@ -11,6 +11,7 @@ from cdk.spark.pipeline import Pipeline
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
 from tests.cli.conftest import CommandLine
+from tests.cli.shop_pipeline import PIPELINE, put_shop
 
 SHOP = dedent("""
     from cdk import CountCursor, Page, PagedStream, ServerError, Source, Stream
@@ -30,15 +31,12 @@ SHOP = dedent("""
         stream_classes = [Users, Events]
         config_schema = {"type": "object", "properties": {"api_key": {"type": "string", "airbyte_secret": True}}}
 """)
-PIPELINE = "name: shop\nsource: {connector: shop.py, config: {api_key: hunter2}}\ntarget: {path: tables}\n"
 LOG = "state: {state_provider: {type: local, config: {path: log}}}\n"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "shop.py").write_text(SHOP)
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    return tmp_path
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return put_shop(tmp_path, SHOP, monkeypatch)
 
 
 def test_a_dry_run_plans_and_reads_nothing(cli: CommandLine, folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from cdk.cli.sync_rows import Pace, counted, how_far, screen, span
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 
 WAITING = StreamReport("orders", Status.READING, "incremental", "append")
 READING = replace(WAITING, reading=2, planned=1, pages=17, written=1_234_567, commits=3)

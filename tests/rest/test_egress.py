@@ -1,9 +1,8 @@
 import os
 import pickle
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
 
@@ -12,28 +11,24 @@ import pytest
 from cdk import ConfigError
 from cdk.rest import HttpClient, Request, RequestsTransport
 from cdk.rest.egress import VARIABLE, Egress, is_public, limited, process_egress
+from tests.local_server import QuietHandler, answering
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "no_proxy")
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Answers, or redirects to what the header X-Target says."""
 
     protocol_version = "HTTP/1.1"
     server: "Server"
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         self.server.seen.append(self.path)
         target = self.headers.get("User-Agent", "")
-        self.send_response(302 if target.startswith("to ") else 200)
         if target.startswith("to "):
-            self.send_header("Location", target.removeprefix("to "))
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+            self.answer(302, b"ok", {"Location": target.removeprefix("to ")})
+        else:
+            self.answer(200, b"ok")
 
 
 class Server(ThreadingHTTPServer):
@@ -52,21 +47,14 @@ class Server(ThreadingHTTPServer):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    yield from serving()
+    with answering(Server()) as server:
+        yield server
 
 
 @pytest.fixture
 def inner() -> Iterator[Server]:
-    yield from serving()
-
-
-def serving() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # noqa: TID251 - a server to talk to
-        thread.start()
+    with answering(Server()) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,10 @@
 import gc
 import gzip
 import pickle
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from cdk.rest.decoders import JsonlDecoder
 from cdk.rest.records import FieldExtractor
 from cdk.rest.streamed import StreamedResponse
 from cdk.testing import MockApi
+from tests.local_server import QuietHandler, answering
 from tests.rest.api import response
 
 MIB = 2**20
@@ -24,11 +24,11 @@ BOMB = gzip.compress(bytes(20 * MIB))
 BIG = b'{"id":1}\n' * 200_000
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: "Server"
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         self.server.clients.add(self.client_address)
         match self.path:
             case "/gzip":
@@ -47,16 +47,6 @@ class Handler(BaseHTTPRequestHandler):
             case _:
                 self.answer(200, BIG, {})
 
-    def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -72,12 +62,8 @@ class Server(ThreadingHTTPServer):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Server() as server:
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,))  # noqa: TID251 - a server to talk to
-        serving.start()
+    with answering(Server()) as server:
         yield server
-        server.shutdown()
-        serving.join()
 
 
 def ask(server: Server, path: str) -> Request:

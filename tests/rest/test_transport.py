@@ -8,7 +8,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from requests.adapters import HTTPAdapter
 from cdk import ConfigError, DecodeError, FatalError, Timeout
 from cdk.base.errors import CdkError, TransientError
 from cdk.rest import Backoff, HttpClient, Request, RequestsTransport, StatusErrorHandler
+from tests.local_server import QuietHandler, answering
 from tests.rest.api import Time
 
 SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
@@ -36,13 +37,13 @@ SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """A small API that tells what it was asked."""
 
     protocol_version = "HTTP/1.1"
     server: "Server"
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         self.server.seen.append(self)
         path = self.path.partition("?")[0]
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -70,16 +71,6 @@ class Handler(BaseHTTPRequestHandler):
 
     do_POST = do_GET  # noqa: N815 - the name that http.server calls
 
-    def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -96,13 +87,9 @@ class Server(ThreadingHTTPServer):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as server:
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,))  # noqa: TID251 - a server to talk to
-        serving.start()
+    with answering(Server()) as server:
         yield server
         server.hold.set()
-        server.shutdown()
-        serving.join()
 
 
 @pytest.fixture(autouse=True)

@@ -87,8 +87,9 @@ def test_a_module_without_one_source_is_refused(found: object, said: str) -> Non
         source_of(found, "m")
 
 
-def test_an_installed_entry_point_is_found(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere.py").write_text(USERS)
+def plug(tmp_path: Path, code: str) -> None:
+    """Install a package whose entry point `my-plug` is a module with this code."""
+    (tmp_path / "elsewhere.py").write_text(code)
     info = tmp_path / "plug-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1\n")
@@ -96,7 +97,18 @@ def test_an_installed_entry_point_is_found(tmp_path: Path) -> None:
     sys.path.insert(0, str(tmp_path))
     assert "my-plug" in entry_points(group="cdk.connectors").names
 
+
+def test_an_installed_entry_point_is_found(tmp_path: Path) -> None:
+    plug(tmp_path, USERS)
+
     assert find_source("my-plug").name == "my-plug"
+
+
+def test_an_entry_point_that_does_not_run_says_which_and_what_happened(tmp_path: Path) -> None:
+    plug(tmp_path, "import not_installed\n")
+
+    with pytest.raises(ConfigError, match=r"my-plug \(elsewhere\): cannot be imported: ModuleNotFoundError"):
+        find_source("my-plug")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdk import ConfigError, Json, JsonSchema, Page, Partition, Slice, Source, Stream, StreamState
+from cdk import ConfigError, Json, Page, Partition, Slice, Stream, StreamState
 from cdk.base.errors import StateError, StateTooLarge
 from cdk.base.times import system_clock
 from cdk.engine.read import read
@@ -20,19 +20,8 @@ from cdk.spark.tables import StreamTable
 from cdk.spark.tasks import Workers, here
 from cdk.state.log import StateLog, StateRecord
 from tests.samples import Orders, Plain, Users
-
-
-class Given(Source):
-    config_schema: JsonSchema = {  # noqa: RUF012 - as an author writes it
-        "type": "object",
-        "properties": {"key": {"type": "string", "airbyte_secret": True}},
-    }
-
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self._given = streams
-
-    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:  # noqa: ARG002
-        return self._given
+from tests.spark.dying import dying_at
+from tests.spark.given_source import Given
 
 
 @dataclass(frozen=True)
@@ -114,16 +103,10 @@ def test_streams_that_are_not_synced_stay_in_the_record(lake: Lake) -> None:
     assert sorted(effect["stream"] for effect in record.effects) == ["orders", "users"]
 
 
-def test_after_a_crash_the_next_sync_first_tells_what_is_missing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(point: str) -> None:
-        if point == "done":
-            raise SystemExit(point)
-
-    monkeypatch.setattr(sync_module, "crash_point", crash)
-    with pytest.raises(SystemExit):
+def test_after_a_crash_the_next_sync_first_tells_what_is_missing(lake: Lake) -> None:
+    with dying_at("done", sync_module):
         lake.sync(Orders())
     assert lake.log.head() is None
-    monkeypatch.undo()
 
     lake.sync(Orders())
 
@@ -179,17 +162,11 @@ def test_a_sync_that_ignores_the_old_state_reads_from_the_start_each_time(tmp_pa
     assert lake.saved("orders").generation == 2
 
 
-def test_a_cut_sync_that_ignores_the_old_state_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_sync_that_ignores_the_old_state_goes_on(tmp_path: Path) -> None:
     lake = Lake(tmp_path, StateOptions(ignore_old_state=True))
 
-    def crash(point: str) -> None:
-        if point == "done":
-            raise SystemExit(point)
-
-    monkeypatch.setattr(sync_module, "crash_point", crash)
-    with pytest.raises(SystemExit):
+    with dying_at("done", sync_module):
         lake.sync(Orders())
-    monkeypatch.undo()
 
     (report,) = lake.sync(Orders()).streams
 

@@ -3,16 +3,14 @@
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 
-from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, ServerError, Slice, Source, Stream
+from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, ServerError, Slice, Stream
 from cdk.cli.app import run
 from cdk.spark import Pipeline, SyncResult, SyncRunner
 from cdk.spark.lineage import _name, configured
@@ -23,7 +21,9 @@ from cdk.spark.tasks import Result, Workers, here
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend as ShopApi
 from tests.docs.page import DOCS, play
+from tests.local_server import QuietHandler, answering
 from tests.samples import Users
+from tests.spark.given_source import Given
 
 
 class Orders(PagedStream):
@@ -66,20 +66,10 @@ class Breaking(Users):
         return super().read_page(slice, token)
 
 
-class Shop(Source):
-    """A source with a secret."""
+class Shop(Given):
+    """A source that has the name of its pipeline's connector."""
 
     name = "shop"
-    config_schema: JsonSchema = {  # noqa: RUF012 - as an author writes it
-        "type": "object",
-        "properties": {"key": {"type": "string", "airbyte_secret": True}},
-    }
-
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self._streams = streams
-
-    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:  # noqa: ARG002
-        return self._streams
 
 
 @pytest.fixture(autouse=True)
@@ -231,29 +221,19 @@ class Backend(ThreadingHTTPServer):
         self.address = f"127.0.0.1:{self.server_port}"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Backend
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.seen.append((self.headers["Authorization"], event["eventType"]))
-        self.send_response(self.server.status)
-        self.send_header("Retry-After", "3600")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        self.answer(self.server.status, headers={"Retry-After": "3600"})
 
 
 @pytest.fixture
 def backend() -> Iterator[Backend]:
-    with Backend() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # noqa: TID251 - a server to talk to
-        thread.start()
+    with answering(Backend()) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_the_clients_variables_say_where_events_go(

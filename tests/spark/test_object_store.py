@@ -3,7 +3,7 @@
 import logging
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,28 +12,29 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from cdk import Json, Source, StateConflict, Stream
+from cdk import Json, StateConflict, Stream
 from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.values import canonical
-from cdk.engine.read import read
 from cdk.spark import tables
-from cdk.spark.epoch import BundleResult, Job, read_bundle
+from cdk.spark.epoch import Job, read_bundle
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
 from cdk.spark.place import Place
 from cdk.spark.plan import StreamPlan, SyncMode, WriteModeName
-from cdk.spark.progress import Failure, Piece
+from cdk.spark.progress import Failure
 from cdk.spark.saved import Saved
 from cdk.spark.store import place_at
-from cdk.spark.stream_run import Status, StreamRun
+from cdk.spark.stream_report import Status
+from cdk.spark.stream_run import StreamRun
 from cdk.spark.sync import SyncResult, SyncRunner
 from cdk.spark.tables import StreamTable
-from cdk.state.stream_state import StreamState
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 from tests.docs.page import DOCS, play
 from tests.samples import Orders, Users, told
+from tests.spark.epochs_here import expected, read_epoch
+from tests.spark.given_source import Given
 from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
 
 ID = pa.schema([("id", pa.int64())])
@@ -237,17 +238,8 @@ def test_a_cut_sync_is_known_on_another_machine_and_a_second_one_here_is_refused
 
 
 def epoch(run: StreamRun, most: int, seconds: float) -> list[DataFile]:
-    pieces = [Piece(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
     job = pickle.loads(pickle.dumps(Job([run.target], seconds, 1)))  # noqa: S301 - as a task gets it
-    result = read_bundle(job, pieces) if pieces else BundleResult()
-    assert run.grow(result.grown.get(0, ()))
-    progress = {item.number: item for item in result.progress}
-    for piece in pieces:
-        if piece.number in progress:
-            run.take(piece.slice, progress[piece.number])
-        else:
-            run.untouched(piece.slice)
-    return result.files.get(0, [])
+    return read_epoch(run, most, lambda pieces: read_bundle(job, pieces))
 
 
 def run_through(root: Place, stream: Stream, mode: WriteModeName) -> None:
@@ -255,11 +247,6 @@ def run_through(root: Place, stream: Stream, mode: WriteModeName) -> None:
     run = StreamRun(StreamPlan(stream, root, sync_mode, mode), "shop", sync="s1")
     while run.active:
         run.commit(epoch(run, 4, 100 if stream.incremental else 0))
-
-
-def expected(stream: Stream) -> Counter[str]:
-    pages = [item for item in read(stream, StreamState()) if not isinstance(item, StreamState)]
-    return Counter(canonical(record) for page in pages for record in page)
 
 
 def rows(root: Place) -> Counter[str]:
@@ -294,16 +281,6 @@ def test_an_error_at_any_request_ends_the_run_and_the_next_ones_lose_and_double_
 # On Spark.
 
 Sync = Callable[..., SyncResult]
-
-
-class Given(Source):
-    """A source of given streams."""
-
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self._given = streams
-
-    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:  # noqa: ARG002
-        return self._given
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """What a partition is called in Delta's log, which rows lie in it, and that every reader finds them there."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from cdk import Page
-from cdk.base.errors import BugError, ConfigError, StateError
+from cdk.base.errors import BugError, ConfigError
 from cdk.base.values import Json
 from cdk.spark.epoch import Job, read_bundle
 from cdk.spark.files import DataFile, TableWriter
@@ -279,25 +277,6 @@ def test_a_task_puts_rows_into_their_partitions(tmp_path: Path) -> None:
 
     assert {file.partition["region"]: file.rows for file in result.files[0]} == {"a": 5, "b": 5, None: 5}
     assert result.progress[0].rejected == 5
-
-
-def test_a_crowded_partition_is_compacted_once_whoever_begins(tmp_path: Path) -> None:
-    table = filled(tmp_path, ROWS, SCHEMA, "day")
-    for _ in range(20):
-        table.commit(Saved("incremental", "append", state=2), wrote(tmp_path, ROWS[:1], SCHEMA, "day"))
-    other = StreamTable(tmp_path, "shop", "things", SCHEMA)
-
-    assert table.compact() == 21
-    with pytest.raises(StateError, match="the table's small files stay"):
-        other.compact()
-
-    found = DeltaTable(str(tmp_path))
-    assert len(found.file_uris()) == 3
-    assert Counter(row["id"] for row in _by_file(found)) == {1: 21, 2: 1, 3: 1}
-    # No row came or went: readers of changes see none.
-    log = (tmp_path / "_delta_log" / f"{found.version():020}.json").read_text().splitlines()
-    assert {one["dataChange"] for line in log for one in orjson.loads(line).values() if "dataChange" in one} == {False}
-    assert other.compact() == 0
 
 
 class Regions(Users):

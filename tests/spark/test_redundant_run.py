@@ -16,12 +16,13 @@ from cdk.spark.pipeline import Pipeline, ProviderOptions, SourceOptions, StateOp
 from cdk.spark.place import Disk
 from cdk.spark.state_admin import Admin
 from cdk.spark.state_tables import Located
-from cdk.spark.stream_run import Status
+from cdk.spark.stream_report import Status
 from cdk.spark.sync import SyncResult, SyncRunner
 from cdk.spark.tasks import Workers, here
 from cdk.state.log import StateLog, StateRecord
 from cdk.state.stores import StateKey, open_store
-from tests.spark.test_follow import Given
+from tests.spark.dying import dying_at
+from tests.spark.given_source import Given
 
 NOON = datetime(2024, 5, 12, 12, tzinfo=UTC)
 YESTERDAY = "2024-05-11T00:00:00+00:00 to 2024-05-12T00:00:00+00:00"
@@ -184,17 +185,9 @@ def test_only_the_stream_that_failed_is_read_again(lake: Lake) -> None:
     assert (Days.read, lake.records[-1].status) == (1, "final")
 
 
-def test_a_stream_whose_read_was_begun_by_a_sync_that_was_cut_does_not_count(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def crash(point: str) -> None:
-        if point == "done":
-            raise SystemExit(point)
-
-    monkeypatch.setattr(sync_module, "crash_point", crash)
-    with pytest.raises(SystemExit):
+def test_a_stream_whose_read_was_begun_by_a_sync_that_was_cut_does_not_count(lake: Lake) -> None:
+    with dying_at("done", sync_module):
         lake.sync(Days({}))
-    monkeypatch.undo()
 
     # It read before the day was over, and the run that finds it done begins after.
     (resumed,) = lake.at(hours=13).sync(Days({})).streams

@@ -20,10 +20,10 @@ from cdk.spark.place import Disk
 from cdk.spark.remove_stale import StaleCount
 from cdk.spark.state_admin import Admin
 from cdk.spark.state_tables import Located
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, executors, here
-from tests.spark.test_follow import Given
+from tests.spark.given_source import Given
 
 PAGE = 4
 

@@ -20,7 +20,7 @@ from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
 from cdk.spark.progress import Failure, Piece, Progress
 from cdk.spark.remove_stale import StaleCount
 from cdk.spark.run_report import RunFacts, run_report, write_report
-from cdk.spark.stream_run import Status, StreamReport
+from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Spread
 from tests.docs.page import DOCS

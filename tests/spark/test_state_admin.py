@@ -1,6 +1,6 @@
 """What a sync makes of a state that a person has changed; tasks run in this process."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdk import Json, JsonSchema, Partition, Source, Stream
+from cdk import Json, JsonSchema, Partition, Stream
 from cdk.base.errors import StateConflict, StateError
 from cdk.base.values import canonical
+from cdk.spark import history as history_module
 from cdk.spark import state_admin
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
@@ -26,16 +27,10 @@ from cdk.spark.table_log import commits
 from cdk.spark.tables import StreamTable
 from cdk.spark.tasks import Workers, here
 from tests.samples import Orders, ShopOrders, Users, told
+from tests.spark.dying import dying_at
+from tests.spark.given_source import Given
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=UTC)
-
-
-class Given(Source):
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self._given = streams
-
-    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:  # noqa: ARG002
-        return self._given
 
 
 @dataclass(frozen=True)
@@ -145,19 +140,11 @@ def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_pat
     assert DeltaTable(str(history)).to_pyarrow_table().num_rows == logged + 10
 
 
-def test_what_a_history_still_lacks_is_added_before_the_state_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Path) -> None:
     lake = Lake(tmp_path, Keyed(), DEDUP)
 
-    def crash(point: str) -> None:
-        if point == "before_history":
-            raise SystemExit(point)
-
-    monkeypatch.setattr("cdk.spark.history.crash_point", crash)
-    with pytest.raises(SystemExit):
+    with dying_at("before_history", history_module):
         lake.sync()
-    monkeypatch.undo()
     history = tmp_path / "orders_history"
     assert DeltaTable(str(history)).to_pyarrow_table().num_rows == 0
 

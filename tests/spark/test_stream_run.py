@@ -13,18 +13,19 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import Item, Json, Page, Partition, ServerError, Slice, Stream, StreamState
+from cdk import Item, Json, Page, Partition, ServerError, Slice, Stream
 from cdk.base.errors import StateConflict
 from cdk.base.values import canonical
-from cdk.engine.read import read
-from cdk.spark.epoch import BundleResult, Job, read_bundle
+from cdk.spark.epoch import Job, read_bundle
 from cdk.spark.files import DataFile
 from cdk.spark.place import Disk
 from cdk.spark.plan import StreamPlan, WriteModeName
-from cdk.spark.progress import Failure, Piece
+from cdk.spark.progress import Failure
 from cdk.spark.saved import Saved
-from cdk.spark.stream_run import Status, StreamReport, StreamRun, _go_on
+from cdk.spark.stream_report import Status, StreamReport
+from cdk.spark.stream_run import StreamRun, _go_on
 from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions, told
+from tests.spark.epochs_here import expected, read_epoch
 
 INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
 
@@ -48,16 +49,7 @@ class Ticking:
 
 def epoch(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> list[DataFile]:
     """Plan and read an epoch; nothing is committed yet."""
-    pieces = [Piece(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
-    result = read_bundle(Job([run.target], seconds, 1), pieces, Ticking()) if pieces else BundleResult()
-    assert run.grow(result.grown.get(0, ()))
-    progress = {item.number: item for item in result.progress}
-    for piece in pieces:
-        if piece.number in progress:
-            run.take(piece.slice, progress[piece.number])
-        else:
-            run.untouched(piece.slice)
-    return result.files.get(0, [])
+    return read_epoch(run, most, lambda pieces: read_bundle(Job([run.target], seconds, 1), pieces, Ticking()))
 
 
 def finish(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> StreamReport:
@@ -75,11 +67,6 @@ def rows(root: Path) -> Counter[str]:
 def generations(root: Path) -> Counter[int]:
     files = DeltaTable(str(root)).file_uris()
     return Counter(n for file in files for n in pq.read_table(file)["_airbyte_generation_id"].to_pylist())
-
-
-def expected(stream: Stream) -> Counter[str]:
-    pages = [item for item in read(stream, StreamState()) if not isinstance(item, StreamState)]
-    return Counter(canonical(record) for page in pages for record in page)
 
 
 def version(root: Path) -> int:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
@@ -22,7 +22,6 @@ from cdk import (
     PagedStream,
     ServerError,
     Slice,
-    Source,
     StaleToken,
     StateConflict,
     Stream,
@@ -30,10 +29,11 @@ from cdk import (
 from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.stream_run import Status
+from cdk.spark.stream_report import Status
 from cdk.spark.sync import SyncResult, SyncRunner
 from cdk.state.stream_state import StreamState
 from tests.samples import STREAMS, Comments, Orders, Plain, ShopOrders, Users, told
+from tests.spark.given_source import Given
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("session")]
 
@@ -49,16 +49,6 @@ class Typed(Orders):
         "type": "object",
         "properties": {"id": {"type": "integer"}, "updated_at": {"type": "string"}},
     }
-
-
-class Given(Source):
-    """A source of given streams."""
-
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self._given = streams
-
-    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:  # noqa: ARG002
-        return self._given
 
 
 @pytest.fixture

@@ -7,53 +7,17 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from cdk.base.errors import BadState, ConfigError, StateConflict, StateError
+from cdk.base.errors import ConfigError, StateConflict, StateError
 from cdk.base.values import Json
-from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.saved import Saved
-from cdk.spark.tables import StreamTable, TableChanged
+from cdk.spark.files import DataFile
+from cdk.spark.tables import TableChanged
+from tests.spark.users_table import blobs, ids, opened, saved, state, wrote
 
-ID = pa.schema([("id", pa.int64())])
 WIDER = pa.schema([("id", pa.int64()), ("name", pa.string())])
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "lake" / "users"
-
-
-def opened(root: Path, schema: pa.Schema = ID, *, pipeline: str = "shop") -> StreamTable:
-    return StreamTable(root, pipeline, "users", schema)
-
-
-def wrote(root: Path, *ids: int, schema: pa.Schema = ID) -> list[DataFile]:
-    """A finished file with these rows, in no version of the table."""
-    writer = TableWriter(root, schema)
-    writer.write([pa.RecordBatch.from_pylist([{"id": i} for i in ids], schema)])
-    return writer.close()
-
-
-def saved(state: Json, **more: Json) -> Saved:
-    return Saved("incremental", "append", state=state, **more)
-
-
-def ids(root: Path) -> list[int]:
-    files = DeltaTable(str(root)).file_uris()
-    return sorted(i for file in files for i in pq.read_table(file)["id"].to_pylist())
-
-
-def state(root: Path, *, pipeline: str = "shop") -> Json:
-    found = opened(root, pipeline=pipeline).saved
-    return None if found is None else found.state
-
-
-def blobs(root: Path) -> list[Path]:
-    return sorted((root / "_cdk_state" / "shop").iterdir())
 
 
 def test_a_new_table_is_empty_and_has_no_state(root: Path) -> None:
@@ -206,101 +170,6 @@ def test_the_state_outlives_the_log_and_a_vacuum(root: Path) -> None:
     assert state(root) == {"page": 3}
     opened(root).commit(saved({"page": 4}), wrote(root, 4))
     assert ids(root) == [0, 1, 2, 3, 4]
-
-
-def test_a_restored_table_has_the_state_of_its_rows(root: Path) -> None:
-    table = opened(root)
-    versions = []
-    for i in range(4):
-        table.commit(saved({"page": i}), wrote(root, i))
-        versions.append(table.version)
-    DeltaTable(str(root)).restore(versions[1])
-
-    assert (ids(root), state(root)) == ([0, 1], {"page": 1})
-    again = opened(root)
-    again.commit(saved({"page": 2}), wrote(root, 20))
-    assert (ids(root), state(root)) == ([0, 1, 20], {"page": 2})
-
-
-def test_a_restore_can_be_restored_and_undone(root: Path) -> None:
-    table = opened(root)
-    versions = []
-    for i in range(4):
-        table.commit(saved({"page": i}), wrote(root, i))
-        versions.append(table.version)
-    for back, page in [(versions[2], 2), (versions[0], 0), (versions[3], 3), (versions[3] + 1, 2)]:
-        DeltaTable(str(root)).restore(back)
-        assert (ids(root), state(root)) == (list(range(page + 1)), {"page": page})
-
-
-def test_a_table_restored_to_before_its_first_commit_has_no_state(root: Path) -> None:
-    table = opened(root)
-    empty = table.version
-    table.commit(saved({"page": 1}), wrote(root, 1))
-    DeltaTable(str(root)).restore(empty)
-
-    assert (ids(root), state(root)) == ([], None)
-
-
-def test_a_run_that_began_before_a_restore_is_fenced_by_the_run_after_it(root: Path) -> None:
-    table = opened(root)
-    table.commit(saved(1), wrote(root, 1))
-    version = table.version
-    table.commit(saved(2), wrote(root, 2))
-    DeltaTable(str(root)).restore(version)
-    opened(root).commit(saved(3), wrote(root, 3))
-
-    with pytest.raises(StateConflict):
-        table.commit(saved(4), wrote(root, 4))
-
-    assert (ids(root), state(root)) == ([1, 3], 3)
-
-
-@pytest.mark.parametrize(("parameters", "why"), [({}, "restore it to a version"), ({"version": "0"}, "gone from the")])
-def test_a_restore_that_does_not_tell_its_state_is_an_error(root: Path, parameters: Json, why: str) -> None:
-    table = opened(root)
-    table.commit(saved(1), wrote(root, 1))
-    log = root / "_delta_log"
-    info = {"commitInfo": {"operation": "RESTORE", "operationParameters": parameters}}
-    (log / f"{table.version + 1:020}.json").write_bytes(orjson.dumps(info))
-    DeltaTable(str(root)).create_checkpoint()
-    (log / f"{0:020}.json").unlink()
-
-    with pytest.raises(StateError, match=why):
-        opened(root)
-
-
-@pytest.mark.parametrize(
-    ("content", "kind", "problem"),
-    [
-        (None, StateError, "this file is missing; bring it back, or move the table away"),
-        (b"", BadState, "expected the JSON an earlier run wrote"),
-        (b'{"format": "spark-cdk/1"', BadState, "expected the JSON an earlier run wrote"),
-        (b"[]", BadState, 'expected a state of the format "spark-cdk/1"'),
-        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/1"'),
-        (b'{"format": "spark-cdk/1"}', BadState, "expected the fields an earlier run wrote"),
-        (
-            b'{"format": "spark-cdk/1", "stream": "users", "pending": [], "history": [], "what": 1}',
-            BadState,
-            "expected the fields an earlier run wrote",
-        ),
-    ],
-)
-def test_a_state_file_that_is_missing_or_broken_is_an_error_that_names_it(
-    root: Path, content: bytes | None, kind: type[StateError], problem: str
-) -> None:
-    opened(root).commit(saved(1), wrote(root, 1))
-    (path,) = blobs(root)
-    if content is None:
-        path.unlink()
-    else:
-        path.write_bytes(content)
-
-    with pytest.raises(kind) as caught:
-        opened(root)
-
-    assert problem in caught.value.message
-    assert (caught.value.path, caught.value.stream) == (str(path), "users")
 
 
 def test_a_state_that_was_written_and_never_committed_does_not_count_and_is_removed_later(root: Path) -> None:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.stream_run import StreamReport
+from cdk.spark.stream_report import StreamReport
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
 

@@ -136,11 +136,11 @@ def test_a_state_that_is_no_moment_is_refused(value: Json) -> None:
     ("options", "said"),
     [
         ({"step": timedelta()}, "expected a positive duration"),
-        ({"step": HOUR, "granularity": DAY}, "is longer than the step"),
+        ({"step": HOUR, "granularity": DAY}, "is longer than the step 1:00:00, expected at most that"),
         ({"start": "soon"}, "start is 'soon'"),
         ({"end": "late"}, "end is 'late'"),
-        ({"formats": ["%Y-%m-%d"], "step": HOUR}, "shorter than what '%Y-%m-%d' can write"),
-        ({"formats": ["%H:%M"]}, "cannot be read back"),
+        ({"formats": ["%Y-%m-%d"], "step": HOUR}, "shorter than what '%Y-%m-%d' can write, expected a longer"),
+        ({"formats": ["%H:%M"]}, "cannot be read back, expected one first in `formats` that tells at least the year"),
     ],
 )
 def test_a_cursor_that_cannot_work_is_refused_when_it_is_made(options: dict[str, object], said: str) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from cdk import (
     Done,
+    FatalError,
     ParentState,
     Partition,
     StreamState,
@@ -30,7 +31,7 @@ def test_a_product_gives_every_combination_the_last_varying_fastest() -> None:
 
 
 def test_a_product_over_one_field_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="share a field"):
+    with pytest.raises(FatalError, match=r"found 'a' in two families, expected fields of its own in each"):
         list(every_combination(list_partitions("a", [1]), list_partitions("a", [2])))
 
 
@@ -43,6 +44,16 @@ def test_each_record_of_a_parent_is_a_partition_that_brings_the_record_along() -
 
     assert len(partitions) == 5 * PAGE
     assert (partitions[1], partitions[1].extra) == (Partition.of(user=1), {"id": 1})
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"), [("idd", "; did you mean 'id'[?]"), ("key", "; there is 'id'")], ids=["near", "far"]
+)
+def test_a_field_that_a_parents_record_lacks_is_named_with_what_there_is(field: str, hint: str) -> None:
+    with pytest.raises(FatalError, match=f"found no field '{field}' in a record of 'users', .*{hint}$") as caught:
+        list(parent_partitions(Users(), user=field))
+
+    assert caught.value.stream == "users"
 
 
 def test_the_partition_of_a_parent_is_part_of_its_childrens() -> None:

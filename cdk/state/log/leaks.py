@@ -27,7 +27,7 @@ class Leaks:
         self._needles = [canonical(form)[1:-1].encode() for form in self._spellings]
 
     def refuse(self, text: bytes, path: str) -> None:
-        """Raises StateError naming the place of the first secret in a JSON text, never the secret."""
+        """Raise StateError naming the place of the first secret in a JSON text, never the secret."""
         if not any(needle in text for needle in self._needles):
             return
         for place, leaf in leaves(orjson.loads(text), path):

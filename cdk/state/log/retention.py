@@ -37,6 +37,7 @@ class Retention:
         """Remove the records before the first that is needed, and the blobs that no needed record names.
 
         A blob of a number that is not taken yet may be a running attempt's, and stays.
+        Raises BadState: a record that is needed is damaged, or a blob has a foreign name; nothing is removed then.
         """
         numbers = log.store.numbers(log.key)
         old = [seq for seq in numbers if seq < head.first]

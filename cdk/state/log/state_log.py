@@ -86,7 +86,7 @@ class StateLog:
         return self.load(record, slot)[0]
 
     def load(self, record: StateRecord, slot: str) -> tuple[StateValue, bytes]:
-        """The value of a slot, and its canonical text."""
+        """The value of a slot that the record has, and its canonical text. Raises BadState, as `value` does."""
         return load(self.store, self.key, record.slots[slot], f"{self.store.place(self.key, record.seq)} {slot}")
 
     def freeze(self, slot: str, value: StateValue) -> Frozen:

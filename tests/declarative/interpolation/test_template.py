@@ -234,8 +234,15 @@ def test_templates_travel_to_another_process() -> None:
     ],
 )
 def test_a_page_gets_what_each_of_its_records_would(text: str) -> None:
-    records = [{"n": 0, "s": "12"}, {"n": 2, "s": "b"}, {"n": 3, "s": ""}, {"s": "no n"}, {"n": 2.5, "s": "[1]"}]
-    template, scope = compile_template(text), {"config": {"a": "[1]"}}
+    records: list[dict[str, Json]] = [
+        {"n": 0, "s": "12"},
+        {"n": 2, "s": "b"},
+        {"n": 3, "s": ""},
+        {"s": "no n"},
+        {"n": 2.5, "s": "[1]"},
+    ]
+    template = compile_template(text)
+    scope: dict[str, Json] = {"config": {"a": "[1]"}}
     alone = [{**scope, "record": record} for record in records]
 
     assert template.kept(scope, records) == [seen["record"] for seen in alone if template.true(seen)]

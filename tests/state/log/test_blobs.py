@@ -10,6 +10,7 @@ from cdk.state.log.record import Slot
 from cdk.state.log.value import Frozen, StateValue, frozen
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
+from tests.state.log.newest import newest
 
 KEY = StateKey("shop")
 SET = Kind("cdk/entity-set")
@@ -28,8 +29,7 @@ def commit(store: MemoryStore, value: Json) -> None:
 
 def stored(store: MemoryStore) -> Json:
     log = StateLog(store, KEY)
-    head = log.head()
-    assert head is not None
+    head = newest(log)
     return log.value(head, SLOT).value
 
 
@@ -76,9 +76,8 @@ def test_many_changes_are_folded_into_a_new_whole() -> None:
         value[f"new-{n}"] = n
         commit(store, value)
         assert stored(store) == value
-    head = StateLog(store, KEY).head()
+    head = newest(StateLog(store, KEY))
 
-    assert head is not None
     assert len(head.slots[SLOT].blobs) <= 21
     assert len(head.to_bytes()) < 1400
 
@@ -87,9 +86,8 @@ def test_when_most_has_changed_the_whole_is_written() -> None:
     store = MemoryStore()
     commit(store, large())
     commit(store, dict.fromkeys(large(), 2))
-    head = StateLog(store, KEY).head()
+    head = newest(StateLog(store, KEY))
 
-    assert head is not None
     assert len(head.slots[SLOT].blobs) == 1
 
 
@@ -113,8 +111,7 @@ def test_a_base_that_is_not_the_parents_makes_no_patch() -> None:
 def kept(value: Json) -> tuple[MemoryStore, Slot]:
     store = MemoryStore()
     commit(store, value)
-    head = StateLog(store, KEY).head()
-    assert head is not None
+    head = newest(StateLog(store, KEY))
     return store, head.slots[SLOT]
 
 

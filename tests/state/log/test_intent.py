@@ -12,6 +12,7 @@ from cdk.state.log.intent import MarkedSink
 from cdk.state.stores import StateKey
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
+from tests.state.log.newest import newest
 
 KEY = StateKey("shop")
 PAGE = Kind("test/page")
@@ -96,9 +97,8 @@ def dies_between(log: StateLog, sink: Rows, page: int, effects: Sequence[Json] =
 
 def test_the_newest_record_has_the_marker_of_the_sink(log: StateLog, sink: Rows) -> None:
     runs(log, sink, 1, 2)
-    head = log.head()
+    head = newest(log)
 
-    assert head is not None
     assert log.value(head, "sink:rows").value == sink.now
     assert (sink.rows, state(log), head.seq, head.status) == (["row 1", "row 2"], {"page": 2}, 3, "final")
 
@@ -120,8 +120,7 @@ def test_rows_without_a_record_get_the_one_that_was_intended(log: StateLog, sink
     with open_session(log, sink=sink) as session:
         assert session.read(USERS, PAGE) == {"page": 2}
         assert session.commit("partial") is None
-    head = log.head()
-    assert head is not None
+    head = newest(log)
     assert (head.seq, head.status, head.effects) == (3, "partial", ({"rows": 1},))
     runs(log, sink, 3)
     assert (sink.rows, state(log)) == (["row 1", "row 2", "row 3"], {"page": 3})
@@ -242,9 +241,8 @@ def test_a_sink_that_was_restored_is_refused_and_taken_with_all_its_slots_when_i
         runs(log, sink)
     with open_session(log, Mode("at:1"), sink=sink) as session:
         assert session.read(USERS, PAGE) == {"page": 1}
-    head = log.head()
+    head = newest(log)
 
-    assert head is not None
     assert (head.seq, head.status, log.value(head, "stream:orders").value) == (3, "rolled_back", {"page": 1})
     runs(log, sink, 2)
     assert sink.rows == ["row 1", "row 2"]

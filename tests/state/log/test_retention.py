@@ -6,6 +6,7 @@ from cdk import BadState, ConfigError
 from cdk.state.log import Kind, Retention, StateLog, open_session
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
+from tests.state.log.newest import newest
 
 KEY = StateKey("shop")
 SET = Kind("cdk/entity-set")
@@ -32,9 +33,8 @@ def test_the_last_records_are_kept_and_the_older_ones_removed() -> None:
 
         assert len(store.numbers(KEY)) == min(day + 1, 5)
         assert set(store.blobs(KEY)) == named(store)
-    head = StateLog(store, KEY).head()
+    head = newest(StateLog(store, KEY))
 
-    assert head is not None
     assert (head.seq, head.first) == (30, 26)
     assert [record.seq for record in StateLog(store, KEY).history()] == [30, 29, 28, 27, 26]
 
@@ -60,9 +60,8 @@ def test_a_clock_that_goes_wrong_never_removes_the_newest() -> None:
     for day in (0, 5000, -5000, 9000, 1):
         run(store, day, Retention(2, timedelta(days=1)))
     log = StateLog(store, KEY)
-    head = log.head()
+    head = newest(log)
 
-    assert head is not None
     assert log.value(head, "stream:users").value == 1
     assert len(list(log.history())) >= 2
 
@@ -73,8 +72,7 @@ def test_a_removal_that_was_cut_is_finished_by_the_next_run_and_not_seen_before(
     for day in range(10):
         run(store, day, Retention(100))
     log = StateLog(store, KEY)
-    head = log.head()
-    assert head is not None
+    head = newest(log)
     log.append(head, head.slots, status="final", first=9)
     store.drop(KEY, [1, 2, 5], [])
 
@@ -94,26 +92,27 @@ def test_blobs_of_attempts_that_may_still_run_are_left_alone() -> None:
     assert set(store.blobs(KEY)) == named(store) | {"9-of-somebody"}
 
 
-def test_a_record_of_unknown_age_is_kept() -> None:
+def damaged() -> MemoryStore:
+    """Five days, of which the second cannot be read."""
     store = MemoryStore()
     for day in range(5):
         run(store, day, Retention(100))
     store.objects[f"{KEY}/log/{2:012}.json"] = b"damaged"
-    log = StateLog(store, KEY)
-    head = log.head()
+    return store
 
-    assert head is not None
+
+def test_a_record_of_unknown_age_is_kept() -> None:
+    store = damaged()
+    log = StateLog(store, KEY)
+    head = newest(log)
+
     assert Retention(2, timedelta(0)).first(log, head) == 2
 
 
 def test_nothing_is_removed_while_a_record_cannot_be_read() -> None:
-    store = MemoryStore()
-    for day in range(5):
-        run(store, day, Retention(100))
-    store.objects[f"{KEY}/log/{2:012}.json"] = b"damaged"
+    store = damaged()
     log = StateLog(store, KEY)
-    head = log.head()
-    assert head is not None
+    head = newest(log)
     before = dict(store.objects)
 
     with pytest.raises(BadState):
@@ -126,8 +125,7 @@ def test_a_foreign_blob_stops_the_removal() -> None:
     run(store, 0, Retention())
     store.put_blob(KEY, "notes.txt", b"")
     log = StateLog(store, KEY)
-    head = log.head()
-    assert head is not None
+    head = newest(log)
 
     with pytest.raises(BadState, match=r"found 'notes.txt', expected names that begin with the number of a record"):
         Retention().sweep(log, head)

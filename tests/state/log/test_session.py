@@ -13,6 +13,7 @@ from cdk.state.log import Kind, Mode, Retention, StateLog, StateRecord, StateVal
 from cdk.state.stores import StateKey
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
+from tests.state.log.newest import newest
 
 KEY = StateKey("shop")
 PAGE = Kind("cdk/stream", 2, {1: lambda value: {"page": value}})
@@ -153,9 +154,8 @@ def test_the_end_of_a_run_that_was_partial_is_said_once(store: MemoryStore) -> N
 
 
 def test_what_is_carried_is_carried_by_reference(store: MemoryStore) -> None:
-    head = StateLog(store, KEY).head()
+    head = newest(StateLog(store, KEY))
 
-    assert head is not None
     assert [head.slots[slot].json["since"] for slot in (USERS, ORDERS)] == [3, 1]
     assert head.slots[ORDERS] == StateLog(store, KEY).at(1).slots[ORDERS]
 

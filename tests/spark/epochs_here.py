@@ -1,0 +1,32 @@
+"""Epochs of a stream's run, read in this process, and what a whole read of a stream has."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from cdk import Stream, StreamState
+from cdk.base.values import canonical
+from cdk.engine.read import read
+from cdk.spark.epoch import BundleResult
+from cdk.spark.files import DataFile
+from cdk.spark.progress import Piece
+from cdk.spark.stream_run import StreamRun
+
+
+def read_epoch(run: StreamRun, most: int, reads: Callable[[Sequence[Piece]], BundleResult]) -> list[DataFile]:
+    """Plan up to `most` slices, have them read and tell the run; nothing is committed yet."""
+    pieces = [Piece(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
+    result = reads(pieces) if pieces else BundleResult()
+    assert run.grow(result.grown.get(0, ()))
+    progress = {item.number: item for item in result.progress}
+    for piece in pieces:
+        if piece.number in progress:
+            run.take(piece.slice, progress[piece.number])
+        else:
+            run.untouched(piece.slice)
+    return result.files.get(0, [])
+
+
+def expected(stream: Stream) -> Counter[str]:
+    """The records of the stream, each as often as it is read."""
+    pages = [item for item in read(stream, StreamState()) if not isinstance(item, StreamState)]
+    return Counter(canonical(record) for page in pages for record in page)

@@ -1,0 +1,75 @@
+"""What the log tells of files is what a merge goes by."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.transaction import AddAction, RemoveAction
+
+from cdk.spark.files import DataFile
+from cdk.spark.table_files import bounded_columns, file_actions, files_of
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+ROWS = pa.table(
+    {
+        "id": [3, 1],
+        "name": ["b", "a"],
+        "at": pa.array([NOON, NOON], pa.timestamp("us", "UTC")),
+        "empty": pa.array([None, None], pa.string()),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "low", "high"), [("id", 1, 3), ("name", "a", "b"), ("at", None, None), ("empty", None, None), (None,) * 3]
+)
+def test_a_file_has_the_bounds_of_the_key_unless_they_are_rounded_or_not_known(
+    tmp_path: Path, key: str | None, low: object, high: object
+) -> None:
+    write_deltalake(str(tmp_path), ROWS)
+
+    (file,) = files_of(DeltaTable(str(tmp_path)), key)
+
+    assert (file.rows, file.low, file.high, file.partition) == (2, low, high, {})
+    assert file.size == (tmp_path / file.path).stat().st_size
+
+
+def test_a_partition_is_a_text_and_both_bounds_of_its_column(tmp_path: Path) -> None:
+    days = pa.table({"id": [1, 2], "day": [date(2024, 1, 2), None]})
+    write_deltalake(str(tmp_path), days, partition_by=["day"])
+
+    with_day, without = sorted(
+        files_of(DeltaTable(str(tmp_path)), "day"), key=lambda file: file.partition["day"] is None
+    )
+
+    assert (with_day.partition, with_day.low, with_day.high) == ({"day": "2024-01-02"}, *[date(2024, 1, 2)] * 2)
+    assert (without.partition, without.low, without.high) == ({"day": None}, None, None)
+
+
+def test_columns_are_bounded_whose_bounds_some_file_tells(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), ROWS.slice(0, 0))
+    assert bounded_columns(DeltaTable(str(tmp_path))) == ()
+
+    write_deltalake(str(tmp_path), ROWS, mode="append")
+    assert bounded_columns(DeltaTable(str(tmp_path))) == ("id", "name", "at")
+
+
+@pytest.mark.parametrize("rows_change", [True, False])
+def test_a_commit_tells_of_files_that_come_before_those_that_go(*, rows_change: bool) -> None:
+    told = DataFile("a.parquet", 1, 2, 3, partition={"day": "2024-01-02", "more": "x"})
+    counted = DataFile("b.parquet", 4, 5, 6, stats='{"numRecords":4,"tightBounds":true}', partition={"day": None})
+
+    actions = file_actions([told, counted], ["c.parquet"], partition_by=["day"], now=NOON, rows_change=rows_change)
+
+    first, second, gone = actions
+    assert isinstance(first, AddAction)
+    assert isinstance(second, AddAction)
+    assert isinstance(gone, RemoveAction)
+    assert [first.path, second.path, gone.path] == ["a.parquet", "b.parquet", "c.parquet"]
+    assert first.partition_values == {"day": "2024-01-02"}
+    assert first.stats == '{"numRecords":2}'
+    assert second.stats == counted.stats
+    assert gone.deletion_timestamp == int(NOON.timestamp() * 1000)
+    assert {first.data_change, second.data_change, gone.data_change} == {rows_change}
