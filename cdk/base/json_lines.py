@@ -17,6 +17,7 @@ import orjson
 from cdk.base.values import Json, Record
 
 _PIECE = 2**16
+_OBJECTS = frozenset(b"{")
 # Names that msgspec does not look for: JSON spells them with escapes, or not at all.
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')
 
@@ -119,16 +120,19 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
         return None
     for _ in where:
         found = found.inner
-    lines = b"\n".join(found)
-    # Without these, a null or a number among the objects would go on as a record.
-    if lines[:1] != b"{" or lines.count(b"\n{") != len(found) - 1:
+    # Without a look at each, a null or a number among the objects would go on as a record.
+    if {memoryview(text)[0] for text in found} != _OBJECTS:
         return None
-    # Of a name that comes twice the last counts, as in all decoders.
-    text, end = b"[" + b",".join(found) + b"]", body.rindex(found[-1]) + len(memoryview(found[-1])) + 1
+    text, last = b",".join(found), found[-1]
+    end = body.rindex(last) + len(memoryview(last))
     begin = end - len(text)
-    if b'": ' in bytes(found[0]) or not body.startswith(text, max(begin, 0)):
+    # Of a name that comes twice the last counts, as in all decoders. The same text may stand elsewhere, too: what is
+    # taken out must be a list.
+    if b'": ' in bytes(found[0]) or body[begin - 1 : begin] + body[end : end + 1] != b"[]":
         return None
-    return JsonLines(lines, len(found)), body[:begin] + b"[]" + body[end:]
+    if not body.startswith(text, begin):
+        return None
+    return JsonLines(b"\n".join(found), len(found)), body[:begin] + body[end:]
 
 
 def _is_text(body: bytes) -> bool:

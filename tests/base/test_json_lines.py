@@ -95,6 +95,11 @@ def test_what_is_not_a_compact_list_of_objects_is_left_to_decoders(body: bytes) 
     assert cut_out(body, ("data",)) is None
 
 
+@pytest.mark.parametrize("body", [b'{"data":[{"a":1}],"x":{"a":1}}', b'{"data":[{"a":1}],"x":[1,{"a":1}]}'])
+def test_a_text_that_stands_elsewhere_too_is_no_list_to_take_out(body: bytes) -> None:
+    assert cut_out(body, ("data",)) is None
+
+
 def test_records_are_found_at_any_depth_and_at_the_top() -> None:
     deep = cut_out(b'{"a":{"b":[{"id":1}],"next": 2}}', ("a", "b"))
     assert deep is not None
