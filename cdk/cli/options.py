@@ -25,28 +25,33 @@ class _ConnectorOption(click.Option):
         return None if isinstance(ctx.obj, Source) else super().get_help_record(ctx)
 
 
+connector_option = click.option(
+    "--connector",
+    metavar="NAME",
+    cls=_ConnectorOption,
+    help="Name of a connector, dotted name of a module, or path of a .py file.",
+)
+manifest_option = click.option(
+    "--manifest-path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    cls=_ConnectorOption,
+    help="A low-code connector: a YAML manifest.",
+)
+custom_code_option = click.option(
+    "--allow-custom-code",
+    is_flag=True,
+    cls=_ConnectorOption,
+    help="Let Python code that the manifest names run, such as a components.py beside it.",
+)
+
+
 def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[P, int]:
     """Give `command` its source first: the one `launch` was called with, or what `--connector` names."""
 
-    @click.option(
-        "--connector",
-        metavar="NAME",
-        cls=_ConnectorOption,
-        help="Name of a connector, dotted name of a module, or path of a .py file.",
-    )
-    @click.option(
-        "--manifest-path",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        cls=_ConnectorOption,
-        help="A low-code connector: a YAML manifest.",
-    )
-    @click.option(
-        "--allow-custom-code",
-        is_flag=True,
-        cls=_ConnectorOption,
-        help="Let Python code that the manifest names run, such as a components.py beside it.",
-    )
+    @connector_option
+    @manifest_option
+    @custom_code_option
     @click.option(
         "--components-path",
         type=click.Path(path_type=Path),
@@ -61,9 +66,8 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
         trusted, components = bool(kwargs.pop("allow_custom_code", False)), kwargs.pop("components_path", None)
         if isinstance(fixed := ctx.obj, Source):
             return command(lambda: fixed, *args, **kwargs)
+        check_one_connector(connector, manifest)
         if isinstance(manifest, Path):
-            if connector is not None:
-                raise click.UsageError("'--connector' and '--manifest-path' are two connectors: give one", ctx)
             code = components if isinstance(components, Path) else None
             return command(lambda: manifest_source(manifest, trusted=trusted, components=code), *args, **kwargs)
         if not isinstance(connector, str):
@@ -71,6 +75,12 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
         return command(lambda: find_source(connector), *args, **kwargs)
 
     return run
+
+
+def check_one_connector(connector: object, manifest: object) -> None:
+    """Raise UsageError where both are given."""
+    if connector is not None and manifest is not None:
+        raise click.UsageError("'--connector' and '--manifest-path' are two connectors: give one")
 
 
 def with_egress(command: Callable[P, R]) -> Callable[P, R]:

@@ -87,11 +87,11 @@ class PipelineFile:
     @cached_property
     def plans(self) -> "Sequence[StreamPlan]":
         """The streams as the connector has them, with what the pipeline says of each. Needs all of the config."""
-        from cdk.cli.sync import _prepared  # noqa: PLC0415
+        from cdk.cli.sync_file import file_pipeline  # noqa: PLC0415
         from cdk.spark.pipeline import StreamOptions  # noqa: PLC0415
         from cdk.spark.plan import plan_stream  # noqa: PLC0415
 
-        settings, source = _prepared(self.path, (), self.secrets, trusted=self.trusted)
+        settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
         options = settings.streams
         return [
             plan_stream(stream, (options or {}).get(stream.name, StreamOptions()), self.target)

@@ -1,10 +1,10 @@
-"""`spark-cdk sync PIPELINE.yaml`: read on Spark into Delta tables."""
+"""`spark-cdk sync`: read on Spark into Delta tables what a pipeline file says, or options."""
 
 import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,25 +15,33 @@ import click
 
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
-from cdk.base.masking import Secrets, secret_values
-from cdk.cli.options import with_egress
-from cdk.sources.config import check_config
-from cdk.sources.finding import find_source, manifest_source
-from cdk.streams.source import Source
+from cdk.base.masking import Secrets
+from cdk.cli.options import (
+    catalog_option,
+    config_option,
+    connector_option,
+    custom_code_option,
+    manifest_option,
+    with_egress,
+)
+from cdk.cli.sync_file import file_pipeline
+from cdk.cli.sync_given import check_given, given_pipeline
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
-    from cdk.spark.pipeline import Pipeline, SourceOptions
+    from cdk.spark.pipeline import Pipeline
     from cdk.spark.sync import SyncResult
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@connector_option
+@manifest_option
+@config_option
+@catalog_option
+@click.option("--target", metavar="PATH", help="Where the tables go, without a PIPELINE: a folder, or an address.")
+@click.option("--name", metavar="NAME", help="The state hangs on it, without a PIPELINE. Default: the connector's.")
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Sync only this stream; may be repeated.")
-@click.option(
-    "--allow-custom-code",
-    is_flag=True,
-    help="Let Python code that a manifest names run, such as a components.py beside it.",
-)
+@custom_code_option
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -52,9 +60,15 @@ if TYPE_CHECKING:  # importing it at run time would import pyspark for every com
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_egress
 def sync(
-    pipeline: Path,
+    pipeline: Path | None,
     names: tuple[str, ...],
     *,
+    connector: str | None,
+    manifest_path: Path | None,
+    config: Path | None,
+    catalog: Path | None,
+    target: str | None,
+    name: str | None,
     allow_custom_code: bool,
     report: Path | None,
     dry: bool,
@@ -65,8 +79,18 @@ def sync(
 ) -> int:
     """Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.
 
-    A run that was cut, however hard, is resumed by running the same command again.
+    A run that was cut, however hard, is resumed by running the same command again. Without a file, options say what is
+    read, as those of `read` do, and `--target` where it goes.
     """
+    options = {
+        "--connector": connector,
+        "--manifest-path": manifest_path,
+        "--config": config,
+        "--catalog": catalog,
+        "--target": target,
+        "--name": name,
+    }
+    check_given(pipeline, options)
     # pyspark alone takes longer to import than `spec` may run.
     from cdk.cli.show_sync import Display  # noqa: PLC0415
     from cdk.cli.sync_preview import show_previews  # noqa: PLC0415
@@ -75,7 +99,11 @@ def sync(
 
     secrets = Secrets()
     with _said_plainly(secrets), SyncReport(report, secrets) as told:
-        settings, source = _prepared(pipeline, names, secrets, trusted=allow_custom_code)
+        if pipeline is not None:
+            settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
+        else:
+            settings, source = given_pipeline(options, secrets, trusted=allow_custom_code)
+        settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
         if dry or preview is not None or settings.state.ignore_new_state:
             told.runner = SyncRunner(settings, source)
@@ -88,27 +116,23 @@ def sync(
     return 0 if result.ok else 1
 
 
-def _prepared(path: Path, names: tuple[str, ...], secrets: Secrets, *, trusted: bool) -> "tuple[Pipeline, Source]":
-    """The pipeline of a file, with only the streams in `names` if there are any, and its source. Raises ConfigError."""
-    from cdk.rest.egress import VARIABLE  # noqa: PLC0415
-    from cdk.spark.pipeline import Pipeline, StreamOptions  # noqa: PLC0415
-    from cdk.spark.store_options import secrets_of  # noqa: PLC0415
+def _chosen(settings: "Pipeline", names: tuple[str, ...]) -> "Pipeline":
+    """The pipeline with only the streams in `names`, if there are any."""
+    from cdk.spark.pipeline import StreamOptions  # noqa: PLC0415
 
-    settings = Pipeline.load(path, _Given(os.environ, secrets))
-    secrets.add(*secrets_of(settings.target.storage))
-    if names:
-        streams = settings.streams or {}
-        settings = settings.model_copy(update={"streams": {n: streams.get(n, StreamOptions()) for n in names}})
-    source = _source(settings.source, path.parent, trusted=trusted)
-    secrets.add(*secret_values(source.config_schema, settings.config))
-    config = source.prepare(settings.config)
-    settings = settings.model_copy(update={"source": settings.source.model_copy(update={"config": config})})
-    if (egress := os.environ.get(VARIABLE)) is not None:
-        # The machines of a cluster read, too, and do not inherit this environment.
-        conf = {**settings.spark.conf, f"spark.executorEnv.{VARIABLE}": egress}
-        settings = settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})
-    check_config(settings.config, source.config_schema, f"{path} source.config", secrets)
-    return settings, source
+    streams = settings.streams or {}
+    chosen = {name: streams.get(name, StreamOptions()) for name in names}
+    return settings.model_copy(update={"streams": chosen}) if names else settings
+
+
+def _with_egress(settings: "Pipeline") -> "Pipeline":
+    """The pipeline, with the limits of `--egress` for the machines of a cluster, which inherit no environment."""
+    from cdk.rest.egress import VARIABLE  # noqa: PLC0415
+
+    if (egress := os.environ.get(VARIABLE)) is None:
+        return settings
+    conf = {**settings.spark.conf, f"spark.executorEnv.{VARIABLE}": egress}
+    return settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})
 
 
 def _forced(settings: "Pipeline") -> "Pipeline":
@@ -158,14 +182,6 @@ def _said_plainly(secrets: Secrets) -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _source(options: "SourceOptions", folder: Path, *, trusted: bool) -> Source:
-    """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
-    if options.manifest is not None:
-        return manifest_source(folder / options.manifest, trusted=trusted)
-    assert options.connector is not None
-    return find_source(str(folder / options.connector) if options.connector.endswith(".py") else options.connector)
-
-
 def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":
     """The result as people may see it: no secret of the config in what went wrong."""
     reports = []
@@ -175,24 +191,6 @@ def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":
             failure = replace(failure, message=secrets.mask(failure.message), detail=secrets.mask(failure.detail))
         reports.append(replace(report, failure=failure))
     return replace(result, streams=reports)
-
-
-class _Given(Mapping[str, str]):
-    """The environment; what a pipeline takes from it is a secret, as most of it is."""
-
-    def __init__(self, environ: Mapping[str, str], secrets: Secrets) -> None:
-        self._environ, self._secrets = environ, secrets
-
-    def __getitem__(self, name: str) -> str:
-        value = self._environ[name]
-        self._secrets.add(value)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._environ)
-
-    def __len__(self) -> int:
-        return len(self._environ)
 
 
 class _Said(logging.Handler):

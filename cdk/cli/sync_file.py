@@ -1,0 +1,55 @@
+"""The pipeline of a file and its source, secrets known before anything is said of them."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdk.base.masking import Secrets, secret_values
+from cdk.sources.config import check_config
+from cdk.sources.finding import find_source, manifest_source
+from cdk.streams.source import Source
+
+if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+    from cdk.spark.pipeline import Pipeline, SourceOptions
+
+
+def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> "tuple[Pipeline, Source]":
+    """The pipeline of a file, and its source. Raises ConfigError."""
+    from cdk.spark.pipeline import Pipeline  # noqa: PLC0415
+    from cdk.spark.store_options import secrets_of  # noqa: PLC0415
+
+    settings = Pipeline.load(path, _Given(os.environ, secrets))
+    secrets.add(*secrets_of(settings.target.storage))
+    source = _source(settings.source, path.parent, trusted=trusted)
+    secrets.add(*secret_values(source.config_schema, settings.config))
+    config = source.prepare(settings.config)
+    settings = settings.model_copy(update={"source": settings.source.model_copy(update={"config": config})})
+    check_config(settings.config, source.config_schema, f"{path} source.config", secrets)
+    return settings, source
+
+
+def _source(options: "SourceOptions", folder: Path, *, trusted: bool) -> Source:
+    """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
+    if options.manifest is not None:
+        return manifest_source(folder / options.manifest, trusted=trusted)
+    assert options.connector is not None
+    return find_source(str(folder / options.connector) if options.connector.endswith(".py") else options.connector)
+
+
+class _Given(Mapping[str, str]):
+    """The environment; what a pipeline takes from it is a secret, as most of it is."""
+
+    def __init__(self, environ: Mapping[str, str], secrets: Secrets) -> None:
+        self._environ, self._secrets = environ, secrets
+
+    def __getitem__(self, name: str) -> str:
+        value = self._environ[name]
+        self._secrets.add(value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)

@@ -1,0 +1,106 @@
+"""A sync that options describe, without a pipeline file: what `read` takes, and where the tables go."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdk.base.errors import CatalogError, ConfigError
+from cdk.base.keys import dotted
+from cdk.base.masking import Secrets
+from cdk.base.values import Json
+from cdk.cli.catalog_file import load_catalog
+from cdk.cli.config_file import load_config
+from cdk.cli.options import check_one_connector
+from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
+from cdk.sources.finding import find_source, manifest_source
+from cdk.streams.source import Source
+
+if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+    from cdk.spark.pipeline import Pipeline
+
+_WRITE_MODES = (DestinationSyncMode.APPEND, DestinationSyncMode.OVERWRITE, DestinationSyncMode.APPEND_DEDUP)
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def check_given(pipeline: Path | None, options: Mapping[str, object]) -> None:
+    """Raise UsageError where what is to be synced is said twice, or not at all."""
+    if pipeline is not None:
+        if said := [name for name, value in options.items() if value is not None]:
+            raise click.UsageError(f"a PIPELINE file says what {' and '.join(said)} would: give one or the other")
+        return
+    check_one_connector(options["--connector"], options["--manifest-path"])
+    if options["--connector"] is None and options["--manifest-path"] is None:
+        raise click.UsageError(
+            "Missing argument 'PIPELINE', or options '--connector' or '--manifest-path' and '--target': what to sync?"
+        )
+    if options["--target"] is None:
+        raise click.UsageError("Missing option '--target': a folder, or an address in a store, for the tables")
+
+
+def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: bool) -> "tuple[Pipeline, Source]":
+    """The pipeline that options describe, and its source. trusted: Python code that a manifest names may run.
+
+    Raises ConfigError and CatalogError naming the option or the file.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from cdk.spark.pipeline import Pipeline  # noqa: PLC0415
+
+    connector, manifest = options["--connector"], options["--manifest-path"]
+    if isinstance(manifest, Path):
+        source, said = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
+    else:
+        source, said = find_source(str(connector)), {"connector": str(connector)}
+    config, catalog = options["--config"], options["--catalog"]
+    settings = load_config(config if isinstance(config, Path) else None, source, secrets)
+    value: dict[str, Json] = {
+        "name": options["--name"] or _name_of(said),
+        "source": {**said, "config": settings},
+        "target": {"path": options["--target"]},
+    }
+    if isinstance(catalog, Path):
+        value["streams"] = dict(_options(item, str(catalog)) for item in load_catalog(catalog).streams)
+    try:
+        return Pipeline.model_validate(value), source
+    except ValidationError as error:
+        told = [f"--{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
+        raise ConfigError("; ".join(told)) from None
+
+
+def _name_of(said: Mapping[str, str]) -> str:
+    """What a pipeline is called that nobody named: as its connector, and a `manifest.yaml` as its folder."""
+    (text,) = said.values()
+    path = Path(text).resolve()
+    name = text if path.suffix not in {".py", ".yaml", ".yml"} else path.stem
+    return _NAME.sub("-", path.parent.name if name == "manifest" else name).strip("._-") or "sync"
+
+
+def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str, Json]]:
+    """What a pipeline file would say of a stream of a catalog: what the stream itself does not, as a rule."""
+    name, mode = item.stream.name, item.destination_sync_mode
+    said: dict[str, Json] = {"sync_mode": str(item.sync_mode)}
+    if "destination_sync_mode" in item.model_fields_set:
+        if mode not in _WRITE_MODES:
+            raise CatalogError(
+                f"found destination_sync_mode {mode!s} of {name!r}, expected one of {', '.join(_WRITE_MODES)}",
+                path=file,
+            )
+        said["write_mode"] = str(mode)
+    if item.cursor_field and item.sync_mode == SyncMode.INCREMENTAL and not item.stream.source_defined_cursor:
+        said["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)
+    if item.primary_key and mode == DestinationSyncMode.APPEND_DEDUP:
+        said["primary_key"] = [_field(path, "primary_key", name, file) for path in item.primary_key]
+    return name, said
+
+
+def _field(path: Sequence[str], what: str, stream: str, file: str) -> str:
+    if len(path) != 1:
+        raise CatalogError(
+            f"found {dotted(tuple(path))!r} in the {what} of {stream!r}, expected a field of the record itself: "
+            "a table has columns of these alone",
+            path=file,
+        )
+    return path[0]

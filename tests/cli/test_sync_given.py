@@ -1,0 +1,148 @@
+"""`spark-cdk sync` without a pipeline file: options say what `read` takes, and where the tables go."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from deltalake import DeltaTable
+
+from cdk.base.values import Json
+from tests.cli.conftest import CommandLine
+from tests.cli.shop_pipeline import SECRET
+
+SHOP = dedent("""
+    from cdk import CountCursor, Page, PagedStream, Source, Stream
+
+    class Users(PagedStream):
+        primary_key = "id"
+        def read_page(self, slice, token):
+            n = token["page"] if token else 0
+            return Page([{"id": n}], {"page": n + 1} if n < 2 else None)
+
+    class Events(Stream):
+        cursor = CountCursor("seq")
+        def read_records(self, slice):
+            yield {"seq": 1}
+
+    class Shop(Source):
+        stream_classes = [Users, Events]
+        config_schema = {
+            "type": "object",
+            "properties": {"api_key": {"type": "string", "airbyte_secret": True}},
+            "required": ["api_key"],
+        }
+""")
+GIVEN = ("sync", "--connector", "my shop.py", "--config", "config.json", "--target", "tables")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "my shop.py").write_text(SHOP)
+    (tmp_path / "config.json").write_text(json.dumps({"api_key": SECRET}))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def want(folder: Path, **said: Json) -> None:
+    stream = {"name": "users", "json_schema": {}, "supported_sync_modes": ["full_refresh"]}
+    item = {"stream": stream, "sync_mode": "full_refresh", **said}
+    (folder / "catalog.json").write_text(json.dumps({"streams": [item]}))
+
+
+def test_options_alone_describe_a_sync(cli: CommandLine) -> None:
+    ran = cli(*GIVEN, "--dry-run")
+
+    assert (ran.code, ran.stderr) == (0, "")
+    assert ran.lines[:-1] == [
+        "users: full_refresh, overwrite, from its start",
+        "  whole stream",
+        "events: incremental, append, from its start",
+        "  [0, …]",
+    ]
+
+
+def test_a_catalog_says_which_streams_and_how(cli: CommandLine, folder: Path) -> None:
+    want(folder, destination_sync_mode="append_dedup", primary_key=[["id"]], cursor_field=[])
+
+    ran = cli(*GIVEN, "--catalog", "catalog.json", "--dry-run")
+
+    assert ran.lines[:-1] == ["users: full_refresh, append_dedup, from its start", "  whole stream"]
+
+
+def test_a_catalog_that_names_no_destination_mode_gets_the_one_a_file_would(cli: CommandLine, folder: Path) -> None:
+    want(folder)
+
+    assert cli(*GIVEN, "--catalog", "catalog.json", "--dry-run").lines[0] == (
+        "users: full_refresh, overwrite, from its start"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            {"destination_sync_mode": "update"},
+            "found destination_sync_mode update of 'users', expected one of append, ",
+        ),
+        (
+            {"destination_sync_mode": "append_dedup", "primary_key": [["a", "b"]]},
+            "found 'a.b' in the primary_key of 'users', expected a field of the record itself",
+        ),
+    ],
+)
+def test_a_catalog_that_asks_for_what_no_table_does_is_refused(
+    cli: CommandLine, folder: Path, said: dict[str, Json], why: str
+) -> None:
+    want(folder, **said)
+
+    ran = cli(*GIVEN, "--catalog", "catalog.json", "--dry-run")
+
+    assert ran.code == 1
+    assert ran.stderr.startswith(f"Error: catalog.json: {why}")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ([], "Missing argument 'PIPELINE', or options"),
+        (["--connector", "my shop.py"], "Missing option '--target'"),
+        (["--connector", "a", "--manifest-path", "m.yaml"], "are two connectors: give one"),
+        (["p.yaml", "--config", "config.json", "--name", "x"], "says what --config and --name would: give one"),
+    ],
+)
+def test_what_to_sync_is_said_once(cli: CommandLine, options: list[str], why: str) -> None:
+    ran = cli("sync", *options)
+
+    assert ran.code == 2
+    assert why in ran.stderr
+
+
+def test_a_config_that_does_not_fit_is_told_without_its_secrets(cli: CommandLine, folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({"api_key": [SECRET]}))
+
+    ran = cli(*GIVEN, "--dry-run")
+
+    assert ran.code == 1
+    assert ran.stderr.startswith("Error: config.json: api_key: ")
+    assert SECRET not in ran.stderr
+
+
+def test_a_name_or_a_target_that_cannot_be_is_told_by_its_option(cli: CommandLine) -> None:
+    named = cli(*GIVEN, "--name", "a b", "--dry-run")
+    placed = cli(*GIVEN[:-1], "ftp://x", "--dry-run")
+
+    assert (named.code, placed.code) == (1, 1)
+    assert named.stderr.startswith("Error: --name: ")
+    assert placed.stderr.startswith("Error: --target: ")
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("session")
+def test_a_sync_goes_on_where_the_one_before_ended(cli: CommandLine, folder: Path) -> None:
+    first, again = cli(*GIVEN, "-q"), cli(*GIVEN, "--no-progress")
+
+    assert (first.code, again.code) == (0, 0)
+    assert again.lines[-1].startswith("my-shop → tables: ")
+    assert DeltaTable(folder / "tables" / "events").to_pyarrow_table().num_rows == 1
+    assert DeltaTable(folder / "tables" / "users").to_pyarrow_table().num_rows == 3
