@@ -66,8 +66,13 @@ def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: 
     try:
         return Pipeline.model_validate(value), source
     except ValidationError as error:
-        told = [f"--{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
+        told = [f"{_option(problem['loc'], catalog)}: {problem['msg']}" for problem in error.errors()]
         raise ConfigError("; ".join(told)) from None
+
+
+def _option(loc: Sequence[str | int], catalog: object) -> str:
+    """Which option said what is wrong."""
+    return f"{catalog} {dotted(loc)}" if loc[:1] == ("streams",) else f"--{loc[0]}"
 
 
 def _name_of(said: Mapping[str, str]) -> str:
@@ -91,9 +96,24 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
         said["write_mode"] = str(mode)
     if item.cursor_field and item.sync_mode == SyncMode.INCREMENTAL and not item.stream.source_defined_cursor:
         said["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)
+    if item.generation_id is not None:
+        said |= _generation(item, said)
     if item.primary_key and mode == DestinationSyncMode.APPEND_DEDUP:
         said["primary_key"] = [_field(path, "primary_key", name, file) for path in item.primary_key]
     return name, said
+
+
+def _generation(item: ConfiguredAirbyteStream, said: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What a platform says of generations, and the way of writing that carries it out."""
+    least = item.minimum_generation_id or 0
+    asked: dict[str, Json] = {"generation_id": item.generation_id, "minimum_generation_id": least}
+    if least and item.sync_mode == SyncMode.FULL_REFRESH:
+        if said.get("write_mode") == DestinationSyncMode.APPEND:
+            asked["write_mode"] = str(DestinationSyncMode.OVERWRITE)
+        elif said.get("write_mode") == DestinationSyncMode.APPEND_DEDUP:
+            # The platform has asked for it: no guard is to keep them.
+            asked["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}
+    return asked
 
 
 def _field(path: Sequence[str], what: str, stream: str, file: str) -> str:

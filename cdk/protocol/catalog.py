@@ -67,7 +67,8 @@ class AirbyteCatalog(WireModel):
 class ConfiguredAirbyteStream(WireModel):
     """A stream a sync wants.
 
-    generation_id, minimum_generation_id, sync_id: the platform's book-keeping for the destination; carried along.
+    generation_id, minimum_generation_id, sync_id: the platform's book-keeping for the destination; `read`
+    carries them along, `sync` follows the generations.
     """
 
     stream: AirbyteStream

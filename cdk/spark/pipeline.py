@@ -101,6 +101,8 @@ class StreamOptions(_Part):
     divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
     fails, or the table stays as it is. remove_stale: what becomes of rows that a complete read did not see; they stay
     without it. follow_source: the stream is read only where its source says that it has changed.
+    generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
+    of what is read now, and the least one whose rows stay.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -115,6 +117,14 @@ class StreamOptions(_Part):
     schema_policy: Literal["evolve", "freeze", "discard"] = Field("evolve", alias="schema")
     remove_stale: RemoveStaleOptions | None = None
     follow_source: Annotated[FollowSourceOptions | None, BeforeValidator(_switched)] = None
+    generation_id: Annotated[int, Field(ge=0)] | None = None
+    minimum_generation_id: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _all_or_its_own(self) -> "StreamOptions":
+        if self.minimum_generation_id not in (0, self.generation_id):
+            raise ValueError("expected a minimum_generation_id of 0 or of the generation_id")
+        return self
 
 
 class TargetOptions(_Part):

@@ -24,7 +24,8 @@ class StreamPlan:
 
     hard_deletes, history: of `append_dedup`. history: the folder of the table of all rows, if one is kept.
     partition_by: the fields whose columns divide the table. follow_source: how the source is asked whether it has
-    changed; the stream is then a `travelling` one.
+    changed; the stream is then a `travelling` one. generation: the number that a platform gives what is read;
+    replaces: rows of earlier ones are to leave.
     """
 
     stream: Stream
@@ -36,6 +37,8 @@ class StreamPlan:
     history: Place | None = None
     partition_by: tuple[str, ...] = ()
     follow_source: FollowSourceOptions | None = None
+    generation: int | None = None
+    replaces: bool = False
 
 
 def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> StreamPlan:
@@ -56,6 +59,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
     for name, given in (("deletes", options.deletes == "hard"), ("history", options.history)):
         if given and write_mode != "append_dedup":
             raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
+    _check_replaces(options, sync_mode, write_mode, where)
     if options.follow_source is not None:
         if sync_mode == "incremental":
             raise ConfigError(
@@ -77,7 +81,21 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
         history,
         (options.partition_by,) if isinstance(options.partition_by, str) else options.partition_by or (),
         options.follow_source,
+        options.generation_id,
+        bool(options.minimum_generation_id),
     )
+
+
+def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> None:
+    """Raise ConfigError where the rows of earlier generations would stay."""
+    if not options.minimum_generation_id or sync_mode == "incremental":
+        return
+    if write_mode == "append" or (write_mode == "append_dedup" and options.remove_stale is None):
+        other = "overwrite" if write_mode == "append" else f"{where}.remove_stale with removal: hard"
+        raise ConfigError(
+            f"{where}.minimum_generation_id: rows of earlier generations are to leave, and {write_mode} keeps them; "
+            f"use {other}"
+        )
 
 
 def check_apart(plans: list[StreamPlan]) -> None:

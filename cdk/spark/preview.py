@@ -6,11 +6,11 @@ from itertools import chain, islice
 
 from cdk.base.values import Json, Record
 from cdk.engine.remember import remembering
+from cdk.spark.going_on import go_on
 from cdk.spark.pipeline import Pipeline
 from cdk.spark.plan import StreamPlan
 from cdk.spark.progress import Failure
 from cdk.spark.state_tables import Located, of_plans
-from cdk.spark.stream_run import _go_on
 from cdk.state.wire import decode
 from cdk.streams.checkpoint import CheckpointReader
 
@@ -51,7 +51,10 @@ def _at(preview: Preview, plan: StreamPlan, one: Located, pipeline: Pipeline) ->
     saved = None
     if one.there and not pipeline.state.ignore_old_state:
         saved = one.open(pipeline.name).saved
-    return replace(preview, state=_go_on(saved, plan.sync_mode, plan.write_mode, "")[0].state)
+    return replace(
+        preview,
+        state=go_on(plan, saved, "")[0].state,
+    )
 
 
 def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:

@@ -9,6 +9,7 @@ from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.rest.tally import Tally, counting
 from cdk.spark.files import DataFile
+from cdk.spark.going_on import go_on
 from cdk.spark.known_answers import Followed, KnownAnswers, carried, left_behind, several
 from cdk.spark.plan import StreamPlan
 from cdk.spark.progress import Failure, Progress, Target
@@ -50,7 +51,7 @@ class StreamRun:
         self._removal = None if removal is None else StaleRemoval(plan, self._writing, removal)
         self.table = self._writing.table
         sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
-        self.saved, resumed = _go_on(before, sync_mode, write_mode, sync)
+        self.saved, resumed = go_on(plan, before, sync)
         if before is not None and before.records and before.sync_mode != sync_mode and write_mode == "append":
             logger.warning(
                 "%s: its sync_mode was %s; as %s it is read from its start and added to the %d rows that are there",
@@ -61,7 +62,9 @@ class StreamRun:
             )
         if (why := self._writing.unusable(self.saved.pending)) is not None:
             logger.warning("%s: %s; reading from the start", stream.name, why)
-            self.saved, resumed = Saved(sync_mode, write_mode, sync, self.saved.generation + 1), False
+            # A generation that a platform numbers keeps its number: nobody has seen a row of it.
+            generation = self.saved.generation + 1 if plan.generation is None else plan.generation
+            self.saved, resumed = Saved(sync_mode, write_mode, sync, generation), False
         self.saved = replace(self.saved, source=carried(before))
         self._answers: KnownAnswers | None = None
         if followed is not None:
@@ -287,17 +290,3 @@ class StreamRun:
     def _wire(self) -> Json:
         stream = self.stream
         return encode(self._state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
-
-
-def _go_on(saved: Saved | None, sync_mode: str, write_mode: str, sync: str) -> tuple[Saved, bool]:
-    """What this sync starts from, and whether that is the rest of an interrupted one."""
-    if saved is None:
-        return Saved(sync_mode, write_mode, sync), False
-    if sync_mode == "incremental" == saved.sync_mode:
-        return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
-    same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)
-    if same and (not saved.complete or saved.sync == sync):
-        return replace(saved, sync=sync), True
-    # A table with one row per key goes on with the rows it has.
-    records = saved.records if saved.write_mode == write_mode == "append_dedup" else 0
-    return Saved(sync_mode, write_mode, sync, generation=saved.generation + 1, records=records), False

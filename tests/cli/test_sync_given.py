@@ -7,7 +7,9 @@ from textwrap import dedent
 import pytest
 from deltalake import DeltaTable
 
+from cdk.base.masking import Secrets
 from cdk.base.values import Json
+from cdk.cli.sync_given import given_pipeline
 from tests.cli.conftest import CommandLine
 from tests.cli.shop_pipeline import SECRET
 
@@ -103,6 +105,32 @@ def test_a_catalog_that_asks_for_what_no_table_does_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("mode", "generations", "means"),
+    [
+        ("append", (3, 0), {"write_mode": "append"}),
+        ("append", (3, 3), {"write_mode": "overwrite"}),
+        ("overwrite", (3, 3), {"write_mode": "overwrite"}),
+        ("append_dedup", (3, 3), {"write_mode": "append_dedup", "removal": "hard"}),
+    ],
+)
+def test_generations_of_a_catalog_decide_what_becomes_of_older_rows(
+    folder: Path, mode: str, generations: tuple[int, int], means: dict[str, Json]
+) -> None:
+    number, least = generations
+    want(folder, destination_sync_mode=mode, generation_id=number, minimum_generation_id=least)
+    options = {"--connector": "my shop.py", "--target": "t", "--config": folder / "config.json", "--name": None}
+    options |= {"--manifest-path": None, "--catalog": folder / "catalog.json"}
+
+    pipeline, _ = given_pipeline(options, Secrets(), trusted=False)
+
+    assert pipeline.streams is not None
+    stream = pipeline.streams["users"]
+    assert (stream.generation_id, stream.minimum_generation_id) == generations
+    removal = {} if stream.remove_stale is None else {"removal": stream.remove_stale.removal}
+    assert {"write_mode": stream.write_mode, **removal} == means
+
+
+@pytest.mark.parametrize(
     ("options", "why"),
     [
         ([], "Missing argument 'PIPELINE', or options"),
@@ -146,3 +174,18 @@ def test_a_sync_goes_on_where_the_one_before_ended(cli: CommandLine, folder: Pat
     assert again.lines[-1].startswith("my-shop → tables: ")
     assert DeltaTable(folder / "tables" / "events").to_pyarrow_table().num_rows == 1
     assert DeltaTable(folder / "tables" / "users").to_pyarrow_table().num_rows == 3
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("session")
+def test_a_catalogs_generation_is_the_rows_and_an_older_one_writes_nothing(cli: CommandLine, folder: Path) -> None:
+    def synced(number: int, least: int) -> tuple[int, list[int]]:
+        want(folder, destination_sync_mode="append", generation_id=number, minimum_generation_id=least)
+        ran = cli(*GIVEN, "--catalog", "catalog.json", "-q")
+        rows = DeltaTable(folder / "tables" / "users").to_pyarrow_table(columns=["_airbyte_generation_id"])
+        return ran.code, rows.column(0).to_pylist()
+
+    assert synced(1, 0) == (0, [1, 1, 1])
+    assert synced(2, 2) == (0, [2, 2, 2])
+    assert synced(2, 2) == (0, [2, 2, 2])
+    assert synced(1, 0) == (1, [2, 2, 2])

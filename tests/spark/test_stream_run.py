@@ -4,7 +4,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,9 +20,8 @@ from cdk.spark.files import DataFile
 from cdk.spark.place import Disk
 from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.progress import Failure
-from cdk.spark.saved import Saved
 from cdk.spark.stream_report import Status, StreamReport
-from cdk.spark.stream_run import StreamRun, _go_on
+from cdk.spark.stream_run import StreamRun
 from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions, told
 from tests.spark.epochs_here import expected, read_epoch
 
@@ -127,43 +125,6 @@ def test_a_further_incremental_sync_adds_what_is_new(tmp_path: Path) -> None:
     assert (report.read, report.written, report.skipped, report.total) == (7, 5, 2, 25)
     assert rows(tmp_path).total() == 25
     assert set(rows(tmp_path).values()) == {1}
-
-
-FULL, INC = "full_refresh", "incremental"
-DONE = Saved(FULL, "append", "s1", 4, complete=True, state={"page": 1}, records=9)
-CUT = replace(DONE, complete=False)
-INC_DONE, INC_CUT = replace(DONE, sync_mode=INC), replace(CUT, sync_mode=INC)
-FRESH = Saved(FULL, "append", "s2", 5)
-
-
-@pytest.mark.parametrize(
-    ("saved", "modes", "sync", "start", "resumed"),
-    [
-        # Nothing yet.
-        (None, (FULL, "append"), "s2", Saved(FULL, "append", "s2"), False),
-        (None, (INC, "append"), "s2", Saved(INC, "append", "s2"), False),
-        # A full refresh that is complete is a new generation; one that was cut goes on.
-        (DONE, (FULL, "append"), "s2", FRESH, False),
-        (CUT, (FULL, "append"), "s2", replace(CUT, sync="s2"), True),
-        # What this very sync has completed before it was cut is done.
-        (DONE, (FULL, "append"), "s1", DONE, True),
-        # Another way of writing is another generation.
-        (CUT, (FULL, "overwrite"), "s2", replace(FRESH, write_mode="overwrite"), False),
-        (DONE, (FULL, "overwrite"), "s1", Saved(FULL, "overwrite", "s1", 5), False),
-        # An incremental sync goes on from its cursor, cut or not.
-        (INC_DONE, (INC, "append"), "s2", replace(INC_CUT, sync="s2"), False),
-        (INC_CUT, (INC, "append"), "s2", replace(INC_CUT, sync="s2"), True),
-        # Another way of reading is another generation.
-        (DONE, (INC, "append"), "s2", Saved(INC, "append", "s2", 5), False),
-        (CUT, (INC, "append"), "s2", Saved(INC, "append", "s2", 5), False),
-        (INC_DONE, (FULL, "append"), "s2", FRESH, False),
-        (INC_CUT, (FULL, "append"), "s2", FRESH, False),
-    ],
-)
-def test_where_a_sync_goes_on(
-    saved: Saved | None, modes: tuple[str, str], sync: str, start: Saved, *, resumed: bool
-) -> None:
-    assert _go_on(saved, *modes, sync) == (start, resumed)
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
