@@ -6,7 +6,6 @@ and `asking` says, around the reading of a slice, what is known and what was lea
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -17,6 +16,7 @@ from urllib.parse import unquote_plus, urlsplit, urlunsplit
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
 from cdk.base.values import Json, canonical
+from cdk.rest.asking import AskingTransport, asker
 from cdk.rest.message import Request, Response
 from cdk.rest.stream import HttpStream
 from cdk.rest.streamed import StreamedResponse
@@ -110,23 +110,25 @@ class Asked:
 
 @contextmanager
 def asking(snapshot: HttpSnapshot) -> Iterator[Asked]:
-    """Have the `travelling` stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
+    """Have the stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
+
+    The stream sends by an AskingTransport: a `travelling` one, or that of a manifest.
 
     For the reading of one slice, which may make one request that can be conditional, as often as it must be tried.
     """
-    before, own = _asking.get(), _Asking(snapshot.probe())
-    _asking.set(own)
+    before, own = asker.get(), _Asking(snapshot.probe())
+    asker.set(own)
     try:
         yield own.asked
     finally:
         # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-        _asking.set(before)
+        asker.set(before)
 
 
 def travelling(stream: Http) -> Http:
     """The stream as one that travels to other processes, and asks as ever outside of `asking`."""
     stream = copy(stream)
-    stream.transport = _TravellingTransport(stream.transport)
+    stream.transport = AskingTransport(stream.transport)
     return stream
 
 
@@ -154,20 +156,6 @@ class _Asking:
         finally:
             # A skipped request taught nothing new, and what was known of it stays.
             asked.validators = self.probe.learned.get(mark) or (self.probe.known(mark) if asked.unchanged else None)
-
-
-_asking: ContextVar[_Asking | None] = ContextVar("asking", default=None)
-
-
-class _TravellingTransport:
-    """Sends conditionally what is asked for inside of `asking`, and everything else as it is."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def send(self, request: Request) -> Response:
-        here = _asking.get()
-        return self._transport.send(request) if here is None else here.send(self._transport, request)
 
 
 class ConditionalStream(HttpStream):

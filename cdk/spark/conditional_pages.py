@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
+from cdk.declarative.stream import ManifestStream
 from cdk.engine.remember import remembering
 from cdk.rest.stream import HttpStream
 from cdk.rest.validators import NotModified, asking, travelling
@@ -15,16 +16,17 @@ from cdk.streams.reading import ReadPage
 from cdk.streams.stream import Stream
 
 
-def to_follow(stream: Stream, where: str) -> HttpStream:
+def to_follow(stream: Stream, where: str) -> Stream:
     """The stream as tasks can follow it. where: the setting that asks for it, for errors.
 
     Raises ConfigError: its requests cannot be made conditional.
     """
+    if isinstance(stream, ManifestStream):
+        return stream
     if not isinstance(stream, HttpStream):
         raise ConfigError(
-            f"{where}: found a {type(stream).__name__}, expected an HttpStream written in Python; a stream of a "
-            "manifest builds what sends its requests anew in each task, and cannot be told there what is known. "
-            "Leave follow_source out"
+            f"{where}: found a {type(stream).__name__}, expected an HttpStream or a stream of a manifest, "
+            "whose requests go through the kit; leave it out"
         )
     if stream.http_method != "GET":
         raise ConfigError(
@@ -57,4 +59,10 @@ def _conditional(stream: Stream, slice: Slice, known: HttpSnapshot, progress: Pr
         except NotModified as same:
             logger.info("%s: nothing new, %s", stream.name, same)
             yield ReadPage((), Done())
+    if asked.request is None:
+        raise FatalError(
+            "a followed stream sends a GET for a slice, and this one sent none, so nothing is known of its source; "
+            "leave follow_source out",
+            stream=stream.name,
+        )
     progress.asked = asked

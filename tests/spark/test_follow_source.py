@@ -1,5 +1,6 @@
 """Streams that a sync reads only where their source has changed; tasks run in this process, and the API is a server."""
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from cdk import ConfigError, Json, Record, Slice, Stream, list_partitions
 from cdk.rest import Action, HttpStream, PageNumber, Response, StatusErrorHandler
 from cdk.rest.validators import ConditionalStream
+from cdk.sources.finding import manifest_source
 from cdk.spark.known_answers import about_source
 from cdk.spark.pipeline import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
 from cdk.spark.place import Disk
@@ -68,6 +70,9 @@ class Api(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Api
+
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def do_GET(self) -> None:
         path, condition = self.path, self.headers.get("If-None-Match")
@@ -646,6 +651,52 @@ def test_a_stream_that_cannot_be_followed_is_refused_before_anything_runs(
     with pytest.raises(ConfigError, match=words):
         replace(lake, options=options).sync(prices)
     assert (api.asked, (lake.folder / "lake").exists()) == ([], False)
+
+
+MANIFEST = """
+version: "7.0.0"
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [prices]}
+streams:
+  - type: DeclarativeStream
+    name: prices
+    primary_key: [id]
+    retriever:
+      type: SimpleRetriever
+      requester: {type: HttpRequester, url_base: "URL", path: prices, http_method: METHOD}
+      record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}
+    schema_loader:
+      type: InlineSchemaLoader
+      schema: {type: object, properties: {id: {type: integer}, price: {type: integer}}}
+"""
+
+
+def from_manifest(folder: Path, api: Api, method: str = "GET") -> Stream:
+    path = folder / "manifest.yaml"
+    path.write_text(MANIFEST.replace("URL", api.url).replace("METHOD", method))
+    (stream,) = manifest_source(path).streams({})
+    # As a task gets it.
+    return pickle.loads(pickle.dumps(stream))  # type: ignore[no-any-return]  # noqa: S301 - our own
+
+
+def test_a_stream_of_a_manifest_is_followed(lake: Lake, api: Api, tmp_path: Path) -> None:
+    first = lake.sync(from_manifest(tmp_path, api))
+    version = lake.version()
+    second = lake.sync(from_manifest(tmp_path, api))
+    api.put(TUESDAY, '"tuesday"')
+    third = lake.sync(from_manifest(tmp_path, api))
+
+    assert (told(first), told(second)) == (("done", 2, 1, 2), ("unchanged", 0, 0, 2))
+    assert (told(third), lake.rows()) == (("done", 1, 1, 1), [(1, 3)])
+    assert (api.statuses, lake.version()) == ([200, 304, 200], version + 1)
+
+
+def test_a_stream_of_a_manifest_that_sends_no_get_fails_and_says_why(lake: Lake, api: Api, tmp_path: Path) -> None:
+    report = lake.sync(from_manifest(tmp_path, api, "POST"))
+
+    assert report.failure is not None
+    assert "sends a GET for a slice, and this one sent none" in report.failure.message
+    assert report.commits == 0
 
 
 def test_a_stream_without_http_of_its_own_is_refused(lake: Lake) -> None:

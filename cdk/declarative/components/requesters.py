@@ -21,6 +21,7 @@ from cdk.declarative.families import AnyAuthenticator, AnyErrorHandler, AnyReque
 from cdk.declarative.properties import NAME as PROPERTIES
 from cdk.declarative.properties import Properties
 from cdk.rest import Decoder, HttpClient, RequestsTransport
+from cdk.rest.asking import AskingTransport
 from cdk.rest.budget import Budgeted
 from cdk.rest.cache import cached as cached_transport
 
@@ -103,7 +104,7 @@ class HttpRequester(AnyRequester):
             transport = cached_transport(transport)
         base = ctx.expression(self, "url_base") if self.url_base else ctx.expression(self, "url", self.url or "")
         client = HttpClient(
-            transport,
+            AskingTransport(transport),
             authenticator=None if self.authenticator is None else self.authenticator.build(ctx.at(base.text)),
             error_handler=(self.error_handler or DefaultErrorHandler()).build(ctx),
             budget=budget,
