@@ -1,5 +1,6 @@
 """The loop of a sync: plan an epoch, run it, commit what it brought, until nothing is left to read."""
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
@@ -15,25 +16,37 @@ from cdk.spark.tasks import Workers
 
 T = TypeVar("T")
 
+_FIRST = 4.0
+"""Seconds that the first epoch may read. An epoch's job and commit take half a second, however short it is."""
+
+_SLICES = 128
+"""Slices of the first epoch for each that is open at once: some answer in 30 ms."""
+
 _MOST_SLICES = 10_000
 
 
 class Epochs:
     """The epochs of one sync. Belongs to the driver's thread.
 
-    Budgets double from a second, so that the first commit comes early and a long sync commits rarely.
+    Budgets double from four seconds, so that the first commit comes early and a long sync commits rarely.
+    Planning takes no longer than the epoch may read: where parents are slow, their first slices do not wait for all.
     """
 
     def __init__(
-        self, pipeline: Pipeline, runs: Sequence[StreamRun], workers: Workers, watch: Callable[[float], None]
+        self,
+        pipeline: Pipeline,
+        runs: Sequence[StreamRun],
+        workers: Workers,
+        watch: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """watch: told before each epoch how many seconds it may read, and 0 after its commits."""
-        self._runs, self._workers, self._watch = runs, workers, watch
+        """watch: told before each epoch how many seconds it may read, and 0 after its commits. clock: of planning."""
+        self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
         self._interval = pipeline.checkpoint_interval.total_seconds()
         self._concurrency, self._name = pipeline.concurrency, pipeline.name
-        self._seconds = min(1.0, self._interval)
+        self._seconds = min(_FIRST, self._interval)
         # Slices that are not begun come again; too few leave an API that makes tasks wait without requests.
-        self._slices = 32 * pipeline.concurrency
+        self._slices = min(_SLICES * pipeline.concurrency, _MOST_SLICES)
 
     def read_all(self) -> None:
         """Run epochs until every stream is done or failed. Raises TransientError: Spark was lost."""
@@ -54,9 +67,11 @@ class Epochs:
 
     def _plan(self) -> list[Piece]:
         """Slices of all streams in turn, so that small streams share the epochs of large ones."""
+        end = self._clock() + self._seconds
         pieces: list[Piece] = []
         waiting = [(n, run) for n, run in enumerate(self._runs) if run.active]
-        while waiting and len(pieces) < self._slices:
+        # However slow the planning is, nobody who could read is left without a slice.
+        while waiting and len(pieces) < self._slices and (len(pieces) < self._concurrency or self._clock() < end):
             for n, run in list(waiting):
                 slice = run.next()
                 if slice is None:

@@ -5,7 +5,6 @@ A file alone says nothing: it counts once a commit has moved the table's marker 
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 import orjson
@@ -27,7 +26,8 @@ class KeptStates:
 
     def write(self, version: int, saved: Saved) -> None:
         """Put a state beside the table, as a draft until a commit names it."""
-        content = orjson.dumps({"format": _FORMAT, "stream": self._stream, **asdict(saved)})
+        # `asdict` would copy the whole state; orjson writes the files by itself.
+        content = orjson.dumps({"format": _FORMAT, "stream": self._stream, **vars(saved)})
         self._place.write(f"{version}.json", content)
 
     def load(self, version: int) -> Saved:

@@ -1,0 +1,114 @@
+"""How a sync is cut into epochs, without Spark: tasks run in this process, and clocks are told."""
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cdk import Item, Partition, Slice, Stream
+from cdk.spark.epochs import Epochs
+from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
+from cdk.spark.place import Disk
+from cdk.spark.plan import StreamPlan
+from cdk.spark.stream_report import Status
+from cdk.spark.stream_run import StreamRun
+from cdk.spark.tasks import Workers, here
+from tests.samples import Users
+
+
+class Clock:
+    """Stands still until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Parts(Stream):
+    """A record a partition; each partition takes some seconds to be found."""
+
+    name = "parts"
+
+    def __init__(self, clock: Clock, count: int, seconds: float) -> None:
+        super().__init__()
+        self._clock, self._count, self._seconds = clock, count, seconds
+
+    def partitions(self) -> Iterable[Partition]:
+        for n in range(self._count):
+            self._clock.now += self._seconds
+            yield Partition.of(part=n)
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        yield {"id": slice.partition["part"]}
+
+
+class Watched:
+    """A sync of one stream. epochs: of each, its seconds and the slices that were handed out."""
+
+    def __init__(
+        self, folder: Path, stream: Stream, clock: Clock, *, interval: float = 30, concurrency: int = 4
+    ) -> None:
+        self.run = StreamRun(StreamPlan(stream, Disk(folder / "table"), "full_refresh", "append"), "test", sync="s1")
+        self.epochs: list[tuple[float, int]] = []
+        pipeline = Pipeline(
+            name="test",
+            source=SourceOptions(connector="given"),
+            target=TargetOptions(path=str(folder)),
+            checkpoint_interval=timedelta(seconds=interval),
+            concurrency=concurrency,
+        )
+        self._epochs = Epochs(pipeline, [self.run], Workers(here, 2), self._watch, clock)
+
+    def read_all(self) -> list[tuple[float, int]]:
+        self._epochs.read_all()
+        return self.epochs
+
+    def _watch(self, seconds: float) -> None:
+        if seconds:
+            self.epochs.append((seconds, self.run.standing.reading))
+
+
+def test_epochs_double_up_to_the_interval_and_planning_takes_no_longer_than_they_may_read(tmp_path: Path) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 100, seconds=0.5), clock, interval=10)
+
+    # A commit looks for one more, which tells whether it is the last.
+    assert sync.read_all() == [(4, 8), (8, 17), (10, 21), (10, 21), (10, 21), (10, 12)]
+    assert (sync.run.report.status, sync.run.report.written) == (Status.DONE, 100)
+
+
+def test_no_reader_is_without_a_slice_however_long_planning_takes(tmp_path: Path) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 10, seconds=3600), clock, concurrency=5)
+
+    assert [slices for _, slices in sync.read_all()] == [5, 5]
+    assert sync.run.report.written == 10
+
+
+@pytest.mark.parametrize(("concurrency", "slices"), [(1, 128), (2, 256), (100, 10_000)])
+def test_slices_that_are_known_at_once_are_handed_out_by_the_thousand(
+    tmp_path: Path, concurrency: int, slices: int
+) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 20_000, seconds=0), clock, concurrency=concurrency)
+
+    assert len(sync._epochs._plan()) == slices
+
+
+@pytest.mark.parametrize("interval", [0.5, 4])
+def test_an_epoch_is_never_longer_than_the_interval(tmp_path: Path, interval: float) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 30, seconds=0.5), clock, interval=interval)
+
+    assert {seconds for seconds, _ in sync.read_all()} == {interval}
+    assert sync.run.report.written == 30
+
+
+def test_an_interval_of_nothing_commits_each_page(tmp_path: Path) -> None:
+    sync = Watched(tmp_path, Users(), Clock(), interval=0)
+    sync.read_all()
+
+    assert (sync.run.report.pages, sync.run.report.commits, sync.run.report.written) == (5, 5, 15)
