@@ -12,12 +12,10 @@ from functools import partial
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from cdk.base.errors import TransientError
+from cdk.spark.driver import unless_lost
 from cdk.spark.files import TableWriter
 from cdk.spark.place import Place
 
@@ -44,14 +42,8 @@ class RowFiles:
     def write(self, rows: DataFrame) -> None:
         """Write the rows, by Spark's tasks. Raises TransientError: Spark could not finish the job."""
         self.place.make()
-        try:
+        with unless_lost("write the rows", "they do not count: run it again", str(self.place)):
             made = rows.mapInArrow(partial(_write, self.place), "name string, rows long").collect()
-        except (PySparkException, Py4JError) as error:
-            raise TransientError(
-                f"Spark did not write the rows ({type(error).__name__}); they do not count: run it again",
-                path=str(self.place),
-                detail=str(error),
-            ) from error
         self._finish(rows.schema, {row.name: row.rows for row in made})
 
     def save(self, tables: Iterable[pa.Table], schema: StructType) -> int:

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
 from cdk.spark.archives import Code, archived, neighbours, package
+from cdk.spark.connect import SCHEME, connect
+from cdk.spark.driver import Driver, driver_of, unless_lost
 from cdk.spark.java import java_home
 from cdk.spark.pipeline import SparkOptions
 
@@ -22,25 +24,27 @@ from cdk.spark.pipeline import SparkOptions
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # spark-submit sets it in the program that it starts: the JVM runs already, and its master is settled.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-_CODE = "SPARK_CDK_CODE"
 
 
 def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
     """Start a session, or take the one that runs (in a notebook, under spark-submit).
 
+    On a master `sc://HOST:PORT`, a server of Spark Connect, nothing starts here and no Java is needed.
     log: where a JVM that is started here writes what it has to say; people watch the sync, not Spark's start.
     Raises ConfigError: no Java, or Spark does not start with these options.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    conf = {key: str(value) for key, value in options.conf.items()}
+    if options.master is not None and options.master.startswith(SCHEME):
+        return connect(name, options.master, conf)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().appName(f"spark-cdk {name}")
     settings = {} if _SUBMITTED in os.environ else _own_settings(options.master)
     if options.master is not None:
         settings["spark.master"] = options.master
-    settings.update({key: str(value) for key, value in options.conf.items()})
-    for key, value in settings.items():
+    for key, value in {**settings, **conf}.items():
         builder = builder.config(key, value)
     with _stderr_into(log):
         try:
@@ -91,6 +95,7 @@ def ship(session: SparkSession, modules: Iterable[str]) -> None:
     A module that is a single file, as a connector that was named by its path, travels inside each job; what it imports
     from beside it is sent. Packages are sent to the executors of a cluster; a local session shares the driver's
     installation. What has not changed since this session was last sent it is not sent again.
+    Raises ConfigError: under Spark Connect, it has changed. TransientError: Spark was lost.
     """
     packages, files = {"cdk"}, list[Path]()
     for name in modules:
@@ -101,21 +106,22 @@ def ship(session: SparkSession, modules: Iterable[str]) -> None:
         else:
             packages.add(top)
     beside = [neighbours(file, packages) for file in files]
-    local = str(session.conf.get("spark.master", "")).startswith("local[")
-    sent = [] if local else [package(name) for name in sorted(packages - {"__main__"})]
-    _send(session, [code for code in (*sent, *beside) if code is not None])
+    driver = driver_of(session)
+    sent = [] if driver.shares_installation else [package(name) for name in sorted(packages - {"__main__"})]
+    _send(driver, [code for code in (*sent, *beside) if code is not None])
 
 
-def _send(session: SparkSession, codes: Sequence[Code]) -> None:
+def _send(driver: Driver, codes: Sequence[Code]) -> None:
     if not codes:
         return
-    context = session.sparkContext
-    known = [path.rpartition("/")[2] for path in context.listFiles]
+    with unless_lost():
+        known = driver.sent
     folder = Path(mkdtemp(prefix="spark-cdk-"))
     # Executors fetch an archive from here when they first need it, also those that join later.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for code in codes:
-        if (archive := archived(code, known, folder)) is not None:
-            session.addArtifacts(str(archive), pyfile=True)
-    # A Python worker keeps the modules it has imported, and lives on between jobs; one with another environment is new.
-    context.environment[_CODE] = " ".join(code.digest for code in codes)
+    archives = [archived(code, known, folder) for code in codes]
+    with unless_lost():
+        for archive in archives:
+            if archive is not None:
+                driver.send(archive)
+        driver.begin(" ".join(code.digest for code in codes))

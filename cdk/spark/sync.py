@@ -15,6 +15,7 @@ from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, canonical
 from cdk.rest.tally import counting
 from cdk.spark.crash import crash_point
+from cdk.spark.driver import driver_of
 from cdk.spark.epochs import Epochs
 from cdk.spark.follow import following, open_log
 from cdk.spark.known_answers import Followed
@@ -183,7 +184,7 @@ class SyncRunner:
         """Spark's executors, with the code that they need."""
         log = target.here / f"{self._pipeline.name}.spark.log"
         session = open_session(self._pipeline.name, self._pipeline.spark, log)
-        self._facts = replace(self._facts, spark=session.version, master=str(session.sparkContext.master))
+        self._facts = replace(self._facts, spark=session.version, master=driver_of(session).master)
         ship(session, {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)})
         return executors(session)
 

@@ -8,11 +8,9 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cdk.base.errors import TransientError
+from cdk.spark.driver import driver_of, unless_lost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,9 +33,10 @@ class Workers:
 
 
 def executors(session: SparkSession) -> Workers:
-    """The executors of a session."""
-    context = session.sparkContext
-    return Workers(partial(on_executors, session), context.defaultParallelism, context.setJobDescription)
+    """The executors of a session. Raises TransientError: Spark was lost."""
+    driver = driver_of(session)
+    with unless_lost():
+        return Workers(partial(on_executors, session), driver.task_count, driver.name)
 
 
 def on_executors(session: SparkSession, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -55,13 +54,8 @@ def on_executors(session: SparkSession, work: Callable[[Item], Result], items: S
                 result = pickle.dumps((number, work(items[number])))
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 
-    try:
+    with unless_lost():
         rows = session.range(0, count, 1, count).mapInArrow(task, "result binary").collect() if count else []
-    except (PySparkException, Py4JError, OSError) as error:
-        raise TransientError(
-            f"Spark did not finish a job ({type(error).__name__}); what was committed is safe: run the sync again",
-            detail=str(error),
-        ) from error
     results: dict[int, Result] = dict(pickle.loads(row.result) for row in rows)  # noqa: S301 - our own tasks wrote it
     return [results[number] for number in range(count)]
 

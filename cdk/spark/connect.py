@@ -1,0 +1,68 @@
+"""Sessions on a server of Spark Connect."""
+
+import re
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from cdk.base.errors import ConfigError
+
+SCHEME = "sc://"
+"""How the addresses of such servers begin."""
+
+_PATIENCE = 20.0  # seconds; a wrong address alone keeps the client trying for ten minutes
+_ENVIRONMENT = "spark.executorEnv."
+
+
+def connect(name: str, address: str, conf: Mapping[str, str], *, patience: float = _PATIENCE) -> SparkSession:
+    """Open a session on the server at `address`: `sc://HOST:PORT`, with parameters behind `/;`.
+
+    patience: how many seconds the server has to answer. Errors do not tell the parameters, for a token may be there.
+    Raises ConfigError: no such server, none that can be understood, or it refuses a setting.
+    """
+    host = SCHEME + re.split("[;/?#]", address.removeprefix(SCHEME))[0].rpartition("@")[2]
+    try:
+        _expect_answer(address, patience)
+        session = SparkSession.Builder().remote(address).appName(f"spark-cdk {name}").getOrCreate()
+    except ImportError as error:
+        raise ConfigError(f"spark.master: {host} needs the extra `connect`: {error}") from error
+    except ValueError:  # pyspark's, and that of the standard library for a port that is no number
+        raise ConfigError(
+            f"spark.master: found {host!r}, expected sc://HOST:PORT, and parameters behind it as /;NAME=VALUE"
+        ) from None
+    except (PySparkException, TimeoutError) as error:
+        raise ConfigError(
+            f"spark.master: no session of Spark Connect at {host}: {error}; start the server, or correct the address"
+        ) from error
+    for key, value in conf.items():
+        _set(session, key, value)
+    return session
+
+
+def _expect_answer(address: str, patience: float) -> None:
+    import grpc  # noqa: PLC0415 - an extra
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - it needs grpc
+
+    with DefaultChannelBuilder(address).toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(patience)
+        except grpc.FutureTimeoutError:
+            raise TimeoutError(f"nothing answered for {patience:g} seconds") from None
+
+
+def _set(session: SparkSession, key: str, value: str) -> None:
+    if session.conf.get(key, None) == value:
+        return
+    refused: Exception | None = None
+    try:
+        # Spark would take it, and no executor would ever see it.
+        if not key.startswith(_ENVIRONMENT):
+            session.conf.set(key, value)
+            return
+    except PySparkException as error:
+        refused = error
+    raise ConfigError(
+        f"spark.conf: {key} cannot be set under Spark Connect; set it where the server is started, to the same value",
+        detail=str(refused or ""),
+    ) from refused

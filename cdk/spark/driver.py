@@ -1,0 +1,162 @@
+"""What a sync asks of a session besides queries: of the JVM in this process, or of a server of Spark Connect.
+
+A session of Spark Connect has no JVM here, and so no SparkContext: it knows queries, settings, tags and files.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.utils import is_remote
+
+from cdk.base.errors import ConfigError, TransientError
+
+_FAILURES = (("py4j.protocol", "Py4JError"), ("grpc", "RpcError"))
+_CODE = "SPARK_CDK_CODE"
+_SENT = "spark.cdk.sent"
+
+
+class Driver(Protocol):
+    """The other end of a session. Methods raise what `unless_lost` explains where it cannot be reached."""
+
+    @property
+    def master(self) -> str:
+        """Where Spark runs, as people are told; without tokens."""
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks run at once."""
+
+    @property
+    def shares_installation(self) -> bool:
+        """Whether tasks import what this process imports."""
+
+    @property
+    def sent(self) -> list[str]:
+        """The names of the archives that this session was sent."""
+
+    def name(self, text: str) -> None:
+        """Say in Spark's own pages what the next jobs are about; nothing when empty."""
+
+    def send(self, archive: Path) -> None:
+        """Let tasks import from an archive that `archived` wrote.
+
+        Raises ConfigError: it is newer code, and the workers that have imported the older cannot be replaced.
+        """
+
+    def begin(self, digest: str) -> None:
+        """Let the next tasks run in workers that have imported no other code than that of this digest."""
+
+
+def driver_of(session: SparkSession) -> Driver:
+    """The driver of a session, wherever it is."""
+    return ConnectDriver(session) if is_remote() else JvmDriver(session)
+
+
+@contextmanager
+def unless_lost(
+    what: str = "finish a job", then: str = "what was committed is safe: run the sync again", path: str = ""
+) -> Iterator[None]:
+    """Raise TransientError instead of what Spark's clients raise when a job fails, or when the other end is gone.
+
+    what, then: what Spark did not do, and what to do about it. path: of what it worked on.
+    """
+    try:
+        yield
+    except _failures() as error:
+        raise TransientError(
+            f"Spark did not {what} ({type(error).__name__}); {then}",
+            path=path,
+            detail=str(error),
+        ) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Those of clients that were imported: each works without what the other is made of."""
+    clients = (vars(sys.modules[module])[name] for module, name in _FAILURES if module in sys.modules)
+    return (PySparkException, OSError, *clients)
+
+
+@dataclass(frozen=True)
+class JvmDriver:
+    """The driver whose JVM belongs to this process."""
+
+    session: SparkSession
+
+    @property
+    def master(self) -> str:
+        return str(self.session.sparkContext.master)
+
+    @property
+    def task_count(self) -> int:
+        return self.session.sparkContext.defaultParallelism
+
+    @property
+    def shares_installation(self) -> bool:
+        return str(self.session.conf.get("spark.master", "")).startswith("local[")
+
+    @property
+    def sent(self) -> list[str]:
+        return [path.rpartition("/")[2] for path in self.session.sparkContext.listFiles]
+
+    def name(self, text: str) -> None:
+        self.session.sparkContext.setJobDescription(text)
+
+    def send(self, archive: Path) -> None:
+        self.session.addArtifacts(str(archive), pyfile=True)
+
+    def begin(self, digest: str) -> None:
+        # A Python worker keeps the modules it has imported, and lives on; one with another environment is new.
+        self.session.sparkContext.environment[_CODE] = digest
+
+
+class ConnectDriver:
+    """A server of Spark Connect."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session, self._tag = session, ""
+
+    @property
+    def master(self) -> str:
+        return f"sc://{self._session.client.host}"
+
+    @property
+    def task_count(self) -> int:
+        # The last of the partitions that Spark makes where nobody says how many: their number is its parallelism.
+        (row,) = self._session.range(1).select(f.spark_partition_id()).collect()
+        return int(row[0]) + 1
+
+    @property
+    def shares_installation(self) -> bool:
+        return False
+
+    @property
+    def sent(self) -> list[str]:
+        # The server tells nobody which files it has; what is set here lives as long as they do.
+        return str(self._session.conf.get(_SENT, "")).split()
+
+    def name(self, text: str) -> None:
+        if self._tag:
+            self._session.removeTag(self._tag)
+        self._tag = text.replace(",", ";")  # a comma separates tags
+        if self._tag:
+            self._session.addTag(self._tag)
+
+    def send(self, archive: Path) -> None:
+        name, number, _ = archive.stem.rsplit("-", 2)
+        if int(number) > 1:
+            raise ConfigError(
+                f"found other code of {name!r} than this session of Spark Connect was sent before, and expected the "
+                "same: its Python workers keep what they have imported; stop the session, and sync in a new one"
+            )
+        self._session.addArtifacts(str(archive), pyfile=True)
+        self._session.conf.set(_SENT, " ".join([*self.sent, archive.name]))
+
+    def begin(self, digest: str) -> None:
+        """Nothing: workers belong to one session, and a session is sent no other code."""
