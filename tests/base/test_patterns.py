@@ -3,6 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cdk.base import patterns
 from cdk.base.errors import FatalError
 from cdk.base.patterns import Pattern
 
@@ -19,8 +20,13 @@ def test_an_expression_finds_what_fits() -> None:
 
 
 @pytest.mark.parametrize("use", [Pattern.search, Pattern.match, lambda pattern, text: pattern.sub("", text)])
-def test_an_expression_that_would_never_end_is_stopped_and_named(use: Callable[[Pattern, str], object]) -> None:
-    with pytest.raises(FatalError, match=r"'\^\(a\|a\)\*\$' was stopped after 2 seconds on a text of 41 characters"):
+def test_an_expression_that_would_never_end_is_stopped_and_named(
+    use: Callable[[Pattern, str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert patterns._SECONDS == 2
+    monkeypatch.setattr(patterns, "_SECONDS", 0.1)
+
+    with pytest.raises(FatalError, match=r"'\^\(a\|a\)\*\$' was stopped after 0\.1 seconds on a text of 41 characters"):
         use(Pattern(ENDLESS), "a" * 40 + "b")
 
 

@@ -111,7 +111,7 @@ class Trial:
         before, again = self._pages(), self.again()
         with self.process() as process:
             while self._pages() < before + pages and process.poll() is None:
-                threading.Event().wait(0.002)
+                threading.Event().wait(0.005)
             committed = self.rows_now()
             if process.poll() is None and (pid := _find(process.pid, victim)) is not None:
                 os.kill(pid, signal.SIGKILL)
