@@ -1,6 +1,7 @@
 """One Spark session for all tests of a process; syncs find it as the active one."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +22,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_configure() -> None:
-    """Let every Java of the tests start soon: those of this process, and those of the commands that it runs."""
+    """Settle what the commands inherit that tests start: every Java starts soon, and Ctrl-C ends them."""
     os.environ.setdefault(class_archive.OPTIONS, class_archive.quick_java())
+    # A shell that runs the tests in its background has them ignore Ctrl-C, and the commands that they start would, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

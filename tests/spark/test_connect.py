@@ -307,15 +307,27 @@ spark: {{master: "{server}"}}
 """
 
 
+# Whoever runs the tests in the background has their children ignore Ctrl-C.
+AT_A_TERMINAL = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from cdk.__main__ import main
+main()
+"""
+
+
 def test_ctrl_c_ends_the_sync_and_its_tasks_on_the_server(server: str, tmp_path: Path) -> None:
     with holding("/2") as held:
         (tmp_path / "waiting.py").write_text(WAITING.format(address=held.address))
         (tmp_path / "pipeline.yaml").write_text(WAITING_PIPELINE.format(server=server))
-        command = [sys.executable, "-m", "cdk", "sync", "pipeline.yaml"]
+        command = [sys.executable, "-c", AT_A_TERMINAL, "sync", "pipeline.yaml"]
         with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as sync:
-            assert held.asked.wait(TIMEOUT)
-            os.kill(sync.pid, signal.SIGINT)
-            said = sync.communicate(timeout=TIMEOUT)[1]
+            try:
+                assert held.asked.wait(TIMEOUT)
+                os.kill(sync.pid, signal.SIGINT)
+                said = sync.communicate(timeout=TIMEOUT)[1]
+            finally:
+                sync.kill()
 
         assert (sync.returncode, "interrupted; what was committed is safe" in said) == (130, True), said
         # The task waits for the API until the server kills it.
