@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from cdk.spark.pipeline import SparkOptions
@@ -22,10 +23,13 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_configure() -> None:
-    """Settle what the commands inherit that tests start: every Java starts soon, and Ctrl-C ends them."""
+    """Let every Java that the tests start begin soon, Ctrl-C end what they start, and no example have a deadline."""
     os.environ.setdefault(class_archive.OPTIONS, class_archive.quick_java())
     # A shell that runs the tests in its background has them ignore Ctrl-C, and the commands that they start would, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Hypothesis would fail an example that takes 200 ms, which any may on a machine that is busy.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
