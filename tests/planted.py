@@ -14,7 +14,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 CONTRACTS = {
     "streams/checkpoint": "tests/contract/test_checkpoint_readers.py",
-    "engine/executors": "tests/contract/test_executors.py",
+    "engine/crew": "tests/contract/test_executors.py",
 }
 """The tests of a module that are not in the file that mirrors it."""
 
@@ -90,12 +90,12 @@ BUGS = [
         "a failing read gives its state first", "engine/read", "yield checkpoint\n        raise", "pass\n        raise"
     ),
     Bug(
-        "threads lose no slice", "engine/executors", "self._work.put((piece,))", "busy == 1 or self._work.put((piece,))"
+        "threads lose no slice", "engine/crew", "self._work.put(reading)", "self._busy == 2 or self._work.put(reading)"
     ),
-    Bug("threads swallow no error", "engine/executors", "raise item.error", "pass"),
-    Bug("a slow consumer holds readers back", "engine/executors", "queue.Queue(maxsize=count)", "queue.Queue()"),
-    Bug("work is taken only when it can be read", "engine/executors", "busy < level and", "busy < 99 and"),
-    Bug("closing leaves no threads", "engine/executors", "any(thread.is_alive() for thread in self._threads)", "False"),
+    Bug("threads swallow no error", "engine/crew", "raise item.error", "pass"),
+    Bug("a slow consumer holds readers back", "engine/crew", "queue.Queue(maxsize=count)", "queue.Queue()"),
+    Bug("work is taken only when it can be read", "engine/crew", "self._busy < self._level and", "self._busy < 99 and"),
+    Bug("closing leaves no threads", "engine/crew", "any(thread.is_alive() for thread in self._threads)", "False"),
     Bug("a restored table has the state of its rows", "spark/restored", "at = int(to)", "pass"),
     Bug("joining files brings no new rows", "spark/joining", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "spark/joining", "max_commit_retries=0", "max_commit_retries=9"),

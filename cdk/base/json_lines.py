@@ -123,16 +123,16 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
     # Without a look at each, a null or a number among the objects would go on as a record.
     if {memoryview(text)[0] for text in found} != _OBJECTS:
         return None
-    text, last = b",".join(found), found[-1]
+    lines, last = b"\n".join(found), found[-1]
     end = body.rindex(last) + len(memoryview(last))
-    begin = end - len(text)
+    begin = end - len(lines)
     # Of a name that comes twice the last counts, as in all decoders. The same text may stand elsewhere, too: what is
     # taken out must be a list.
     if b'": ' in bytes(found[0]) or body[begin - 1 : begin] + body[end : end + 1] != b"[]":
         return None
-    if not body.startswith(text, begin):
+    if not body.startswith(lines.replace(b"\n", b","), begin):
         return None
-    return JsonLines(b"\n".join(found), len(found)), body[:begin] + body[end:]
+    return JsonLines(lines, len(found)), body[:begin] + body[end:]
 
 
 def _is_text(body: bytes) -> bool:

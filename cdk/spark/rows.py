@@ -10,10 +10,8 @@ What never gets here: a record that has a key twice, for decoders of JSON keep t
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdk.base.errors import FatalError
 from cdk.base.times import Clock, system_clock
@@ -21,6 +19,7 @@ from cdk.base.values import Json, NotJson, Record
 from cdk.spark.at_once import at_once, by_field
 from cdk.spark.fit import Change, change, fit
 from cdk.spark.json_text import NO_JSON, json_text
+from cdk.spark.row_ids import RowIds
 from cdk.spark.schema import (
     ADDITIONAL,
     EXTRACTED_AT,
@@ -52,7 +51,7 @@ class Rows:
         unique: str | None = None,
         room: int = 0,
     ) -> None:
-        """Give rows of `generation` ids that begin with `unique`, by default a new random text.
+        """Make rows of `generation`. unique: what their ids begin with, see RowIds.
 
         room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`.
         """
@@ -65,8 +64,7 @@ class Rows:
         self._room = room
         self._grown: list[str] = []
         self._generation, self._clock = generation, clock
-        self._unique = unique or uuid4().hex
-        self._next = 0
+        self._ids = RowIds(unique)
 
     @property
     def undeclared(self) -> tuple[str, ...]:
@@ -89,7 +87,7 @@ class Rows:
             for name, kind in self._columns.items()
         }
         arrays[ADDITIONAL] = self._additional(records, odd, changes)
-        arrays[RAW_ID] = self._ids(size)
+        arrays[RAW_ID] = self._ids.take(size)
         arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
         arrays[META] = self._meta(changes, size)
         arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)
@@ -147,11 +145,6 @@ class Rows:
             if noted:
                 changes.setdefault(i, []).extend(noted)
         return pa.array(texts, pa.string())
-
-    def _ids(self, size: int) -> pa.Array:
-        first, self._next = self._next, self._next + size
-        numbers = pc.utf8_lpad(pa.array(range(first, self._next), pa.int64()).cast(pa.string()), 10, "0")
-        return pc.binary_join_element_wise(self._unique, numbers, "")
 
     def _meta(self, changes: Mapping[int, list[Change]], size: int) -> pa.Array:
         kind = self.schema.field(META).type

@@ -123,7 +123,7 @@ def _arrays_of(objects: Sequence[msgspec.Struct], fields: Mapping[str, ColumnTyp
 
 def _array(values: Sequence[Json], kind: ColumnType) -> pa.Array:
     if isinstance(kind, JsonText):
-        return pa.array(map(_text, values), pa.binary()).view(pa.string())
+        return _texts(values)
     if isinstance(kind, pa.StructType):
         return _structs(values, kind)
     if isinstance(kind, pa.ListType) and kind.value_type not in _WHOLE:
@@ -159,6 +159,10 @@ def _lists(values: Sequence[Json], kind: pa.ListType) -> pa.Array:
     )
 
 
-def _text(found: msgspec.Raw) -> bytes | None:
-    text = bytes(found)
-    return None if text == b"null" else text
+def _texts(values: Sequence[msgspec.Raw]) -> pa.Array:
+    """JSON as it was sent, a null as none."""
+    texts = pa.array(list(map(bytes, values)), pa.binary())
+    nothing = pc.equal(texts, b"null")
+    if pc.any(nothing).as_py():
+        texts = pc.if_else(nothing, None, texts)
+    return texts.view(pa.string())
