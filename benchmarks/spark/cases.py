@@ -87,7 +87,7 @@ def rows(count: int, *, peers: bool = True) -> Case:
 
 
 def cores(connector: Path, stream: str, config: str, first: str, *, concurrency: int) -> Case:
-    """The same sync on one core and on two, start-up excluded. `ADDRESS` in a config becomes the API's."""
+    """The same sync on one core and on two in a session that runs. `ADDRESS` in a config becomes the API's."""
 
     def case(bench: Bench) -> Iterator[Measured]:
         for number in (1, 2):
@@ -100,8 +100,7 @@ def cores(connector: Path, stream: str, config: str, first: str, *, concurrency:
                 "concurrency": concurrency,
                 "target": str(bench.fresh("warm")),
             }
-            records, usage = _warm(bench, job)
-            yield Measured(f"{number} core{'s'[: number - 1]}", records, usage)
+            yield _warm(bench, job, f"{number} core{'s'[: number - 1]}")
 
     return case
 
@@ -148,9 +147,9 @@ def _dlt(bench: Bench, base: str) -> Sequence[str | Path]:
     return [bench.dlt, script, "--base-url", base, "--stage", "load", "--dest", "filesystem", "--dir", target]
 
 
-def _warm(bench: Bench, job: Mapping[str, Json]) -> tuple[int, Usage]:
+def _warm(bench: Bench, job: Mapping[str, Json], program: str) -> Measured:
     path, log = bench.scratch / "job.json", bench.scratch / "warm.log"
     path.write_bytes(orjson.dumps(job))
     run([sys.executable, HERE / "warm.py", path], log=log)
     told = orjson.loads(log.read_bytes().splitlines()[-1])
-    return told["records"], Usage(**told["usage"])
+    return Measured(program, told["records"], Usage(**told["usage"]), Usage(**told["start"]))

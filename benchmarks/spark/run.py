@@ -16,7 +16,8 @@ from cases import CASES, DLT, LIMITS, Bench, Measured
 from processes import KINDS
 
 _MICRO = 1e6
-_HEAD = ("program", "records/s", "wall s", "driver s", "JVM s", "worker s", "us/record", "less start", "peak MB", "x")
+_TIMES = ("records/s", "wall s", "its start", "driver s", "JVM s", "worker s", "us/record", "less start")
+_HEAD = ("program", *_TIMES, "peak MB", "x")
 
 
 def main() -> None:
@@ -65,6 +66,7 @@ def _cells(one: Sequence[Measured], base: Sequence[Measured]) -> Iterator[str]:
 
     yield f"{middle(lambda m: m.records / (m.usage.wall - m.start.wall)):,.0f}"
     yield f"{middle(lambda m: m.usage.wall):.2f}"
+    yield f"{middle(lambda m: m.start.wall):.2f}"
     for kind in KINDS:
         yield f"{median(m.usage.cpu[kind] for m in one):.2f}"
     yield f"{middle(lambda m: m.usage.total / m.records * _MICRO):.2f}"

@@ -1,13 +1,12 @@
 """`read`: records and states of a catalog's streams."""
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import click
 
+from cdk.base.garbage import rare_collections
 from cdk.cli.catalog_file import load_catalog, whole_catalog
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
@@ -60,7 +59,7 @@ def read(
         wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         source.select(_selected(wanted))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
-        with _watch(output) as watch, _rare_collections():
+        with _watch(output) as watch, rare_collections():
             run_read(
                 streams,
                 wanted,
@@ -90,20 +89,3 @@ def _watch(output: Output) -> AbstractContextManager[Watch]:
     from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import when somebody looks
 
     return Progress(output.secrets.mask)
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let the garbage collector look rarely, and never at what is there already.
-
-    Records are trees, which reference counting frees; looking for cycles among the objects of each page costs about
-    a seventh of a read.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()

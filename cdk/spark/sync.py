@@ -8,6 +8,7 @@ from functools import cached_property
 from pyspark import cloudpickle
 
 from cdk.base.errors import ConfigError
+from cdk.base.garbage import rare_collections
 from cdk.base.logs import logger
 from cdk.base.masking import Secrets, secret_values
 from cdk.base.spelling import did_you_mean
@@ -97,7 +98,7 @@ class SyncRunner:
         Raises ConfigError: the pipeline does not fit the source, or Spark does not start. StateConflict: another sync
         of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
         """
-        with counting(self._facts.http):
+        with counting(self._facts.http), rare_collections():
             return self._run()
 
     def preview(self, most: int) -> Iterator[Preview]:

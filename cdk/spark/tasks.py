@@ -1,16 +1,16 @@
 """Work for Spark's executors: a function and what to call it with, one task each. Only results come back."""
 
-import gc
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from cdk.spark.driver import driver_of, unless_lost
+from cdk.base.garbage import rare_collections
+from cdk.spark.driver import Driver, driver_of, unless_lost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,28 +36,22 @@ def executors(session: SparkSession) -> Workers:
     """The executors of a session. Raises TransientError: Spark was lost."""
     driver = driver_of(session)
     with unless_lost():
-        return Workers(partial(on_executors, session), driver.task_count, driver.name)
+        return Workers(partial(on_executors, driver), driver.task_count, driver.name)
 
 
-def on_executors(session: SparkSession, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Call `work` with each item, one Spark task each. Both travel by pickle.
 
     Raises TransientError: Spark could not finish the job, for its JVM is gone or a task failed again and again.
     """
-    count = len(items)
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Records are trees, which reference counting frees: looking for cycles among them took a quarter of the CPU.
-        gc.set_threshold(100_000, 20, 100)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result = pickle.dumps((number, work(items[number])))
-                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
+    def task(item: bytes) -> bytes:
+        with rare_collections():
+            return pickle.dumps(work(pickle.loads(item)))  # noqa: S301 - our own driver wrote it
 
     with unless_lost():
-        rows = session.range(0, count, 1, count).mapInArrow(task, "result binary").collect() if count else []
-    results: dict[int, Result] = dict(pickle.loads(row.result) for row in rows)  # noqa: S301 - our own tasks wrote it
-    return [results[number] for number in range(count)]
+        results = driver.run(task, [cloudpickle.dumps(item) for item in items])  # type: ignore[no-untyped-call]
+    return [pickle.loads(result) for result in results]  # noqa: S301 - our own tasks wrote it
 
 
 def here(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

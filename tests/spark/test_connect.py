@@ -163,7 +163,7 @@ said["partitions"] = session.conf.get("spark.sql.shuffle.partitions")
 said["tasks"] = driver_of(session).task_count
 said["sent"] = session.conf.get("spark.cdk.sent").split()
 
-said["of a task"] = error(lambda: on_executors(session, lambda n: 1 // n, [1, 0]))
+said["of a task"] = error(lambda: on_executors(driver_of(session), lambda n: 1 // n, [1, 0]))
 code = folder / "reading" / "numbers.py"
 code.write_text(code.read_text() + "CHANGED = True\\n")
 said["of changed code"] = error(lambda: sync("changed"))
@@ -176,7 +176,7 @@ for name, conf in {
 }.items():
     said[name] = error(lambda: open_session("other", SparkOptions(master=server, conf=conf), folder / "log"))
     SparkSession.getActiveSession().stop()
-said["of a session that was stopped"] = error(lambda: on_executors(session, abs, [1]))
+said["of a session that was stopped"] = error(lambda: on_executors(driver_of(session), abs, [1]))
 (folder / "said.json").write_text(json.dumps(said))
 """
 
