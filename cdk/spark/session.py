@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -14,10 +14,12 @@ from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
 from cdk.spark.archives import Code, archived, neighbours, package
+from cdk.spark.class_archive import archive_options
 from cdk.spark.connect import SCHEME, connect
 from cdk.spark.driver import Driver, driver_of, unless_lost
 from cdk.spark.java import java_home
 from cdk.spark.pipeline import SparkOptions
+from cdk.spark.place import cache_folder
 
 # Measured on short jobs: the first compiler tier and the serial collector start a local session a quarter faster and
 # take a quarter less memory. A cluster's own settings win.
@@ -46,7 +48,7 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
         settings["spark.master"] = options.master
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, value)
-    with _stderr_into(log):
+    with _output_into(log):
         try:
             return builder.getOrCreate()
         except Exception as error:
@@ -60,7 +62,8 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
 
 def _own_settings(master: str | None) -> dict[str, str]:
     """What a session is started with where nobody else has decided."""
-    os.environ["JAVA_HOME"] = str(java_home(os.environ))
+    home = java_home(os.environ)
+    os.environ["JAVA_HOME"] = str(home)
     # `local[N]` gives a task a single attempt; a worker that dies would end the sync.
     master = master or f"local[{os.cpu_count() or 1},4]"
     settings = {
@@ -70,23 +73,38 @@ def _own_settings(master: str | None) -> dict[str, str]:
         "spark.log.level": "ERROR",
     }
     if master.startswith("local["):
-        settings["spark.driver.extraJavaOptions"] = _QUICK_JVM
+        settings["spark.driver.extraJavaOptions"] = f"{_QUICK_JVM} {_archive_options(home)}".rstrip()
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     return settings
 
 
+def _archive_options(java: Path) -> str:
+    """See archive_options; none where Java is told of archives already."""
+    told = "".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
+    return "" if "Archive" in told or "-Xshare" in told else archive_options(java, cache_folder())
+
+
 @contextmanager
-def _stderr_into(log: Path) -> Iterator[None]:
-    """Let a process that is started meanwhile write its errors into a file; it keeps that file for its life."""
-    sys.stderr.flush()
-    ours = os.dup(2)
+def _output_into(log: Path) -> Iterator[None]:
+    """Let a process that is started meanwhile write all it says into a file; it keeps that file for its life.
+
+    Else who reads our output to its end would wait for the JVM, which lives on to write its archive of classes.
+    """
+    ours = {}
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        # A program may have been started without one, and then it is None.
+        with suppress(OSError, AttributeError):
+            stream.flush()
+            ours[number] = os.dup(number)
     with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
+        for number in ours:
+            os.dup2(file.fileno(), number)
     try:
         yield
     finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+        for number, copy in ours.items():
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def ship(session: SparkSession, modules: Iterable[str]) -> None:

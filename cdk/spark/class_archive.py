@@ -1,0 +1,105 @@
+"""A file of Spark's classes as Java loads them fastest (JEP 310, JEP 350), in the user's cache folder.
+
+A JVM that starts Spark reads ten thousand classes from its jars and verifies each; from an archive it maps them. Java
+writes one when it ends, after the process that started it: nobody waits for it. It takes 120 to 150 MB, so a machine's
+second sync has it written, and not the first, which may be the only one of a container. Java itself checks that an
+archive fits, and reads the jars as ever where it does not.
+"""
+
+import hashlib
+import os
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+_QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
+
+_TRIES = 3
+"""How often an archive is asked for: Java writes none where a folder of the class path has files, or is killed."""
+
+_CLASS_PATH = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+"""Variables that tell Spark's launcher where classes are: an archive of others would not be used."""
+
+_ABANDONED = 3600.0  # seconds; writing takes ten at most
+_UNUSED = 60 * 86_400.0  # seconds; of a Java or a Spark that is gone
+
+
+def archive_options(java: Path, cache: Path) -> str:
+    """Options of a JVM that is to run Spark: they use the archive, have one written, or are none.
+
+    java: the home of the Java. cache: the folder for the archives; where it cannot be written there are none.
+    """
+    folder = cache / "classes"
+    archive = folder / f"{_digest(java)}.jsa"
+    base = _base(java, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writing = _take_written(archive)
+        if archive.exists() and (base is None or base.exists()):
+            for used in (archive, base):
+                if used is not None:
+                    used.touch()
+            return f'{_QUIET} "-XX:SharedArchiveFile={archive}"'
+        seen = archive.with_suffix(".seen")
+        tries = len(seen.read_text()) if seen.exists() else 0
+        if writing or tries > _TRIES:
+            return ""
+        seen.write_text("." * (tries + 1))
+        if not tries:
+            return ""
+        _forget_unused(folder)
+        new = archive.with_suffix(f".{os.getpid()}.new")
+        return f'{_QUIET} {_on_top_of(java, base)}"-XX:ArchiveClassesAtExit={new}"'
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _digest(java: Path) -> str:
+    """A name for what must be the same: the files of Java and of Spark, and where else classes are."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    found = [str(java), str(jars), pyspark.__version__, *(os.environ.get(name, "") for name in _CLASS_PATH)]
+    for file in (java / "lib" / "modules", jars):
+        with suppress(OSError):
+            found.append(str(file.stat().st_mtime_ns))
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+
+
+def _take_written(archive: Path) -> bool:
+    """Make the archive of what a JVM has written since; whether one is still at it."""
+    writing = False
+    for written in archive.parent.glob(f"{archive.stem}.*.new"):
+        with written.open("rb") as file:
+            # Java writes the header last; until then there are zeros in its place.
+            complete = any(file.read(4))
+        if complete:
+            written.replace(archive)
+        elif time.time() - written.stat().st_mtime > _ABANDONED:
+            written.unlink(missing_ok=True)
+        else:
+            writing = True
+    return writing
+
+
+def _forget_unused(folder: Path) -> None:
+    for file in folder.iterdir():
+        if time.time() - file.stat().st_mtime > _UNUSED:
+            file.unlink(missing_ok=True)
+
+
+def _base(java: Path, folder: Path) -> Path | None:
+    """The archive of Java's own classes, on top of which that of a program is; None where the Java brings one."""
+    return None if (java / "lib" / "server" / "classes.jsa").exists() else folder / f"{_digest(java)}.java.jsa"
+
+
+def _on_top_of(java: Path, base: Path | None) -> str:
+    if base is None:
+        return ""
+    if not base.exists():
+        made = base.with_suffix(f".{os.getpid()}")
+        command = [str(java / "bin" / "java"), "-Xshare:dump", f"-XX:SharedArchiveFile={made}", "-Xlog:disable"]
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - the user's own Java
+        made.replace(base)
+    return f'"-XX:SharedArchiveFile={base}" '
