@@ -37,32 +37,27 @@ class JsonLines(Sequence[Record]):
         self._size = size
         self._records: list[Record] | None = None
 
-    @classmethod
-    def joined(cls, pages: Sequence["JsonLines"]) -> Sequence[Record]:
-        """The records of several pages, in order; as text where all of them are."""
-        if len(pages) == 1:
-            return pages[0]
-        texts = [page.lines for page in pages if page.lines is not None]
-        if len(texts) < len(pages):
-            return [record for page in pages for record in page]
-        return cls(b"\n".join(texts), sum(map(len, pages)))
-
     @property
     def lines(self) -> bytes | None:
         """The text; None once somebody has looked at the records."""
         return self._lines
 
+    @property
+    def text_size(self) -> int | None:
+        """Bytes of the text, more or less; None once somebody has looked at the records."""
+        return None if self._lines is None else len(self._lines)
+
     def values(self, field: str) -> list[Json]:
         """The value of a field of each record, None where it is absent. The text stays."""
-        if self._lines is None or not is_plain(field):
+        if (lines := self.lines) is None or not is_plain(field):
             return [record.get(field) for record in self]
-        return [found.value for found in _one_field(field).decode_lines(self._lines)]
+        return [found.value for found in _one_field(field).decode_lines(lines)]
 
     def last(self) -> Record:
         """A copy of the last record. The text stays."""
-        if self._lines is None:
+        if (lines := self.lines) is None:
             return self[-1]
-        record: Record = _decoded(self._lines[self._lines.rfind(b"\n") + 1 :])
+        record: Record = decoded(lines[lines.rfind(b"\n") + 1 :])
         return record
 
     def __len__(self) -> int:
@@ -89,7 +84,7 @@ class JsonLines(Sequence[Record]):
     def _decode(self) -> list[Record]:
         if self._records is None:
             assert self._lines is not None
-            self._records = _decoded(b"[" + self._lines.replace(b"\n", b",") + b"]")
+            self._records = decoded(b"[" + self._lines.replace(b"\n", b",") + b"]")
             self._lines = None
         return self._records
 
@@ -99,6 +94,12 @@ def field_values(records: Sequence[Record], field: str) -> list[Json]:
     if isinstance(records, JsonLines):
         return records.values(field)
     return [record.get(field) for record in records]
+
+
+def elements(text: bytes) -> "Sequence[msgspec.Raw]":
+    """The elements of a list in valid JSON, each as text."""
+    found: Sequence[msgspec.Raw] = _elements_at(()).decode(text)
+    return found
 
 
 def is_plain(name: str) -> bool:
@@ -112,7 +113,7 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
     None where that would not be the same as decoding: a body that is no JSON, another thing at the path, an empty
     list, a text that UTF-8 cannot hold. None, too, where blanks stand between the parts: they would go on with them.
     """
-    if b"\n" in body or not all(map(is_plain, where)) or not _is_text(body):
+    if b"\n" in body or not all(map(is_plain, where)) or not is_text(body):
         return None
     try:
         found = _elements_at(where).decode(body)
@@ -135,7 +136,7 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
     return JsonLines(lines, len(found)), body[:begin] + body[end:]
 
 
-def _is_text(body: bytes) -> bool:
+def is_text(body: bytes) -> bool:
     """Whether a decoder of JSON would take every text in here; msgspec looks no further than it must."""
     if not body.isascii():
         decoder = getincrementaldecoder("utf-8")()
@@ -159,7 +160,8 @@ def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(kind)
 
 
-def _decoded(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+def decoded(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """What valid JSON stands for. A number beyond what a float can hold is infinite."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -8,6 +8,7 @@ from urllib.parse import urldefrag, urlencode
 import orjson
 
 from cdk.base.errors import DecodeError
+from cdk.base.expected_lines import cut_expected
 from cdk.base.json_lines import JsonLines, cut_out
 from cdk.base.values import Json
 from cdk.rest.extract import ANY, path
@@ -133,7 +134,10 @@ class Response:
 
     def cut_out(self, where: tuple[str, ...]) -> JsonLines | None:
         """The list of objects at a path of a JSON body, not decoded; None if `json()` must tell what is there."""
-        if self._decoded is not None or ANY in where or (found := cut_out(self.body, where)) is None:
+        if self._decoded is not None or ANY in where:
+            return None
+        found = cut_expected(self.body, where) or cut_out(self.body, where)
+        if found is None:
             return None
         lines, rest = found
         object.__setattr__(self, "_rest", (where, rest))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdk.base.expected_lines import Expected, joined
 from cdk.base.json_lines import JsonLines
 from cdk.base.values import Record
 from cdk.spark.files import DataFile, TableWriter
@@ -40,6 +41,11 @@ class Writer:
     def undeclared(self) -> tuple[str, ...]:
         """The undeclared fields that got columns."""
         return self._rows.undeclared
+
+    @property
+    def expected(self) -> Expected | None:
+        """The type of records that become columns without being decoded."""
+        return self._rows.expected
 
     def new(self) -> TableWriter:
         """Files that nobody shares."""
@@ -72,7 +78,7 @@ class Writer:
         if not self._texts:
             return
         texts, self._texts, self._gathered = self._texts, [], 0
-        batch = self._rows.batch(JsonLines.joined([page for _, page in texts]))
+        batch = self._rows.batch(joined([page for _, page in texts]))
         for (progress, _), count in zip(texts, rejected(batch, [len(page) for _, page in texts]), strict=True):
             progress.rejected += count
         self._shared.write([without_empty(batch, self._target.partition_by)])
@@ -151,9 +157,9 @@ class Collected:
         """Have records wait: as text where they are, else as rows. Raises what Rows.batch raises."""
         waiting = self._waiting
         waiting.rows += len(records)
-        if isinstance(records, JsonLines) and (lines := records.lines) is not None:
+        if isinstance(records, JsonLines) and (size := records.text_size) is not None:
             waiting.texts.append(records)
-            waiting.bytes += len(lines)
+            waiting.bytes += size
             waiting.gathered += len(records)
             if waiting.gathered >= _GATHERED:
                 self._convert()
@@ -166,14 +172,15 @@ class Collected:
         """Make rows of the texts that wait: a stream that says no position may have any number of them."""
         waiting = self._waiting
         if waiting.texts:
-            waiting.bytes -= sum(len(text.lines or b"") for text in waiting.texts)
+            waiting.bytes -= sum(text.text_size or 0 for text in waiting.texts)
             texts, waiting.texts, waiting.gathered = waiting.texts, [], 0
-            self._keep(self._writer.batch(JsonLines.joined(texts)))
+            self._keep(self._writer.batch(joined(texts)))
 
     def _keep(self, batch: pa.RecordBatch) -> None:
         waiting = self._waiting
         waiting.batches.append(batch)
-        waiting.bytes += batch.nbytes
+        # A batch that was just made has its buffers to itself; `nbytes` looks at each column, for 3 us.
+        waiting.bytes += batch.get_total_buffer_size()
         waiting.rejected += sum(rejected(batch, [batch.num_rows]))
 
     def _seal(self, position: Position, page: ReadPage) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from cdk.base.expected_lines import expecting
 from cdk.engine.executors import threads
 from cdk.rest.share import Dealer, Share, Spent, sharing
 from cdk.rest.tally import counting
@@ -91,7 +92,7 @@ def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = 
             yield piece
 
     try:
-        for piece, page in threads(job.threads)(work(), partial(_read, job.targets, enough, collected)):
+        for piece, page in threads(job.threads)(work(), partial(_read, job.targets, writers, enough, collected)):
             collected[piece.number].take(page)
         files = {n: writer.close() for n, writer in writers.items()}
         for item in collected.values():
@@ -110,7 +111,11 @@ def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = 
 
 
 def _read(
-    targets: Sequence[Target], enough: Callable[[], bool], collected: Mapping[int, Collected], piece: Piece
+    targets: Sequence[Target],
+    writers: Mapping[int, Writer],
+    enough: Callable[[], bool],
+    collected: Mapping[int, Collected],
+    piece: Piece,
 ) -> Iterator[ReadPage]:
     """The pages of a slice until the budget is spent; an error of the source ends this slice and no other.
 
@@ -118,7 +123,7 @@ def _read(
     """
     item, uncut = collected[piece.number], False
     try:
-        with counting(item.progress.http):
+        with counting(item.progress.http), expecting(writers[piece.target].expected):
             for page in pages_of(targets[piece.target], piece.slice, item.progress):
                 uncut = uncut or page.restarted
                 crash_point("page_read")

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from cdk.base.errors import FatalError
+from cdk.base.expected_lines import Expected
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, NotJson, Record
 from cdk.spark.at_once import at_once, by_field
@@ -70,6 +71,11 @@ class Rows:
     def undeclared(self) -> tuple[str, ...]:
         """The undeclared fields that got columns, in the order they were met."""
         return tuple(self._grown)
+
+    @property
+    def expected(self) -> Expected | None:
+        """The type of records that become columns without being decoded; None where none would."""
+        return self._straight.expected
 
     def batch(self, records: Sequence[Record]) -> pa.RecordBatch:
         """One row per record, in order.

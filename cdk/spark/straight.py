@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
+from cdk.base.expected_lines import Expected, ExpectedLines
 from cdk.base.json_lines import JsonLines, is_plain
 from cdk.base.values import Json, Record
 from cdk.spark.at_once import moments
@@ -41,9 +42,6 @@ _EXACT = 2.0**53
 _PIECE = 2**20
 """Bytes of text that become objects at once."""
 
-_TIRED = 3
-"""Pages in a row that had to be decoded after all, until no further one is tried."""
-
 
 class _InDoubt(Exception):
     """A value may not be what its column holds."""
@@ -57,24 +55,37 @@ class Straight:
 
     def __init__(self, columns: Mapping[str, ColumnType]) -> None:
         self._columns = dict(columns)
-        self._failed = 0 if columns and all(map(_is_known, columns, columns.values())) else _TIRED
-        self._records = None if self._failed else msgspec.json.Decoder(_object_of(columns))
+        known = columns and all(map(_is_known, columns, columns.values()))
+        self._expected = Expected(_object_of(columns)) if known else None
+
+    @property
+    def expected(self) -> Expected | None:
+        """The type of the records that it reads; None where it reads none."""
+        return self._expected
 
     def of(self, records: Sequence[Record]) -> Mapping[str, pa.Array] | None:
         """The columns of records that are still text; None where they must be decoded."""
-        if self._failed >= _TIRED or not isinstance(records, JsonLines) or (lines := records.lines) is None:
+        expected = self._expected
+        if expected is None or not expected.wanted or not isinstance(records, JsonLines):
+            return None
+        if records.text_size is None and not isinstance(records, ExpectedLines):
             return None
         try:
-            found = self._arrays(lines, len(records))
+            found = self._arrays(records, expected)
         except (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, _InDoubt):
             found = None
-        self._failed = self._failed + 1 if found is None else 0
+        expected.tell(fits=found is not None)
         return found
 
-    def _arrays(self, lines: bytes, size: int) -> Mapping[str, pa.Array] | None:
-        assert self._records is not None
-        parts = [_arrays_of(self._records.decode_lines(piece), self._columns) for piece in _pieces(lines)]
-        if sum(len(part[0]) for part in parts) != size:
+    def _arrays(self, records: JsonLines, expected: Expected) -> Mapping[str, pa.Array] | None:
+        if isinstance(records, ExpectedLines) and (objects := records.take(expected)) is not None:
+            parts = [_arrays_of(objects, self._columns)]
+            del objects
+        elif (lines := records.lines) is not None:
+            parts = [_arrays_of(expected.line.decode_lines(piece), self._columns) for piece in _pieces(lines)]
+        else:
+            return None
+        if sum(len(part[0]) for part in parts) != len(records):
             return None
         arrays = parts[0] if len(parts) == 1 else map(pa.concat_arrays, zip(*parts, strict=True))
         return dict(zip(self._columns, arrays, strict=True))

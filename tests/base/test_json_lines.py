@@ -158,15 +158,3 @@ def test_a_number_that_no_float_holds_is_kept_as_text_and_infinite_as_a_value() 
 
     assert lines.lines == b'{"a":1e999}'
     assert list(lines) == [{"a": math.inf}]
-
-
-def test_pages_are_joined_as_text_unless_one_was_looked_at() -> None:
-    one, other = of({"id": 1}), of({"id": 2}, {"id": 3})
-
-    joined = JsonLines.joined([one, other])
-    assert isinstance(joined, JsonLines)
-    assert (joined.lines, len(joined)) == (b'{"id":1}\n{"id":2}\n{"id":3}', 3)
-
-    list(other)
-    assert JsonLines.joined([one, other]) == [{"id": 1}, {"id": 2}, {"id": 3}]
-    assert JsonLines.joined([one]) is one

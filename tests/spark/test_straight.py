@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cdk.base.expected_lines import cut_expected, expecting
 from cdk.base.json_lines import JsonLines, cut_out
 from cdk.base.values import Json
 from cdk.spark.rows import Rows
@@ -91,9 +92,21 @@ PAGE = st.lists(RECORD, min_size=1, max_size=4)
 
 
 def batch(records: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
-    result = Rows(COLUMNS, generation=7, clock=lambda: NOW, unique="u").batch(records)
-    result.validate(full=True)
-    return [valued(row) for row in result.to_pylist()]
+    return rows_of(Rows(COLUMNS, generation=7, clock=lambda: NOW, unique="u").batch(records))
+
+
+def expected_batch(records: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
+    """The rows of records that were cut out as what they are expected to be, or as text."""
+    rows, body = Rows(COLUMNS, generation=7, clock=lambda: NOW, unique="u"), body_of(records)
+    with expecting(rows.expected):
+        found = cut_expected(body, ("data",)) or cut_out(body, ("data",))
+    assert found is not None
+    return rows_of(rows.batch(found[0]))
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Json]]:
+    batch.validate(full=True)
+    return [valued(row) for row in batch.to_pylist()]
 
 
 def valued(row: dict[str, Json]) -> dict[str, Json]:
@@ -103,9 +116,13 @@ def valued(row: dict[str, Json]) -> dict[str, Json]:
 
 
 def cut(records: Sequence[Mapping[str, Json]]) -> JsonLines:
-    found = cut_out(json.dumps({"data": records}, ensure_ascii=False, separators=(",", ":")).encode(), ("data",))
+    found = cut_out(body_of(records), ("data",))
     assert found is not None
     return found[0]
+
+
+def body_of(records: Sequence[Mapping[str, Json]]) -> bytes:
+    return json.dumps({"data": records}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @given(PAGE)
@@ -113,6 +130,7 @@ def cut(records: Sequence[Mapping[str, Json]]) -> JsonLines:
 @example([{"int": 1, "any": [1, {"a": None}]}, {"any": "text"}])
 def test_values_that_fit_are_the_same_as_decoded_ones(records: list[dict[str, Json]]) -> None:
     assert batch(cut(records)) == batch(records)
+    assert expected_batch(records) == batch(records)
 
 
 @given(PAGE, st.sampled_from([*FITTING, "other"]), ODD, st.data())
@@ -125,6 +143,7 @@ def test_a_value_that_does_not_fit_is_the_same_as_a_decoded_one(
 
     if plain is not None:
         assert batch(cut(records)) == batch(plain)
+        assert expected_batch(records) == batch(plain)
 
 
 def of(text: str, kinds: Mapping[str, ColumnType] = COLUMNS) -> Mapping[str, pa.Array] | None:
@@ -186,6 +205,17 @@ def test_a_page_of_any_size_becomes_columns_piece_by_piece() -> None:
 
     assert batch(lines) == batch(records)
     assert lines.lines is not None
+
+
+def test_expected_records_are_not_decoded() -> None:
+    rows = Rows(COLUMNS, generation=7, clock=lambda: NOW, unique="u")
+    with expecting(rows.expected):
+        found = cut_expected(body_of([{"int": 1, "any": {"x": 1}}, {"int": None}]), ("data",))
+    assert found is not None
+
+    rows.batch(found[0])
+
+    assert found[0].text_size is not None
 
 
 def test_of_a_name_that_comes_twice_the_last_value_counts() -> None:
