@@ -34,8 +34,8 @@ _HOSTS = 64
 _PIECE = 2**18
 """Bytes of a body that are asked for at once: a bomb unfolds one piece at a time."""
 
-_ALL: Mapping[str | None, int] = {None: 2**24, "gzip": 2**18, "deflate": 2**18}
-"""The longest bodies, by their encoding, that are asked for whole: packed, 256 KiB unfold to 256 MiB at most."""
+_ALL: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
+"""The longest bodies, by their encoding, that are asked for whole: packed, 64 KiB unfold to 64 MiB at most."""
 
 _OK, _REDIRECT = 200, 300
 
