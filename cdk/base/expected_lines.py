@@ -147,24 +147,18 @@ def cut_expected(body: bytes, where: tuple[str, ...]) -> tuple[ExpectedLines, by
     expected = _expected.get()
     if expected is None or not expected.wanted_at_once or len(body) > _LARGE or not all(map(is_plain, where)):
         return None
-    found = _cut(body, where, expected)
-    expected.tell_at_once(fits=found is not None)
-    return found
-
-
-def _cut(body: bytes, where: tuple[str, ...], expected: Expected) -> tuple[ExpectedLines, bytes] | None:
     key = b'"%s":[{' % where[-1].encode() if where else b"[{"
     begin, end = body.find(key) + len(key) - 2, body.rfind(b"}]") + 2
     if not len(key) - 2 <= begin < end or body.find(b'": ', 0, _HEAD) >= 0 or b"\n" in body or not is_text(body):
         return None
     before, text, after = body[:begin], body[begin:end], body[end:]
     try:
-        if _at(where, orjson.loads(before + orjson.dumps(_MARK) + after)) != _MARK:
-            return None
-        objects = expected.list.decode(text)
+        lies_there = _at(where, orjson.loads(before + orjson.dumps(_MARK) + after)) == _MARK
+        objects = expected.list.decode(text) if lies_there else None
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return ExpectedLines([text], objects, expected), before + b"[]" + after
+        objects = None
+    expected.tell_at_once(fits=objects is not None)
+    return None if objects is None else (ExpectedLines([text], objects, expected), before + b"[]" + after)
 
 
 def _at(where: tuple[str, ...], body: Any) -> Any:  # noqa: ANN401 - any JSON

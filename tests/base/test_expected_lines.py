@@ -183,6 +183,16 @@ def test_after_three_pages_of_another_type_no_further_one_is_tried() -> None:
     assert expected.wanted
 
 
+@pytest.mark.parametrize("body", [b'{"data":[]}', b'{"data": [{"a": 1}]}', b"{}"])
+def test_pages_without_records_and_pages_with_blanks_are_no_reason_to_stop(body: bytes) -> None:
+    expected = Expected(Two)
+    with expecting(expected):
+        for _ in range(5):
+            assert cut_expected(body, ("data",)) is None
+
+        assert cut_expected(b'{"data":[{"a":1}]}', ("data",)) is not None
+
+
 def test_what_is_expected_within_ends_there() -> None:
     with expecting(Expected(Two)):
         with expecting(None):
