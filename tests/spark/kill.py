@@ -36,7 +36,8 @@ from connectors.shop.source import Shop
 VICTIMS = ("driver", "jvm", "worker")
 STREAMS = ("products", "orders", "visits")
 SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
-LATENCY, CONCURRENCY, INTERVAL = 0.05, 4, 0.5
+# An epoch fetches some 16 pages, and a run is killed before its 36th: before its first commit, or after some.
+LATENCY, CONCURRENCY, INTERVAL = 0.05, 4, 0.15
 # What all slices together can fetch in one interval, and the page that each may be in the middle of.
 MOST_AGAIN = round(INTERVAL / LATENCY + 1) * CONCURRENCY
 MODES = {
@@ -257,7 +258,7 @@ def main() -> int:
     modes = itertools.cycle(MODES)
     while done < options.kills:
         # A worker's death is survived, so it comes last.
-        victims = [chance.choice(("driver", "jvm")) for _ in range(7)] + ["worker"]
+        victims = [chance.choice(("driver", "jvm")) for _ in range(4)] + ["worker"]
         mode = next(modes)
         with tempfile.TemporaryDirectory(prefix="spark-cdk-kill-") as folder:
             try:
