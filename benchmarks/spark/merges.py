@@ -22,6 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from processes import KINDS, Usage, forget_peaks, mine
 
+from cdk.spark.driver import driver_of
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.merge import Merge
 from cdk.spark.newest import Identity
@@ -88,10 +89,10 @@ def main() -> None:
     session = open_session("merges", SparkOptions(), given.folder / "spark.log")
     ways: dict[str, Way] = {
         "here": partial(_merged, here, rows_here=10**12),
-        "spark": partial(_merged, partial(on_executors, session), rows_here=-1),
+        "spark": partial(_merged, partial(on_executors, driver_of(session)), rows_here=-1),
         "delta-rs": _by_delta,
     }
-    on_executors(session, _imported, [0, 1])
+    on_executors(driver_of(session), _imported, [0, 1])
     print("| rows | keys | way | wall s | CPU s | driver s | JVM s | worker s | peak MB | files rewritten |")
     print(f"|{'---|' * 10}")
     for rows in given.rows:
