@@ -20,7 +20,7 @@ from cdk.base.values import Record
 Objects: TypeAlias = Sequence[msgspec.Struct]
 
 _LARGE = 2**21
-"""Bytes of a page that becomes objects at once, at most: they take three times as much."""
+"""Bytes of a page that becomes objects at once, at most: the objects of a page are in memory together."""
 
 _HEAD = 2**12
 """Bytes of a page in which blanks between its parts are looked for."""

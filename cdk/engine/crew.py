@@ -1,7 +1,7 @@
 """Crew: threads that read pieces of work for a caller, who gets all pages. The only threads of the kit are here.
 
 As many threads read as the waiting is worth. Python runs one thread at a time, so on a fast API handing pages from one
-thread to another only costs: a fifth of the CPU, and of the time, for pages of a thousand records.
+thread to another only costs: a fifth of the CPU for pages of a thousand records.
 """
 
 import queue
@@ -172,7 +172,7 @@ class _Reading(Generic[W]):
 
 
 class _Bounded(Generic[T]):
-    """A queue that holds so many items, made of two that C knows: the class of the library takes 60 us for an item."""
+    """A queue that holds so many items, made of two that take no lock in Python."""
 
     def __init__(self, size: int) -> None:
         self._items: queue.SimpleQueue[T] = queue.SimpleQueue()

@@ -116,7 +116,7 @@ class JvmDriver:
         return [path.rpartition("/")[2] for path in self.session.sparkContext.listFiles]
 
     def run(self, task: Task, given: Sequence[bytes]) -> list[bytes]:
-        # A query would take 0.15 s longer to plan and to begin, and its workers import pandas first.
+        # A query took 0.3 s longer to plan and to begin on slow cores, and its workers import pandas first.
         return self.session.sparkContext.parallelize(given, len(given)).map(task).collect() if given else []
 
     def name(self, text: str) -> None:

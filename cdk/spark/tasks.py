@@ -71,7 +71,7 @@ class _NoPandas:
 def _spare_pandas() -> None:
     """Let Arrow find no pandas when it makes its first value, unless a connector has imported it.
 
-    Arrow would import it, in each worker, for a quarter to three quarters of a second; nothing here needs it. Who
+    Arrow would import it, in each worker, for 0.8 s of CPU on slow cores; nothing here needs it. Who
     converts to pandas or from it by name has Arrow look again.
     """
     if "pandas" not in sys.modules:
