@@ -1,6 +1,7 @@
 """Plants bugs, one at a time, in a copy of the tree and shows which test catches each: `python tests/planted.py`.
 
-Words behind the command choose the bugs whose promise or file contains one of them. Each breaks a promise that users rely on. A bug that no test catches is a missing test, and the exit code is 1.
+Words behind the command choose the bugs whose promise or file contains one of them. Each breaks a promise that users
+rely on. A bug that no test catches is a missing test, and the exit code is 1.
 """
 
 import re
@@ -133,6 +134,12 @@ BUGS = [
     Bug("a restored table has the state of its rows", "spark/restored", "at = int(to)", "pass"),
     Bug("joining files brings no new rows", "spark/joining", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "spark/joining", "max_commit_retries=0", "max_commit_retries=9"),
+    Bug(
+        "a column that comes later costs no row",
+        "spark/files",
+        "            self.flush()\n            self._finish()\n            self._schema",
+        "            self._gathered = []\n            self._finish()\n            self._schema",
+    ),
 ]
 
 

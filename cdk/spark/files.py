@@ -14,20 +14,33 @@ from cdk.spark.place import Place, as_place
 from cdk.spark.stats import stats_of
 from cdk.spark.widen import widened
 
-_GROUP_ROWS = 64_000
-_GROUP_BYTES = 32 * 2**20
-_FILE_BYTES = 256 * 2**20
-_HELD_BYTES = 64 * 2**20
-"""What partitions may hold together after a batch of rows has come to them; they write the rest down."""
-_PARTS, _OPEN = 1000, 64
-"""Partitions that may hold rows, and those of them that may have a file open."""
+
+@dataclass(frozen=True)
+class Limits:
+    """When rows that wait are written down.
+
+    group_rows, group_bytes: a row group is written as soon as so much waits for it. file_bytes: a file ends with the
+    row group that fills it. partitions_bytes: what partitions may hold together after a batch has come to them; the
+    fullest write. partitions, open_files: partitions that may hold rows, and those of them that may have a file open.
+    """
+
+    group_rows: int = 64_000
+    group_bytes: int = 32 * 2**20
+    file_bytes: int = 256 * 2**20
+    partitions_bytes: int = 64 * 2**20
+    partitions: int = 1000
+    open_files: int = 64
+
+
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
 class DataFile:
     """A finished file. path: relative to the table. modified: milliseconds since 1970. stats: JSON, for Delta's log.
 
-    partition: the values that all its rows have in the table's partition columns, as Delta's log has them.
+    rows: as its footer counts them. partition: the values that all its rows have in the table's partition columns, as
+    Delta's log has them.
     """
 
     path: str
@@ -53,9 +66,11 @@ class TableWriter:
         schema: pa.Schema,
         bounded: Collection[str] = (),
         partition_by: Sequence[str] = (),
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Write into `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns."""
         self._root, self._schema, self._by = as_place(root), schema, tuple(partition_by)
+        self._limits = limits
         # Delta has no bounds of partition columns: the partition says what they are.
         self._bounded = [name for name in bounded if name not in self._by]
         self._waiting: list[pa.RecordBatch] = []
@@ -78,7 +93,7 @@ class TableWriter:
             self._waiting.append(batch)
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
-            if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            if self._rows >= self._limits.group_rows or self._bytes >= self._limits.group_bytes:
                 self._split()
 
     def close(self) -> list[DataFile]:
@@ -109,7 +124,7 @@ class TableWriter:
         held = sum(part.held for part in self._parts.values())
         # The fullest first: the larger a row group, the better it is packed.
         for part in sorted(self._parts.values(), key=lambda part: part.held, reverse=True):
-            if held <= _HELD_BYTES:
+            if held <= self._limits.partitions_bytes:
                 break
             held -= part.held
             part.flush()
@@ -117,16 +132,16 @@ class TableWriter:
 
     def _close_one_too_many(self) -> None:
         opened = [texts for texts, part in self._parts.items() if part.opened]
-        if len(opened) > _OPEN:
+        if len(opened) > self._limits.open_files:
             self._finish(opened[0])
 
     def _part(self, texts: tuple[str | None, ...]) -> "_PartWriter":
         part = self._parts.pop(texts, None)
         if part is None:
-            if len(self._parts) >= _PARTS:
+            if len(self._parts) >= self._limits.partitions:
                 self._finish(next(iter(self._parts)))
             partition = dict(zip(self._by, texts, strict=True))
-            part = _PartWriter(self._root, self._schema, self._bounded, partition)
+            part = _PartWriter(self._root, self._schema, self._bounded, partition, self._limits)
         self._parts[texts] = part
         return part
 
@@ -138,15 +153,17 @@ class TableWriter:
 class _PartWriter:
     """Writes the rows of one partition, or of a table that has none, file after file."""
 
-    def __init__(self, root: Place, schema: pa.Schema, bounded: Collection[str], partition: Texts) -> None:
+    def __init__(
+        self, root: Place, schema: pa.Schema, bounded: Collection[str], partition: Texts, limits: Limits
+    ) -> None:
         self._root, self._schema, self._bounded, self._partition = root, schema, bounded, partition
+        self._limits = limits
         self._footers: list[pq.FileMetaData] = []
         self._gathered: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self._sink: pa.NativeFile | None = None
         self._name = ""
-        self._written = 0
         self._files: list[DataFile] = []
 
     @property
@@ -160,10 +177,17 @@ class _PartWriter:
         return self._writer is not None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._gathered.append(self._fitted(batch))
+        if batch.num_columns > len(self._schema):
+            # What waits has the columns of the file that ends here.
+            self.flush()
+            self._finish()
+            self._schema = batch.schema
+        if batch.num_columns < len(self._schema):
+            batch = widened(batch, self._schema)
+        self._gathered.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+        if self._rows >= self._limits.group_rows or self._bytes >= self._limits.group_bytes:
             self.flush()
 
     def close(self) -> list[DataFile]:
@@ -192,17 +216,9 @@ class _PartWriter:
                     self._sink, self._schema, compression="zstd", metadata_collector=self._footers
                 )
             self._writer.write_table(pa.Table.from_batches(self._gathered, self._schema), row_group_size=self._rows)
-        self._written += self._rows
         self._gathered, self._rows, self._bytes = [], 0, 0
-        if self._sink.tell() >= _FILE_BYTES:
+        if self._sink.tell() >= self._limits.file_bytes:
             self._finish()
-
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if batch.num_columns > len(self._schema):
-            self.flush()
-            self._finish()
-            self._schema = batch.schema
-        return batch if batch.num_columns == len(self._schema) else widened(batch, self._schema)
 
     def _finish(self) -> None:
         if self._writer is None or self._sink is None:
@@ -211,7 +227,8 @@ class _PartWriter:
             self._writer.close()
             self._sink.close()
         there = self._root.settle(self._name)
-        stats = stats_of(self._footers.pop(), self._bounded)
-        self._files.append(DataFile(self._name, there.size, self._written, there.modified, stats, self._partition))
+        footer = self._footers.pop()
+        stats = stats_of(footer, self._bounded)
+        self._files.append(DataFile(self._name, there.size, footer.num_rows, there.modified, stats, self._partition))
         self._writer = self._sink = None
-        self._name, self._written = "", 0
+        self._name = ""

@@ -7,11 +7,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cdk.spark import files
-from cdk.spark.files import DataFile, TableWriter
+from cdk.base.values import Json
+from cdk.spark.files import DataFile, Limits, TableWriter
 from cdk.spark.place import Disk, Written
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -56,14 +56,10 @@ def test_what_goes_in_comes_out_whatever_the_sizes(
 ) -> None:
     root = tmp_path_factory.mktemp("table")
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_GROUP_ROWS", group)
-        patch.setattr(files, "_GROUP_BYTES", group_bytes)
-        patch.setattr(files, "_FILE_BYTES", most)
-        writer = TableWriter(root, SCHEMA)
-        for start, size in zip(starts, sizes, strict=True):
-            writer.write([batch(start, size)])
-        written = writer.close()
+    writer = TableWriter(root, SCHEMA, limits=Limits(group_rows=group, group_bytes=group_bytes, file_bytes=most))
+    for start, size in zip(starts, sizes, strict=True):
+        writer.write([batch(start, size)])
+    written = writer.close()
 
     assert ids(root, written) == list(range(sum(sizes)))
     assert [file.rows for file in written] == [pq.read_metadata(root / file.path).num_rows for file in written]
@@ -72,9 +68,8 @@ def test_what_goes_in_comes_out_whatever_the_sizes(
     assert all(file.rows > 0 for file in written)
 
 
-def test_small_pages_are_gathered_into_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_GROUP_ROWS", 10)
-    writer = TableWriter(tmp_path, SCHEMA)
+def test_small_pages_are_gathered_into_row_groups(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, SCHEMA, limits=Limits(group_rows=10))
     for i in range(24):
         writer.write([batch(i, 1)])
     (file,) = writer.close()
@@ -83,10 +78,8 @@ def test_small_pages_are_gathered_into_row_groups(tmp_path: Path, monkeypatch: p
     assert [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)] == [10, 10, 4]
 
 
-def test_a_file_that_is_large_enough_gives_way_to_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_GROUP_ROWS", 10)
-    monkeypatch.setattr(files, "_FILE_BYTES", 1)
-    writer = TableWriter(tmp_path, SCHEMA)
+def test_a_file_that_is_large_enough_gives_way_to_a_new_one(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, SCHEMA, limits=Limits(group_rows=10, file_bytes=1))
     writer.write([batch(0, 10), batch(10, 10), batch(20, 5)])
     written = writer.close()
 
@@ -95,12 +88,8 @@ def test_a_file_that_is_large_enough_gives_way_to_a_new_one(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_what_is_discarded_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, closed: bool
-) -> None:
-    monkeypatch.setattr(files, "_GROUP_ROWS", 10)
-    monkeypatch.setattr(files, "_FILE_BYTES", 700)
-    writer = TableWriter(tmp_path, SCHEMA)
+def test_what_is_discarded_leaves_nothing_behind(tmp_path: Path, *, closed: bool) -> None:
+    writer = TableWriter(tmp_path, SCHEMA, limits=Limits(group_rows=10, file_bytes=700))
     for i in range(7):
         writer.write([batch(10 * i, 10)])
     writer.write([batch(70, 1)])
@@ -147,11 +136,9 @@ def test_each_partition_gets_files_of_its_own(tmp_path: Path) -> None:
     assert {tuple(orjson.loads(file.stats)["minValues"]) for file in written} == {("id",)}
 
 
-def test_the_partition_written_to_longest_ago_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_GROUP_ROWS", 1)
-    monkeypatch.setattr(files, "_OPEN", 2)
+def test_the_partition_written_to_longest_ago_makes_room(tmp_path: Path) -> None:
     place = Watched(tmp_path)
-    writer = TableWriter(place, PARTED, (), ("shelf",))
+    writer = TableWriter(place, PARTED, (), ("shelf",), limits=Limits(group_rows=1, open_files=2))
     writer.write([on([shelf], n) for n, shelf in enumerate([1, 2, 1, 3, 1, 2, 1])])
     written = writer.close()
 
@@ -170,17 +157,13 @@ def test_partitions_hold_what_came_whatever_the_sizes(
     tmp_path_factory: pytest.TempPathFactory, pages: list[list[int]], group: int, held: int
 ) -> None:
     root = tmp_path_factory.mktemp("table")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_GROUP_ROWS", group)
-        patch.setattr(files, "_HELD_BYTES", held)
-        patch.setattr(files, "_OPEN", 3)
-        patch.setattr(files, "_PARTS", 7)
-        writer = TableWriter(root, PARTED, (), ("shelf",))
-        start = 0
-        for page in pages:
-            writer.write([on(page, start)])
-            start += len(page)
-        written = writer.close()
+    limits = Limits(group_rows=group, partitions_bytes=held, open_files=3, partitions=7)
+    writer = TableWriter(root, PARTED, (), ("shelf",), limits=limits)
+    start = 0
+    for page in pages:
+        writer.write([on(page, start)])
+        start += len(page)
+    written = writer.close()
 
     shelves = [shelf for page in pages for shelf in page]
     assert sorted(ids(root, written)) == list(range(len(shelves)))
@@ -190,11 +173,9 @@ def test_partitions_hold_what_came_whatever_the_sizes(
     assert {root / file.path for file in written} == set(root.iterdir())
 
 
-def test_partitions_that_only_wait_are_bounded_in_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_PARTS", 3)
-    monkeypatch.setattr(files, "_GROUP_ROWS", 5)
+def test_partitions_that_only_wait_are_bounded_in_number(tmp_path: Path) -> None:
     place = Watched(tmp_path)
-    writer = TableWriter(place, PARTED, (), ("shelf",))
+    writer = TableWriter(place, PARTED, (), ("shelf",), limits=Limits(partitions=3, group_rows=5))
     writer.write([on([4, 1, 2, 3, 2])])
 
     assert len(writer._parts) == 3
@@ -203,10 +184,8 @@ def test_partitions_that_only_wait_are_bounded_in_number(tmp_path: Path, monkeyp
     assert sorted(ids(tmp_path, writer.close())) == [0, 1, 2, 3, 4]
 
 
-def test_what_partitions_hold_together_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_GROUP_BYTES", 1000)
-    monkeypatch.setattr(files, "_HELD_BYTES", 2000)
-    writer = TableWriter(tmp_path, PARTED, (), ("shelf",))
+def test_what_partitions_hold_together_is_bounded(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, PARTED, (), ("shelf",), limits=Limits(group_bytes=1000, partitions_bytes=2000))
     for n in range(100):
         writer.write([on([*range(10), 3], 11 * n)])
 
@@ -218,14 +197,9 @@ def test_what_partitions_hold_together_is_bounded(tmp_path: Path, monkeypatch: p
     assert groups["3"] == max(groups.values())
 
 
-def test_partitions_that_write_for_want_of_room_close_their_files_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "_GROUP_ROWS", 8)
-    monkeypatch.setattr(files, "_HELD_BYTES", 0)
-    monkeypatch.setattr(files, "_OPEN", 2)
+def test_partitions_that_write_for_want_of_room_close_their_files_too(tmp_path: Path) -> None:
     place = Watched(tmp_path)
-    writer = TableWriter(place, PARTED, (), ("shelf",))
+    writer = TableWriter(place, PARTED, (), ("shelf",), limits=Limits(group_rows=8, partitions_bytes=0, open_files=2))
     writer.write([on(range(8))])
 
     assert (max(place.counts), place.counts[-1]) == (3, 2)
@@ -249,12 +223,8 @@ def test_a_column_that_comes_later_comes_to_every_partition(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_partitions_that_are_discarded_leave_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, closed: bool
-) -> None:
-    monkeypatch.setattr(files, "_GROUP_ROWS", 1)
-    monkeypatch.setattr(files, "_OPEN", 2)
-    writer = TableWriter(tmp_path, PARTED, (), ("shelf",))
+def test_partitions_that_are_discarded_leave_nothing_behind(tmp_path: Path, *, closed: bool) -> None:
+    writer = TableWriter(tmp_path, PARTED, (), ("shelf",), limits=Limits(group_rows=1, open_files=2))
     writer.write([on([1, 2, 3, 4])])
     if closed:
         writer.close()
@@ -269,9 +239,8 @@ def test_nothing_to_discard_is_no_error(tmp_path: Path) -> None:
     TableWriter(tmp_path, SCHEMA).discard()
 
 
-def test_a_disk_that_fills_up_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_GROUP_ROWS", 10)
-    writer = TableWriter(tmp_path, SCHEMA)
+def test_a_disk_that_fills_up_leaves_no_file_behind(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, SCHEMA, limits=Limits(group_rows=10))
     writer.write([batch(0, 10)])
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (next(tmp_path.iterdir()).stat().st_size, limits[1]))
@@ -283,3 +252,59 @@ def test_a_disk_that_fills_up_leaves_no_file_behind(tmp_path: Path, monkeypatch:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@dataclass(frozen=True)
+class Page:
+    """A batch that goes to a writer: how many rows, of how many columns besides the first two, on which shelves."""
+
+    rows: int
+    columns: int
+    shelves: int
+
+    def batch(self, start: int) -> pa.RecordBatch:
+        """The batch, whose rows have ids from `start`: each value tells its column and its row."""
+        ids = range(start, start + self.rows)
+        values: dict[str, list[Json]] = {"id": list(ids), "shelf": [n % self.shelves for n in ids]}
+        values |= {f"late{c}": [None if n % 3 == c else f"{c}/{n}" for n in ids] for c in range(self.columns)}
+        types = [*PARTED, *((f"late{c}", pa.string()) for c in range(self.columns))]
+        return pa.record_batch(values, schema=pa.schema(types))
+
+
+pages_of_any_width = st.lists(
+    st.builds(Page, rows=st.integers(0, 4), columns=st.integers(0, 3), shelves=st.integers(1, 3)), max_size=12
+)
+limits_of_any_size = st.builds(
+    Limits,
+    group_rows=st.integers(1, 12),
+    group_bytes=st.integers(1, 600),
+    file_bytes=st.integers(1, 3000),
+    partitions_bytes=st.integers(0, 600),
+    partitions=st.integers(1, 4),
+    open_files=st.integers(1, 3),
+)
+
+
+@given(pages_of_any_width, limits_of_any_size, st.sampled_from([(), ("shelf",)]))
+@example([Page(1, 0, 1), Page(1, 1, 1), Page(1, 1, 1)], Limits(), ())
+@example([Page(1, 0, 1), Page(1, 1, 1), Page(1, 1, 1)], Limits(group_rows=1), ("shelf",))
+@settings(max_examples=150, deadline=None)
+def test_the_rows_of_the_files_are_the_rows_that_went_in_whenever_columns_appear(
+    tmp_path_factory: pytest.TempPathFactory, pages: list[Page], limits: Limits, by: tuple[str, ...]
+) -> None:
+    root = tmp_path_factory.mktemp("table")
+    starts = [sum(page.rows for page in pages[:n]) for n in range(len(pages))]
+    batches = [page.batch(start) for page, start in zip(pages, starts, strict=True)]
+    writer = TableWriter(root, PARTED, (), by, limits)
+    for one in batches:
+        writer.write([one])
+    written = writer.close()
+
+    names = ["id", "shelf", "late0", "late1", "late2"]
+    model = [{name: row.get(name) for name in names} for one in batches for row in one.to_pylist()]
+    rows = [row for file in written for row in pq.read_table(root / file.path).to_pylist()]
+    in_files = sorted(({name: row.get(name) for name in names} for row in rows), key=lambda row: int(row["id"]))
+    assert in_files == model
+    assert [file.rows for file in written] == [pq.read_metadata(root / file.path).num_rows for file in written]
+    assert [orjson.loads(file.stats)["numRecords"] for file in written] == [file.rows for file in written]
+    assert {root / file.path for file in written} == set(root.iterdir())
