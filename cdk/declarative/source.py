@@ -21,6 +21,7 @@ from cdk.declarative.context import BuildContext, Runtime
 from cdk.declarative.delegating import DelegatingStream
 from cdk.declarative.edits import set_at
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.spec_file import spec_beside
 from cdk.declarative.stream import ManifestStream
 from cdk.streams.source import NO_CONFIG, Source
 from cdk.streams.stream import Stream
@@ -36,6 +37,7 @@ class ManifestSource(Source):
         self._manifest = manifest
         self._runtime = runtime or Runtime()
         self._root = cast("DeclarativeSource", manifest.root())
+        self._spec = self._root.spec
         # What the config's file holds: without what only the run, or only its check, adds to it.
         self._kept: Mapping[str, Json] | None = None
         self._keeping = Lock()
@@ -46,22 +48,25 @@ class ManifestSource(Source):
     def load(cls, path: Path, *, trusted: bool = False, components: Path | None = None) -> "ManifestSource":
         """The source of a manifest file. trusted: Python code that the manifest names may run; components: its file."""
         folder = path.resolve().parent
-        return cls(Manifest.load(path), Runtime(folder=folder, trusted=trusted, components=components))
+        source = cls(Manifest.load(path), Runtime(folder=folder, trusted=trusted, components=components))
+        if source._spec is None:
+            source._spec = spec_beside(folder)
+        return source
 
     @property
     def config_schema(self) -> JsonSchema:  # type: ignore[override] # read-only here
-        """The schema in `spec`."""
-        return NO_CONFIG if self._root.spec is None else self._root.spec.connection_specification
+        """The schema in `spec`, or in the spec file beside the manifest."""
+        return NO_CONFIG if self._spec is None else self._spec.connection_specification
 
     @property
     def documentation_url(self) -> str | None:  # type: ignore[override]
         """The address in `spec`."""
-        return None if self._root.spec is None else self._root.spec.documentation_url
+        return None if self._spec is None else self._spec.documentation_url
 
     @property
     def advanced_auth(self) -> Mapping[str, Json] | None:
         """How a platform obtains OAuth credentials."""
-        return None if self._root.spec is None else self._root.spec.advanced_auth
+        return None if self._spec is None else self._spec.advanced_auth
 
     def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
         """The config after the manifest's migrations, which are kept, and its transformations, which are not."""
@@ -122,7 +127,7 @@ class ManifestSource(Source):
         return ctx
 
     def _rules(self, config: Mapping[str, Json]) -> ConfigRules:
-        rules = None if self._root.spec is None else self._root.spec.config_normalization_rules
+        rules = None if self._spec is None else self._spec.config_normalization_rules
         return ConfigRules() if rules is None else rules.build(self._context(config))
 
     def _keep(self, config: Mapping[str, Json], updates: Mapping[tuple[str, ...], Json]) -> None:

@@ -120,6 +120,40 @@ COMMAND = ("--manifest-path", "manifest.yaml")
 CONFIG = ("--config", "c.json")
 
 
+SPEC_FILE = """
+connectionSpecification:
+  type: object
+  required: [region]
+  properties:
+    region: {type: string}
+    api_key: {type: string, airbyte_secret: true}
+"""
+LEAK = """
+class Two:
+    def __init__(self, config, parameters, **fields):
+        self.config = config
+
+    def read_records(self, records_schema, stream_slice=None):
+        raise ValueError("refused: " + self.config["api_key"])
+"""
+
+
+def test_secrets_of_a_spec_beside_the_manifest_are_masked(cli: CommandLine, folder: Path) -> None:
+    before, after = MANIFEST.index("spec:"), MANIFEST.index("streams:")
+    (folder / "manifest.yaml").write_text(MANIFEST[:before] + MANIFEST[after:])
+    (folder / "spec.yaml").write_text(SPEC_FILE)
+    (folder / "components.py").write_text(LEAK)
+    (folder / "bad.json").write_text('{"api_key": "hunter22"}')
+
+    cut, refused = cli("read", *COMMAND, *CONFIG, "--allow-custom-code"), cli("read", *COMMAND, "--config", "bad.json")
+
+    assert (cut.code, refused.code) == (1, 1)
+    written = "\n".join([*cut.lines, cut.stderr])
+    assert "refused: ****" in written
+    assert "region" in "\n".join(refused.lines)
+    assert "hunter22" not in "\n".join([written, *refused.lines, refused.stderr])
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_manifest_says_its_spec(cli: CommandLine) -> None:
     ran = cli("spec", *COMMAND)

@@ -5,7 +5,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
-import orjson
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
@@ -20,6 +19,7 @@ from cdk.declarative.families import (
     SliceReader,
     StreamParts,
 )
+from cdk.declarative.schema_file import is_file, read_schema
 from cdk.rest import path
 from cdk.state.slice import Slice
 from cdk.streams.stream import Page
@@ -80,33 +80,14 @@ class JsonFileSchemaLoader(AnySchemaLoader):
         return load
 
 
-def read_schema(file: Path) -> JsonSchema:
-    """The JSON Schema in a file. Raises ManifestError: it holds no JSON object."""
-    try:
-        schema = orjson.loads(file.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise ManifestError(f"cannot be read as JSON: {error}", path=str(file)) from error
-    if not isinstance(schema, dict):
-        raise ManifestError(f"found a {type(schema).__name__}, expected a JSON Schema, an object", path=str(file))
-    return schema
-
-
 def _find(folder: Path, name: str) -> Path | None:
     """A file as manifests name it: from the manifest's folder, or from the one that holds the connector's package."""
     for start in (folder, folder.parent, Path()):
-        if _is_file(file := start / name, within=start):
+        if is_file(file := start / name, within=start):
             return file
     # `./source_name/schemas/users.json`, from inside of `source_name`.
     inner = Path(*Path(name).parts[1:])
-    return file if _is_file(file := folder / inner, within=folder) else None
-
-
-def _is_file(file: Path, *, within: Path) -> bool:
-    """Whether a manifest may read this file: one that came from elsewhere has no business outside of its folders."""
-    try:
-        return file.is_file() and file.resolve().is_relative_to(within.resolve())
-    except OSError:  # a name that no file can have
-        return False
+    return file if is_file(file := folder / inner, within=folder) else None
 
 
 def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSchema]:

@@ -1,0 +1,46 @@
+"""Spec files: `spec.yaml` or `spec.json` beside a manifest that has no `spec` of its own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.values import Json
+from cdk.base.yaml_file import YamlFile
+from cdk.declarative.components.source import Spec
+
+_NAMES = ("spec.yaml", "spec.json")
+
+
+def spec_beside(folder: Path) -> Spec | None:
+    """The spec in a file of this folder; None where there is none.
+
+    Raises ManifestError: there are two, or the file holds no spec as the protocol writes it.
+    Airbyte: the same, so a manifest without a spec relies on it: what it marks as secret is masked.
+    """
+    files = [file for name in _NAMES if (file := folder / name).is_file()]
+    if len(files) > 1:
+        raise ManifestError(f"found {' and '.join(_NAMES)}, expected one of them; remove the other", path=str(folder))
+    return _spec(files[0]) if files else None
+
+
+def _spec(file: Path) -> Spec:
+    try:
+        value: Json = YamlFile.load(file).value if file.suffix == ".yaml" else orjson.loads(file.read_bytes())
+    except ConfigError as error:
+        raise ManifestError(error.message, path=error.path) from error
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ManifestError(f"cannot be read as JSON: {error}", path=str(file)) from error
+    fields = value if isinstance(value, Mapping) else {}
+    schema, auth = fields.get("connectionSpecification"), fields.get("advanced_auth")
+    url = fields.get("documentationUrl")
+    if not isinstance(schema, dict):
+        raise ManifestError(
+            "expected an object with `connectionSpecification`, the schema of the config", path=str(file)
+        )
+    return Spec(
+        connection_specification=schema,
+        documentation_url=None if url is None else str(url),
+        advanced_auth=auth if isinstance(auth, dict) else None,
+    )
