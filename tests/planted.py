@@ -135,6 +135,27 @@ BUGS = [
     Bug("joining files brings no new rows", "spark/joining", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "spark/joining", "max_commit_retries=0", "max_commit_retries=9"),
     Bug(
+        "a merge that is done again looks at the files that are there",
+        "spark/write_modes",
+        "        present = table.files(self._identity.keys[0])\n",
+        "        present = self.__dict__.setdefault('_once', table.files(self._identity.keys[0]))\n",
+    ),
+    Bug(
+        "a new key of two pipelines is there once",
+        "spark/write_modes",
+        "remove=merged.remove, alone=True",
+        "remove=merged.remove",
+    ),
+    Bug(
+        "an overwrite allows nobody in between",
+        "spark/tables",
+        "alone = alone or overwrite or bool(remove)",
+        "alone = alone or bool(remove)",
+        "tests/spark/test_write_modes.py",
+    ),
+    Bug("a merge reads what delta-rs has written", "spark/table_rows", "restored(_plain(batch), ", "restored(batch, "),
+    Bug("files that leave say how large they were", "spark/table_files", "removed, file.size,", "removed, None,"),
+    Bug(
         "a column that comes later costs no row",
         "spark/files",
         "            self.flush()\n            self._finish()\n            self._schema",

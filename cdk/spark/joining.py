@@ -47,7 +47,7 @@ def _join_in_partitions(handle: DeltaTable, root: Place, now: datetime) -> int:
     partition_by = handle.metadata().partition_columns
     schema = pa.schema(handle.schema().to_arrow())
     files = Rewrite(root, schema, bounded_columns(handle), tuple(partition_by)).joined(groups, here)
-    small = [file.path for group in groups for file in group]
+    small = [file for group in groups for file in group]
     with _committing(handle, root):
         handle.create_write_transaction(
             file_actions(files, small, partition_by=partition_by, now=now, rows_change=False),

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,8 +22,9 @@ from cdk.base.values import Json
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.newest import DELETED, FILE, NUMBER, ROW, Identity, keyed, newest, superseded
-from cdk.spark.partitions import Texts, restored
+from cdk.spark.partitions import Texts
 from cdk.spark.place import Place
+from cdk.spark.table_rows import rows_of
 from cdk.spark.tasks import Spread, here
 from cdk.spark.widen import widened
 
@@ -63,7 +63,7 @@ class Merged:
     """
 
     add: tuple[DataFile, ...]
-    remove: tuple[str, ...]
+    remove: tuple[TableFile, ...]
     added: int = 0
     replaced: int = 0
     stale: int = 0
@@ -112,7 +112,7 @@ class Merge:
         add = (*(file for one in compared for file in one.files), *added)
         return Merged(
             add,
-            tuple(one.path for one in compared if one.replaced),
+            tuple(one.file for one in compared if one.replaced),
             sum(file.rows for file in added),
             sum(one.replaced for one in compared),
             len(lost),
@@ -125,11 +125,7 @@ class Merge:
         """The columns of a file that decide which row counts. partition: where in the table it lies."""
         names = self.identity.columns(self.schema)
         wanted = pa.schema([self.schema.field(name) for name in names])
-        with place.explaining(), place.reader(unquote(path)) as source:
-            file = pq.ParquetFile(source)
-            table = file.read([name for name in names if name in file.schema_arrow.names])
-        known = {name: text for name, text in (partition or {}).items() if name in names}
-        batches = (restored(batch, known, self.schema) for batch in table.to_batches())
+        batches = rows_of(place, path, partition or {}, self.schema, names)
         return pa.Table.from_batches([widened(batch, wanted) for batch in batches], wanted)
 
     def _plain(self) -> "Merge":
@@ -171,7 +167,7 @@ class _Part:
 class _Compared:
     """What became of a file. replaced: rows it lost. lost: numbers of winners it has newer rows than."""
 
-    path: str
+    file: TableFile
     replaced: int
     lost: pa.Array
     files: list[DataFile] = field(default_factory=list)
@@ -202,12 +198,12 @@ def _compare(merge: Merge, name: str, file: TableFile) -> _Compared:
         winners = pq.read_table(source, filters=filters)
     replaced, lost = superseded(existing, winners, len(merge.identity.keys))
     if not len(replaced):
-        return _Compared(file.path, 0, lost)
+        return _Compared(file, 0, lost)
     files = _written(
         merge, merge.root, file.path, file.partition, lambda rows: pc.invert(pc.is_in(rows, value_set=replaced))
     )
     crash_point("merge_compared")
-    return _Compared(file.path, len(replaced), lost, files)
+    return _Compared(file, len(replaced), lost, files)
 
 
 def _keep(merge: Merge, part: _Part) -> list[DataFile]:
@@ -221,12 +217,10 @@ def _written(
     writer = TableWriter(merge.root, merge.schema, merge.bounded, merge.partition_by)
     start = 0
     try:
-        with place.explaining(), place.reader(unquote(path)) as source:
-            for batch in pq.ParquetFile(source).iter_batches(batch_size=_BATCH_ROWS):
-                numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
-                start += batch.num_rows
-                rows = restored(batch.filter(which(numbers)), partition, merge.schema)
-                writer.write([widened(rows, merge.schema)])
+        for batch in rows_of(place, path, partition, merge.schema):
+            numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
+            start += batch.num_rows
+            writer.write([widened(batch.filter(which(numbers)), merge.schema)])
         return writer.close()
     except BaseException:
         writer.discard()

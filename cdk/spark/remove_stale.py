@@ -19,14 +19,12 @@ from cdk.spark.newest import Identity
 from cdk.spark.plan import StreamPlan
 from cdk.spark.saved import Saved
 from cdk.spark.schema import column_name
-from cdk.spark.tables import TableChanged
+from cdk.spark.tables import TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here
 from cdk.spark.unseen import FLAG, Counts, Unseen, check_flag
 from cdk.spark.write_modes import AppendDedup
 from cdk.spark.writing import Writing
 from cdk.state.handlers.guards import Counted, empty, is_empty, is_too_much, too_much
-
-_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -113,24 +111,22 @@ class StaleRemoval:
         """
         if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
             self._mode.add([FLAG])
-        for left in reversed(range(_TRIES)):
-            count, files, made = self._decided(saved, spread)
-            deleted = count.removed if self._options.removal == "hard" else 0
-            records = sum(file.rows for file in self._table.files()) - deleted
-            complete = replace(saved, complete=True, records=records)
-            try:
-                self._table.commit(complete, made, remove=[file.path for file in files])
-            except TableChanged as error:
-                # Somebody compacted files that rows were to leave. They hold the same rows: look at those.
-                for file in made:
-                    self._table.root.delete(file.path)
-                if not left:
-                    raise
-                logger.warning("%s; comparing again", error)
-            else:
-                logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
-                return complete, count
-        raise AssertionError("the last try returns or raises")
+        return repeat_if_changed(lambda: self._settled(saved, spread))
+
+    def _settled(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount]:
+        count, files, made = self._decided(saved, spread)
+        deleted = count.removed if self._options.removal == "hard" else 0
+        records = sum(file.rows for file in self._table.files()) - deleted
+        complete = replace(saved, complete=True, records=records)
+        try:
+            # Alone: what was counted is what leaves.
+            self._table.commit(complete, made, remove=files, alone=True)
+        except TableChanged:
+            for file in made:
+                self._table.root.delete(file.path)
+            raise
+        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
+        return complete, count
 
     def _decided(self, saved: Saved, spread: Spread) -> tuple[StaleCount, list[TableFile], list[DataFile]]:
         """What is to be done, the files that leave the table for it, and those that come instead."""

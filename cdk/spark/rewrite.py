@@ -7,23 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.merge import TableFile
-from cdk.spark.partitions import restored
 from cdk.spark.place import Place
+from cdk.spark.table_rows import rows_of
 from cdk.spark.tasks import Spread
 from cdk.spark.widen import unfit, widened
 
 SMALL_BYTES, MANY = 16 * 2**20, 20
 """Files that are small, and how many of them are worth writing again as large ones."""
 LARGE_BYTES = 128 * 2**20
-
-_BATCH_ROWS = 64_000
 
 
 @dataclass(frozen=True)
@@ -80,9 +76,7 @@ def _filled(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
 
 
 def _batches(rewrite: Rewrite, file: TableFile) -> Iterator[pa.RecordBatch]:
-    with rewrite.root.explaining(), rewrite.root.reader(unquote(file.path)) as source:
-        for batch in pq.ParquetFile(source).iter_batches(batch_size=_BATCH_ROWS):
-            yield restored(batch, file.partition, rewrite.schema)
+    return rows_of(rewrite.root, file.path, file.partition, rewrite.schema)
 
 
 def _unfit(rewrite: Rewrite, file: TableFile) -> frozenset[str]:

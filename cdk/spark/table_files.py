@@ -40,13 +40,15 @@ def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
 
 def file_actions(
     add: Sequence[DataFile],
-    remove: Sequence[str],
+    remove: Sequence[TableFile],
     *,
     partition_by: Sequence[str],
     now: datetime,
     rows_change: bool = True,
 ) -> list[AddAction | RemoveAction]:
-    """What a commit says of files. remove: paths as the log spells them.
+    """What a commit says of files. remove: as `files_of` gives them.
+
+    Files that leave are described by size and partition too: readers of change feeds refuse them otherwise.
 
     rows_change: rows come or go, and do not just move from file to file; readers of changes look at this.
     """
@@ -56,7 +58,10 @@ def file_actions(
         stats = file.stats or f'{{"numRecords":{file.rows}}}'
         actions.append(AddAction(file.path, file.size, texts, file.modified, rows_change, stats))
     removed = int(now.timestamp() * 1000)
-    return [*actions, *(RemoveAction(path, rows_change, removed) for path in remove)]
+    return [
+        *actions,
+        *(RemoveAction(file.path, rows_change, removed, file.size, dict(file.partition)) for file in remove),
+    ]
 
 
 def _bound(value: Json) -> Json:

@@ -11,9 +11,10 @@ rows is then told by the log (`cdk.spark.restored`), and the marker still fences
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote
 
 import orjson
@@ -22,6 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Trans
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, ConfigError, StateConflict, StateError
+from cdk.base.logs import logger
 from cdk.base.times import Clock, system_clock
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile
@@ -43,8 +45,26 @@ _TRIES = 5
 _SHOWN = 4096
 
 
+T = TypeVar("T")
+
+
 class TableChanged(StateError):
-    """Something else, such as OPTIMIZE, changed files that were to be replaced. Nothing is committed; merge again."""
+    """Something else, such as OPTIMIZE, came between. Nothing is committed; do it again on the files that are there."""
+
+
+def repeat_if_changed(attempt: Callable[[], T]) -> T:
+    """Run `attempt`, and again, five times at most, while its commit is refused because the table has changed.
+
+    attempt: asks for the table's files anew, and removes what it wrote when it raises TableChanged.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return attempt()
+        except TableChanged as error:
+            if not left:
+                raise
+            logger.warning("%s; doing it again", error)
+    raise AssertionError("the last attempt returns or raises")
 
 
 class StreamTable:
@@ -182,17 +202,21 @@ class StreamTable:
         *,
         overwrite: bool = False,
         schema: pa.Schema | None = None,
-        remove: Sequence[str] = (),
+        remove: Sequence[TableFile] = (),
+        alone: bool = False,
         note: str = "",
     ) -> None:
         """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
 
         schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
-        table, as `files` gives them, that leave it. note: for the table's history: what a person did to the state.
+        table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
+        the table was last looked at, as where rows leave, or where what is added depends on what is there. note: for
+        the table's history: what a person did to the state.
 
-        Raises StateConflict: another run moved this stream's state since the table was opened. TableChanged: something
-        else removed a file that is to leave; the table has been opened anew, and `files` tells what is there now.
+        Raises StateConflict: another run moved this stream's state since the table was opened. TableChanged: somebody
+        else has committed; the table has been opened anew, and `files` tells what is there now.
         """
+        alone = alone or overwrite or bool(remove)
         before = self._version
         if self._seen != before:  # refused before; the handle has seen the other run's commit since
             raise self._conflict(before, None)
@@ -207,9 +231,9 @@ class StreamTable:
         properties = CommitProperties(
             custom_metadata={"spark-cdk.state": _for_people(saved), **({NOTE: note} if note else {})},
             app_transactions=[Transaction(self._app, version)],
-            # delta-rs lets a file be removed that OPTIMIZE has removed before, and its rows would be there twice
-            # (measured, 1.6): with files to remove, no neighbour may come in between.
-            max_commit_retries=0 if remove else None,
+            # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
+            # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
+            max_commit_retries=0 if alone else None,
         )
         try:
             columns = self._handle.schema() if schema is None else self._prepared(schema)
@@ -222,13 +246,13 @@ class StreamTable:
             )
             self._handle.update_incremental()
         except (DeltaError, OSError) as error:
-            explained = self.root.explain(error, self._stream)
+            explained, seen = self.root.explain(error, self._stream), self.version
             with self.root.explaining(self._stream):
                 self._handle = self._opened()
             self._seen = self._marker()
             if self._seen != version:
-                if remove and self._seen == before and explained is error:
-                    raise TableChanged(f"the table refused a merge: {error}", path=str(self.root)) from error
+                if alone and self._seen == before and self.version != seen and explained is error:
+                    raise TableChanged(f"something else has changed the table: {error}", path=str(self.root)) from error
                 raise self._conflict(before, explained) from (error if explained is error else None)
         else:
             self._seen = self._marker()
@@ -244,6 +268,9 @@ class StreamTable:
             features = [TableFeatures.TimestampWithoutTimezone]
             self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
             self._handle.update_incremental()
+            self._seen = self._marker()
+            if self._seen != self._version:
+                raise self._conflict(self._version, None)
         return Schema.from_arrow(schema)
 
     def _opened(self) -> DeltaTable:

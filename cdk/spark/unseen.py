@@ -11,23 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cdk.base.errors import ConfigError
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.merge import TableFile
 from cdk.spark.newest import DELETED_AT
-from cdk.spark.partitions import restored
 from cdk.spark.place import Place
 from cdk.spark.schema import GENERATION, MOMENT
+from cdk.spark.table_rows import rows_of
 from cdk.spark.tasks import Spread
 from cdk.spark.widen import widened
 
-_BATCH_ROWS = 64_000
 _HASH_BITS = 64
 
 
@@ -95,12 +92,8 @@ def _flat(made: Sequence[Sequence[DataFile]]) -> list[DataFile]:
 def _batches(unseen: Unseen, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of a file as the table has them: all its columns, or those with these names."""
     schema = unseen.schema if names is None else pa.schema([unseen.schema.field(name) for name in names])
-    texts = {name: text for name, text in file.partition.items() if name in schema.names}
-    with unseen.root.explaining(), unseen.root.reader(unquote(file.path)) as source:
-        parquet = pq.ParquetFile(source)
-        there = [name for name in schema.names if name in parquet.schema_arrow.names]
-        for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=there):
-            yield widened(restored(batch, texts, unseen.schema), schema)
+    for batch in rows_of(unseen.root, file.path, file.partition, unseen.schema, schema.names):
+        yield widened(batch, schema)
 
 
 def _marks(unseen: Unseen) -> list[str]:

@@ -6,10 +6,10 @@ Each makes rows and state one commit, and leaves both as they were when it canno
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
-from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile
@@ -18,10 +18,8 @@ from cdk.spark.merge import Merge, Merged
 from cdk.spark.newest import Identity
 from cdk.spark.place import Place
 from cdk.spark.saved import Saved
-from cdk.spark.tables import StreamTable, TableChanged
+from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here
-
-_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -96,10 +94,16 @@ class Overwrite(WriteMode):
         saved = replace(saved, pending=() if finished else pending, records=saved.records + rows)
         done = finished or bool(files) or self._changed(saved)
         if finished:
-            self.table.commit(saved, pending, overwrite=True, schema=self._schema)
+            repeat_if_changed(lambda: self.table.commit(saved, pending, overwrite=True, schema=self._whole()))
         elif done:
             self.table.commit(saved)
         return Committed(saved, done, files, rows)
+
+    def _whole(self) -> pa.Schema:
+        """The generation's columns, and those that somebody has given the table since: it never loses one."""
+        return pa.schema(
+            [*self._schema, *(field for field in self.table.schema if field.name not in self._schema.names)]
+        )
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         known = set(self._schema.names)
@@ -133,7 +137,7 @@ class AppendDedup(WriteMode):
                 self.table.commit(saved)
             return Committed(saved, done)
         saved = replace(saved, logged=() if self._history is None else tuple(files))
-        saved, merged = self._merged(saved, files, spread)
+        saved, merged = repeat_if_changed(partial(self._merged, saved, files, spread))
         for path in merged.spare:
             self.table.root.delete(path)
         if self._history is not None:
@@ -141,28 +145,23 @@ class AppendDedup(WriteMode):
         return Committed(replace(saved, logged=()), True, merged.add, merged.added)
 
     def _merged(self, saved: Saved, files: Sequence[DataFile], spread: Spread) -> tuple[Saved, Merged]:
+        table = self.table
         staged = None if self._history is None else self._history.table.root
-        for left in reversed(range(_TRIES)):
-            table = self.table
-            merge = Merge(table.root, table.schema, self._identity, spread, staged, self._bounded, table.partition_by)
-            present = self.table.files(self._identity.keys[0])
-            merged = merge(files, present)
-            crash_point("merged")
-            rows = sum(file.rows for file in present) + merged.added - merged.replaced
-            saved = replace(saved, records=rows)
-            try:
-                self.table.commit(saved, merged.add, remove=merged.remove)
-            except TableChanged as error:
-                # Somebody compacted files that the merge was to replace. They hold the same rows: merge into those.
-                for file in merged.add:
-                    if file not in files:
-                        self.table.root.delete(file.path)
-                if not left:
-                    raise
-                logger.warning("%s; merging again", error)
-            else:
-                return saved, merged
-        raise AssertionError("the last try returns or raises")
+        merge = Merge(table.root, table.schema, self._identity, spread, staged, self._bounded, table.partition_by)
+        present = table.files(self._identity.keys[0])
+        merged = merge(files, present)
+        crash_point("merged")
+        rows = sum(file.rows for file in present) + merged.added - merged.replaced
+        saved = replace(saved, records=rows)
+        try:
+            # Alone, though no file may leave: a neighbour may have brought the same new key.
+            table.commit(saved, merged.add, remove=merged.remove, alone=True)
+        except TableChanged:
+            for file in merged.add:
+                if file not in files:
+                    table.root.delete(file.path)
+            raise
+        return saved, merged
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         super().add(columns)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from cdk.spark.progress import Target
 from cdk.spark.rewrite import Rewrite
 from cdk.spark.saved import Saved
 from cdk.spark.schema import ColumnType, JsonText, column_name, columns
-from cdk.spark.tables import StreamTable
+from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread
 from cdk.spark.write_modes import Append, AppendDedup, Overwrite, WriteMode
 
@@ -74,16 +75,23 @@ class Writing:
         """
         if not self._columns.widen or self._plan.write_mode == "overwrite":
             return
-        old = [(table, table.files()) for table in self.mode.tables]
-        for table, there in old:
-            if exact := Rewrite(table.root, self._columns.schema).unfit(there, spread):
-                self._columns = self._planned(exact)
-        for table, there in old:
-            rewrite = Rewrite(table.root, self._columns.schema, self._bounded, table.partition_by)
-            files = rewrite.files(there, spread)
-            before = table.saved or replace(saved, state=None)
-            table.commit(before, files, overwrite=True, schema=rewrite.schema)
+        exact: frozenset[str] = frozenset()
+        for table in self.mode.tables:
+            exact |= Rewrite(table.root, self._planned(exact).schema).unfit(table.files(), spread)
+        for table in self.mode.tables:
+            repeat_if_changed(partial(self._widened, table, saved, exact, spread))
         self._columns = self._planned()
+
+    def _widened(self, table: StreamTable, saved: Saved, exact: frozenset[str], spread: Spread) -> None:
+        rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
+        files = rewrite.files(table.files(), spread)
+        before = table.saved or replace(saved, state=None)
+        try:
+            table.commit(before, files, overwrite=True, schema=rewrite.schema)
+        except TableChanged:
+            for file in files:
+                table.root.delete(file.path)
+            raise
 
     def grow(self, names: Sequence[str]) -> bool:
         """See StreamRun.grow."""

@@ -41,7 +41,7 @@ class Table:
 
     def take(self, *pages: Sequence[dict[str, Any]]) -> Merged:
         merged = self.merge([file for page in pages for file in self.stage(page)], self.files)
-        kept = [file for file in self.files if file.path not in merged.remove]
+        kept = [file for file in self.files if file not in merged.remove]
         self.files = [*kept, *(self.told(file) for file in merged.add)]
         return merged
 
@@ -230,4 +230,4 @@ def test_nothing_is_left_behind_but_files_that_a_commit_names(tmp_path: Path) ->
     merged = table.take([row(1, 2), row(1, 3)])
 
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
-    assert left == {file.path for file in table.files} | set(merged.remove) | set(merged.spare)
+    assert left == {file.path for file in table.files} | {file.path for file in merged.remove} | set(merged.spare)

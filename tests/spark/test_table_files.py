@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.spark.files import DataFile
+from cdk.spark.merge import TableFile
 from cdk.spark.table_files import bounded_columns, file_actions, files_of
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -61,13 +62,20 @@ def test_a_commit_tells_of_files_that_come_before_those_that_go(*, rows_change: 
     told = DataFile("a.parquet", 1, 2, 3, partition={"day": "2024-01-02", "more": "x"})
     counted = DataFile("b.parquet", 4, 5, 6, stats='{"numRecords":4,"tightBounds":true}', partition={"day": None})
 
-    actions = file_actions([told, counted], ["c.parquet"], partition_by=["day"], now=NOON, rows_change=rows_change)
+    actions = file_actions(
+        [told, counted],
+        [TableFile("c.parquet", 9, partition={"day": None}, size=7)],
+        partition_by=["day"],
+        now=NOON,
+        rows_change=rows_change,
+    )
 
     first, second, gone = actions
     assert isinstance(first, AddAction)
     assert isinstance(second, AddAction)
     assert isinstance(gone, RemoveAction)
     assert [first.path, second.path, gone.path] == ["a.parquet", "b.parquet", "c.parquet"]
+    assert (gone.size, gone.partition_values) == (7, {"day": None})
     assert first.partition_values == {"day": "2024-01-02"}
     assert first.stats == '{"numRecords":2}'
     assert second.stats == counted.stats

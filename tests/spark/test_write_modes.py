@@ -1,0 +1,192 @@
+"""Tables that others change while a sync reads hold what the sync says, whatever the write mode."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
+from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.spark.stream_report import StreamReport
+from cdk.spark.sync import SyncRunner
+from cdk.spark.tasks import Workers, here
+
+FULL = {"sync_mode": "full_refresh", "write_mode": "overwrite"}
+INT, NUMBER = {"type": "integer"}, {"type": "number"}
+
+
+class Users(Stream):
+    """Records that are given, and what a neighbour does to the table while they are read."""
+
+    name = "users"
+    primary_key = "id"
+    cursor = CountCursor("n", start=0)
+
+    def __init__(
+        self,
+        records: Sequence[Mapping[str, Json]],
+        meanwhile: Callable[[], object] = lambda: None,
+        size: Mapping[str, Json] = INT,
+    ) -> None:
+        self.records, self.meanwhile, self.size = records, meanwhile, size
+
+    def now(self) -> int:  # type: ignore[override]
+        return 10**6
+
+    def json_schema(self) -> Mapping[str, Json]:
+        return {"properties": {"id": INT, "n": INT, "size": self.size}}
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        after = 0 if slice.window is None else int(slice.window.start)
+        yield Page([record for record in self.records if int(record["n"]) >= after], None)
+        self.meanwhile()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Users, (self.records,))
+
+
+class One(Source):
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def streams(self, config: Mapping[str, Json]) -> list[Stream]:
+        del config
+        return [self.stream]
+
+
+def sync(folder: Path, stream: Stream, *, pipeline: str = "shop", **options: Any) -> StreamReport:
+    (report,) = (
+        SyncRunner(
+            Pipeline(
+                name=pipeline,
+                source=SourceOptions(connector="users"),
+                target=TargetOptions(path=str(folder)),
+                streams={"users": StreamOptions(**options)},
+                checkpoint_interval=timedelta(),
+                concurrency=1,
+            ),
+            One(stream),
+            workers=Workers(here, 1),
+        )
+        .run()
+        .streams
+    )
+    assert report.failure is None
+    return report
+
+
+def of(n: int, id: int | None = None, size: float = 1) -> dict[str, Json]:
+    return {"id": n if id is None else id, "n": n, "size": size}
+
+
+def rows(folder: Path) -> list[tuple[int, int, float]]:
+    found = pa.table(DeltaTable(str(folder / "users")).scan(columns=["id", "n", "size"])).to_pylist()
+    return sorted((row["id"], row["n"], row["size"]) for row in found)
+
+
+def compact(folder: Path) -> None:
+    table = DeltaTable(str(folder / "users"))
+    assert table.optimize.compact()["numFilesRemoved"] > 1
+
+
+def append(folder: Path) -> None:
+    more = pa.table({"id": pa.array([77]), "n": pa.array([77]), "size": pa.array([77])})
+    write_deltalake(str(folder / "users"), more, mode="append", schema_mode="merge")
+
+
+def filled(folder: Path, **options: Any) -> list[dict[str, Json]]:
+    """A table of three files; the records that it was filled with."""
+    for n in (1, 2, 3):
+        sync(folder, Users([of(n)]), **options)
+    return [of(n) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("neighbour", [compact, append])
+def test_a_merge_beside_a_neighbour_is_done_again_on_the_files_that_are_there(
+    tmp_path: Path, neighbour: Callable[[Path], None]
+) -> None:
+    filled(tmp_path, write_mode="append_dedup")
+
+    new = [of(10, 1), of(11, 2), of(12, 3), of(13)]
+    report = sync(tmp_path, Users(new, lambda: neighbour(tmp_path)), write_mode="append_dedup")
+
+    others = [(77, 77, 77)] if neighbour is append else []
+    assert rows(tmp_path) == [(1, 10, 1), (2, 11, 1), (3, 12, 1), (13, 13, 1), *others]
+    assert report.total == len(rows(tmp_path))
+
+
+def test_a_new_key_that_two_pipelines_bring_at_once_is_there_once(tmp_path: Path) -> None:
+    sync(tmp_path, Users([of(1)]), write_mode="append_dedup")
+
+    def other() -> None:
+        sync(tmp_path, Users([of(5, 50)]), pipeline="market", write_mode="append_dedup")
+
+    sync(tmp_path, Users([of(6, 50)], other), write_mode="append_dedup")
+
+    assert rows(tmp_path) == [(1, 1, 1), (50, 6, 1)]
+
+
+@pytest.mark.parametrize("neighbour", [compact, append])
+def test_an_overwrite_beside_a_neighbour_leaves_its_generation_alone(
+    tmp_path: Path, neighbour: Callable[[Path], None]
+) -> None:
+    filled(tmp_path, write_mode="append")
+
+    sync(tmp_path, Users([of(n) for n in range(4, 9)], lambda: neighbour(tmp_path)), **FULL)
+
+    assert rows(tmp_path) == [(n, n, 1) for n in range(4, 9)]
+
+
+def test_an_overwrite_keeps_a_column_that_somebody_adds_meanwhile(tmp_path: Path) -> None:
+    def add() -> None:
+        one = pa.table({"id": pa.array([9]), "note": pa.array(["x"])})
+        write_deltalake(str(tmp_path / "users"), one, mode="append", schema_mode="merge")
+
+    sync(tmp_path, Users([of(1)]), **FULL)
+    sync(tmp_path, Users([of(2)], add), **FULL)
+
+    table = pa.table(DeltaTable(str(tmp_path / "users")).scan(columns=["id", "note"]))
+    assert table.to_pylist() == [{"id": 2, "note": None}]
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("neighbour", [compact, append])
+def test_columns_that_get_wider_beside_a_neighbour_keep_each_row_once(
+    tmp_path: Path, mode: str, neighbour: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, write_mode=mode)
+    begun: list[str] = []
+
+    def meanwhile(name: str) -> None:
+        if name == "before_state_blob" and not begun:
+            begun.append(name)
+            neighbour(tmp_path)
+
+    monkeypatch.setattr("cdk.spark.tables.crash_point", meanwhile)
+    sync(tmp_path, Users([of(4, size=1.5)], size=NUMBER), write_mode=mode)
+
+    others = [(77, 77, 77)] if neighbour is append else []
+    assert rows(tmp_path) == [(1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 4, 1.5), *others]
+    assert begun
+
+
+def test_a_commit_that_is_refused_for_another_reason_is_not_tried_again(tmp_path: Path) -> None:
+    sync(tmp_path, Users([of(1)]), write_mode="append_dedup")
+    table = DeltaTable(str(tmp_path / "users"))
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+
+    with pytest.raises(AssertionError, match="append-only"):
+        sync(tmp_path, Users([of(2, 1)]), write_mode="append_dedup")
+
+
+def test_a_file_that_delta_rs_has_written_again_is_merged_with(tmp_path: Path) -> None:
+    filled(tmp_path, write_mode="append_dedup")
+    DeltaTable(str(tmp_path / "users")).update(predicate="id = 2", updates={"size": "2"})
+
+    sync(tmp_path, Users([of(4, 2, size=5)]), write_mode="append_dedup")
+
+    assert rows(tmp_path) == [(1, 1, 1), (2, 4, 5), (3, 3, 1)]
