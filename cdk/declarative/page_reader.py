@@ -146,7 +146,8 @@ class PageReader:
                 yield Page((), None)
                 return
             found = _Found(response, 0, 0, None, [])
-            yield from self._records(found, names)
+            for listed in self._records(found, names):
+                yield self._wanted(listed, slice)
         if sizes.reducible:
             sizes.succeeded()
         records = found.records
@@ -156,13 +157,19 @@ class PageReader:
             # What was read is handed on before it is said that the next page cannot be found.
             yield Page(records, None)
             raise
-        if self._incremental is not None and self._incremental.data_feed and records:
-            wants, window = self._incremental.wants, slice.window
-            following = following if wants(records[-1], window) else None
-            records = [record for record in records if wants(record, window)]
+        if records and (wanted := self._wanted(records, slice)) is not records:
+            # Newest first: where the last record of a page is too old, all that follow are.
+            following = following if wanted and wanted[-1] is records[-1] else None
+            records = wanted
         if following is not None:
             repeats.look(found, token)
         yield Page(records, None if following is None else {TOKEN: following})
+
+    def _wanted(self, records: Sequence[Record], slice: Slice) -> Sequence[Record]:
+        """The records of a feed that are not too old; those of other streams as they are."""
+        if self._incremental is None or not self._incremental.data_feed:
+            return records
+        return [record for record in records if self._incremental.wants(record, slice.window)]
 
     def _records(self, found: _Found, names: dict[str, Json]) -> Iterator[Sequence[Record]]:
         """The records of an answer but for the last list of them, which is left in `found`, with the counts."""

@@ -44,10 +44,12 @@ class RecoveringReader:
     """Reads slices as `inner` does, and in other pieces when that is refused."""
 
     def __init__(
-        self, inner: SliceReader, incremental: Incremental | None, *, reset: Reset | None, split: Split | None
+        self, inner: SliceReader, incremental: Incremental | None, *, reset: Reset, split: Split | None
     ) -> None:
         self.router: Router | None = inner.router
-        self._inner, self._incremental, self._reset, self._split = inner, incremental, reset, split
+        self._inner, self._reset, self._split = inner, reset, split
+        # To look at the cursor's value of each record costs what records that stay text save.
+        self._incremental = incremental if reset.action == "SPLIT_USING_CURSOR" else None
 
     def read(self, slice: Slice) -> Iterator[Item]:
         """See SliceReader.
@@ -58,7 +60,7 @@ class RecoveringReader:
         while left:
             attempt = _Attempt(replace(slice, window=left[0]), left, whole=left == [slice.window])
             try:
-                yield from attempt.read(self._inner, self._incremental, self._limit)
+                yield from attempt.read(self._inner, self._incremental, self._reset.limit)
             except SplitWindow as refused:
                 left = self._cut(refused, attempt)
             except ResetPagination as refused:
@@ -70,10 +72,6 @@ class RecoveringReader:
                 slice = replace(slice, start=Start())
                 if left != [slice.window]:
                     yield Checkpoint({_LEFT: [_written(window) for window in left]})
-
-    @property
-    def _limit(self) -> int | None:
-        return None if self._reset is None else self._reset.limit
 
     def _cut(self, refused: SplitWindow, attempt: "_Attempt") -> list[Window | None]:
         window = attempt.slice.window
@@ -90,8 +88,6 @@ class RecoveringReader:
         return [*halves, *attempt.left[1:]]
 
     def _anew(self, refused: ResetPagination, attempt: "_Attempt", resets: int) -> list[Window | None]:
-        if self._reset is None:
-            raise refused
         window = attempt.slice.window
         if self._reset.action == "RESET":
             if resets > 1:

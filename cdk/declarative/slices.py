@@ -22,6 +22,11 @@ class SliceView(dict[str, Json]):
         self.partition, self.cursor_slice, self.window = slice.partition, cursor_slice, slice.window
         self.extra_fields = slice.partition.extra
 
+    @property
+    def _partition(self) -> Mapping[str, Json]:
+        """The partition under another name that expressions use."""
+        return self.partition
+
 
 def view(slice: Slice, fields: tuple[str, str]) -> SliceView:
     """The slice as expressions see it. fields: the names of its window's start and end."""

@@ -91,8 +91,9 @@ def run_read(
     """Read the streams of `catalog` in its order, going on from the states in `manager`.
 
     Of each stream `write` gets: STARTED, RUNNING before its first record, a page of records at a time, states that
-    come after all records they cover, and COMPLETE, before which there is always a state. A stream that fails ends
-    with INCOMPLETE and its error, and the next one goes on. mask: hides secrets in errors.
+    come after all records they cover, and COMPLETE, before which there is always a state that counts the last records:
+    the one before, once more, where they did not change it. A stream that fails ends with INCOMPLETE and its error, and
+    the next one goes on. mask: hides secrets in errors.
 
     Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
     Raises StreamsFailed after the last stream, when any has failed.
@@ -148,7 +149,10 @@ class _StreamRun:
                 else:
                     self._records(item)
         finally:
-            self._save(self._manager.checkpoint(self._stream, state, final=True))
+            last = self._manager.checkpoint(self._stream, state, final=True)
+            if last is None and self._count:
+                last = self._manager.create_state_message(self._descriptor.name, self._descriptor.namespace)
+            self._save(last)
         self._say(AirbyteStreamStatus.COMPLETE)
 
     def _records(self, page: Sequence[Record]) -> None:

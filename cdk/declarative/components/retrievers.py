@@ -31,7 +31,7 @@ from cdk.declarative.families import (
 from cdk.declarative.page_reader import PageReader
 from cdk.declarative.page_sizes import Reduction
 from cdk.declarative.properties import Properties
-from cdk.declarative.recoveries import RecoveringReader
+from cdk.declarative.recoveries import RecoveringReader, Reset
 from cdk.declarative.slices import SliceView
 from cdk.rest import JsonDecoder
 
@@ -68,13 +68,16 @@ class RecordSelector(Component):
         "is the cursor (`is_client_side_incremental`).",
     )
 
-    def select(self, ctx: BuildContext, parts: StreamParts) -> Select | None:
-        """The function from extracted records to those of the stream; None where they are the same."""
+    def select(self, ctx: BuildContext, parts: StreamParts, *, feed: bool = False) -> Select | None:
+        """The function from extracted records to those of the stream; None where they are the same.
+
+        feed: records outside of the window are left for the pages' reader, which ends at the first.
+        """
         steps: list[Select] = []
         if self.record_filter is not None:
             steps.append(self.record_filter.build(ctx))
         client_side = parts.incremental is not None and parts.incremental.client_side
-        if client_side and parts.incremental is not None:
+        if client_side and parts.incremental is not None and not feed:
             steps.append(_in_window(parts.incremental))
         if parts.transforms:
             first = client_side if self.transform_before_filtering is None else self.transform_before_filtering
@@ -168,7 +171,10 @@ class SimpleRetriever(AnyRetriever):
         False, description="Whether only the first page is asked for with the partition's and the cursor's parameters."
     )
 
-    pagination_reset: PaginationReset | None = Field(None, description="When and how pages begin anew.")
+    pagination_reset: PaginationReset | None = Field(
+        None,
+        description="When and how pages begin anew; by default the API asks for it, and the slice is read once more.",
+    )
     page_size_reduction: PageSizeReduction | None = Field(None, description="How pages shrink that the API refuses.")
     request_window_splitting: RequestWindowSplitting | None = Field(
         None, description="How windows of the cursor shrink that the API refuses."
@@ -187,7 +193,9 @@ class SimpleRetriever(AnyRetriever):
             router=router,
             requester=requester,
             extractor=self.record_selector.extractor.build(ctx, decoder),
-            select=self.record_selector.select(ctx, parts),
+            select=self.record_selector.select(
+                ctx, parts, feed=parts.incremental is not None and parts.incremental.data_feed
+            ),
             pages=pages,
             incremental=parts.incremental,
             changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
@@ -199,12 +207,10 @@ class SimpleRetriever(AnyRetriever):
             lazy=self._lazy(),
         )
         reset, split = self.pagination_reset, self.request_window_splitting
-        if reset is None and split is None:
-            return reader
         return RecoveringReader(
             reader,
             parts.incremental,
-            reset=None if reset is None else reset.reset(ctx, parts.incremental),
+            reset=Reset("RESET") if reset is None else reset.reset(ctx, parts.incremental),
             split=None if split is None else split.split(ctx, parts.incremental),
         )
 

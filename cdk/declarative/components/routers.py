@@ -1,7 +1,8 @@
 """Partition routers: what a stream is read once for."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -41,20 +42,23 @@ class ListPartitionRouter(AnyPartitionRouter):
     request_option: RequestOption | None = Field(None, description="Where the value goes.")
 
     def build(self, ctx: BuildContext) -> Router:
-        """The router. Raises ManifestError: the values are no list."""
-        values = self.values
+        """The router. Its partitions raise ManifestError: the values are no list."""
+        name = ctx.expression(self, "cursor_field").text()
+        return _Listed(name, partial(self._values, ctx), _put(self.request_option, ctx))
+
+    def _values(self, ctx: BuildContext) -> Sequence[Json]:
+        """The values: strings where they are written in the manifest, whatever an expression gives otherwise."""
+        if not isinstance(self.values, str):
+            return [ctx.expression(self, "values", value).text() for value in self.values]
+        values = ctx.expression(self, "values").value()
+        if values is None or values == "":
+            return []
         if isinstance(values, str):
-            values = ctx.expression(self, "values").value()
-        if isinstance(values, str):
-            values = [values] if values else []
+            return [values]
         if not isinstance(values, Sequence):
             where = ctx.where(self, "values")
             raise ManifestError(f"{where}: found {type(values).__name__}, expected a list of values")
-        name = ctx.expression(self, "cursor_field").text()
-        values = [
-            ctx.expression(self, "values", value).value() if isinstance(value, str) else value for value in values
-        ]
-        return _Listed(name, [str(v) if not isinstance(v, str) else v for v in values], _put(self.request_option, ctx))
+        return values
 
 
 class _Listed:
@@ -63,11 +67,11 @@ class _Listed:
     parents: Sequence[Stream] = ()
     follows = False
 
-    def __init__(self, name: str, values: Sequence[Json], put: Put | None) -> None:
+    def __init__(self, name: str, values: Callable[[], Sequence[Json]], put: Put | None) -> None:
         self._name, self._values, self._put = name, values, put
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
-        return [Partition({self._name: value}) for value in self._values]
+        return [Partition({self._name: value}) for value in self._values()]
 
     def ask(self, draft: Draft, slice: Slice) -> None:
         if self._put is not None and (value := slice.partition.get(self._name)):
@@ -191,11 +195,14 @@ class GroupingPartitionRouter(AnyPartitionRouter):
 
     def build(self, ctx: BuildContext) -> Router:
         """The router."""
-        return _Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
+        return Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
 
 
-class _Grouped:
-    """Groups of partitions: each field becomes a list."""
+class Grouped:
+    """Groups of partitions: each field becomes a list, that of their parents' slices, too.
+
+    A cursor of groups is one for all: one partition more shifts the others into other groups.
+    """
 
     def __init__(self, inner: Router, size: int, *, deduplicate: bool) -> None:
         self._inner, self._size, self._deduplicate = inner, size, deduplicate
@@ -226,7 +233,7 @@ class _Grouped:
 
 
 def _joined(group: Sequence[Partition]) -> Partition:
-    fields = {name: [item[name] for item in group] for name in group[0] if name != PARENT_SLICE}
+    fields = {name: [item.get(name) for item in group] for name in group[0]}
     extra = {name: [item.extra.get(name) for item in group] for name in group[0].extra}
     return Partition(fields, extra=extra)
 

@@ -1,6 +1,7 @@
 """DeclarativeStream: a stream of a manifest."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -8,6 +9,7 @@ from pydantic import Field
 from cdk.base.values import JsonSchema
 from cdk.declarative.component import ONE_OR_MANY, Default
 from cdk.declarative.components.file_uploader import FileUploader
+from cdk.declarative.components.routers import Grouped
 from cdk.declarative.components.schemas import JsonFileSchemaLoader, merged
 from cdk.declarative.context import BuildContext
 from cdk.declarative.families import (
@@ -74,6 +76,8 @@ class DeclarativeStream(AnyStream):
             cached=as_parent or name in ctx.runtime.shared.get("parents", ()),
         )
         reader = self.retriever.build(ctx, parts)
+        if incremental is not None and isinstance(reader.router, Grouped):
+            incremental = replace(incremental, shared=True)
         if self.file_uploader is not None and not as_parent:
             reader = self.file_uploader.around(ctx, reader)
         return ManifestStream(

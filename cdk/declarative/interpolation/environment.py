@@ -16,6 +16,10 @@ from cdk.declarative.interpolation.macros import build_macros
 class _Environment(SandboxedEnvironment):
     intercepted_binops = frozenset(("*", "**", "%"))
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:  # noqa: ANN401 - Jinja's
+        # Manifests reach the fields of a slice's partition by this name, too; no other object has the attribute.
+        return attr == "_partition" or super().is_safe_attribute(obj, attr, value)
+
     def call_binop(self, context: Context, operator: str, left: Json, right: Json) -> Json:  # noqa: ARG002
         return BINARY[operator](left, right)
 

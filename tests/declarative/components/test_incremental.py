@@ -140,6 +140,17 @@ def test_a_feed_ends_at_the_state() -> None:
     assert made.states[-1] == {"on": "2024-01-09"}
 
 
+def test_a_feed_that_is_filtered_here_ends_at_the_state_too() -> None:
+    feed = {**CURSOR, "is_data_feed": True, "is_client_side_incremental": True}
+    pages = {None: dated("09", "05", next="b"), "b": dated("03", "02", next="c"), "c": dated("02", "01", next="d")}
+    api = answering(lambda asked: pages[asked.get("page")])
+
+    made = run(api, paginator=NEXT, stream={"incremental_sync": feed}, state=at({"on": "2024-01-05"}))
+
+    assert ids(made) == ["09", "05"]
+    assert len(api.requests) == 2
+
+
 def test_records_without_a_date_are_records() -> None:
     api = answering(lambda _: {"data": [{"id": 1}, {"id": 2, "on": None}, {"id": 3, "on": "?"}]})
 

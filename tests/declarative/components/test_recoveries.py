@@ -77,6 +77,27 @@ def test_pages_begin_anew_once() -> None:
     assert ids(made) == [0, 1, 2, 3, *range(9)]
 
 
+def test_an_api_may_ask_for_the_first_page_where_the_manifest_says_nothing_of_it() -> None:
+    refused: list[int] = []
+
+    def first_time(asked: Mapping[str, Any]) -> bool:
+        return asked.get("page") == "4" and not refused and not refused.append(1)  # type: ignore[func-returns-value]
+
+    def always(asked: Mapping[str, Any]) -> bool:
+        return asked.get("page") == "4"
+
+    told: dict[str, Any] = {
+        "stream": {"incremental_sync": CURSOR},
+        "requester": on_400("RESET_PAGINATION"),
+        "paginator": PAGES,
+    }
+    once, for_ever = run(api_of(first_time), **told), run(api_of(always), **told)
+
+    assert ids(once) == [0, 1, 2, 3, *range(9)]
+    assert isinstance(for_ever.error, FatalError)
+    assert "began anew once" in for_ever.error.message
+
+
 def test_pages_do_not_begin_anew_for_ever() -> None:
     api = api_of(lambda asked: "page" in asked)
 

@@ -35,6 +35,11 @@ def regions(*places: dict[str, Any]) -> list[dict[str, Any]]:
         ("https://a.com/v1", "", "https://a.com/v1"),
         ("https://a.com/v1", "https://b.com/users", "https://b.com/users"),
         (" https://a.com/v1 ", " users/ ", "https://a.com/v1/users/"),
+        ("https://a.com/v1//", "users", "https://a.com/v1/users"),
+        ("https://a.com/v1//", "//users/", "https://a.com/v1/users/"),
+        ("https://a.com//v1/", "users", "https://a.com/v1/users"),
+        ("https://a.com//", "users/a.json", "https://a.com/users/a.json"),
+        ("https://a.com/v1", "/", "https://a.com/v1"),
     ],
 )
 def test_a_path_follows_its_base(base: str, path: str, url: str) -> None:

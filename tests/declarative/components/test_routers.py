@@ -6,8 +6,8 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.testing import MockApi
-from tests.declarative.manifests import CURSOR, ids, option, queries, run
+from cdk.testing import MockApi, read
+from tests.declarative.manifests import CURSOR, ids, option, queries, run, source
 from tests.declarative.test_delegating import stream
 from tests.declarative.test_stream import at
 
@@ -48,6 +48,18 @@ def asked(made: MockApi, router: Json, **parts: Any) -> list[dict[str, Any]]:
 SHOWN = {"request_parameters": {"q": "{{ stream_partition.q }}"}}
 
 
+@pytest.mark.parametrize(
+    "text", ["{{ stream_slice._partition.q }}", "{% if 1 %}{{ stream_slice._partition['q'] }}{% endif %}"]
+)
+def test_expressions_see_the_partition_under_its_inner_name(text: str) -> None:
+    shown = {"request_parameters": {"p": text, "no": "{{ stream_slice._window }}"}}
+
+    assert asked(api(), listed("q", "a", "b", asks=False), requester=shown) == [
+        {"p": "a"},
+        {"p": "b"},
+    ]
+
+
 def test_a_list_is_read_in_its_order() -> None:
     assert asked(api(), listed("q", "b", "a", 3)) == [{"q": "b"}, {"q": "a"}, {"q": "3"}]
     assert asked(api(), {**listed("q"), "values": "{{ ['x', config.region] }}"}) == [{"q": "x"}, {"q": "eu"}]
@@ -55,6 +67,27 @@ def test_a_list_is_read_in_its_order() -> None:
 
 def test_a_value_that_comes_twice_is_read_once() -> None:
     assert asked(api(), listed("q", "a", "b", "a")) == [{"q": "a"}, {"q": "b"}]
+
+
+def kept(values: Json, config: dict[str, Json]) -> list[Json]:
+    """The values that stand in the state of a stream that is read once for each."""
+    made = read(
+        source(api(), partition_router={**listed("q"), "values": values}, stream={"incremental_sync": CURSOR}),
+        "items",
+        config=config,
+    )
+    assert made.error is None
+    return [entry["partition"]["q"] for entry in made.states[-1].get("states", ())]
+
+
+def test_values_of_an_expression_keep_their_types() -> None:
+    assert kept("{{ config.ids }}", {"ids": [1, "1", 2.5, True]}) == [1, "1", 2.5, True]
+    assert kept([1, "2", "1e3", "{{ config.ids[0] }}"], {"ids": [7]}) == ["1", "2", "1e3", "7"]
+
+
+@pytest.mark.parametrize("config", [{"ids": None}, {"ids": []}, {"ids": ""}])
+def test_a_config_without_values_leaves_nothing_to_read(config: dict[str, Json]) -> None:
+    assert kept("{{ config['ids'] }}", config) == []
 
 
 def test_values_that_are_no_list_are_told() -> None:
@@ -138,6 +171,49 @@ def test_groups_keep_the_fields_of_their_parents() -> None:
     found = asked(api({"id": 1, "name": "x"}, {"id": 2, "name": "y"}, {"id": 3}), router, requester=shown)
 
     assert [query["n"] for query in found] == ["x,y", "None"]
+
+
+def test_groups_share_one_cursor_so_one_parent_more_reads_nothing_again() -> None:
+    projects = [{"id": n} for n in range(5)]
+    child = {"incremental_sync": CURSOR}
+    made, again = api(*projects[1:]), api(*projects)
+    made.get("/items").returns(json=rows({"id": 1, "on": "2024-01-05"}))
+
+    first = run(made, partition_router=grouped(parents(parent())), stream=child)
+    asked(again, grouped(parents(parent())), stream=child, state=first.state_messages)
+
+    assert first.states[-1] == {
+        "use_global_cursor": True,
+        "state": {"on": "2024-01-05"},
+        "lookback_window": 1,
+        "parent_state": {},
+    }
+    items = [request.params["since"] for request in again.requests if request.url.endswith("/items")]
+    assert items == ["2024-01-04"] * 3  # the second that the read took lies in the day before
+
+
+def test_a_state_of_groups_that_each_had_a_cursor_starts_from_the_one_they_shared() -> None:
+    old = [{"partition": {"pid": [7, 8]}, "cursor": {"on": "2024-01-09"}}]
+    state = at({"use_global_cursor": False, "states": old, "state": {"on": "2024-01-05"}, "lookback_window": 0})
+    made = api({"id": 6}, {"id": 7}, {"id": 8})
+
+    run_of = run(made, partition_router=grouped(parents(parent())), stream={"incremental_sync": CURSOR}, state=state)
+
+    assert [query["since"] for query in queries(made)[1:]] == ["2024-01-05"] * 2
+    assert "states" not in run_of.states[-1]
+
+
+def test_groups_know_the_slices_of_their_parents() -> None:
+    boards = {**stream("/projects", parents(parent("/teams", field="team"))), "name": "projects"}
+    shown = {"request_parameters": {"t": "{{ stream_partition.parent_slice | map(attribute='team') | join(',') }}"}}
+
+    found = asked(
+        api({"id": 7}, teams=rows({"id": "a"}, {"id": "b"})),
+        grouped(parents({**parent(), "stream": boards}), deduplicate=False),
+        requester=shown,
+    )
+
+    assert found == [{"t": "a,b"}]
 
 
 def test_a_union_reads_each_value_once() -> None:
