@@ -161,6 +161,21 @@ BUGS = [
         "            self.flush()\n            self._finish()\n            self._schema",
         "            self._gathered = []\n            self._finish()\n            self._schema",
     ),
+    Bug(
+        "whole numbers keep every digit",
+        "base/values",
+        "        return _decode(text)\n",
+        "        return orjson.loads(text)\n",
+    ),
+    Bug("large numbers have a canonical text", "base/values", "sort_keys=sort", "sort_keys=False"),
+    Bug("a body keeps every digit", "rest/message", "(from_json(self.body),)", "(orjson.loads(self.body),)"),
+    Bug(
+        "a record of many levels is a typed error",
+        "engine/remember",
+        "except RecursionError:\n            raise NotJson",
+        "except MemoryError:\n            raise NotJson",
+        "tests/engine/test_read.py",
+    ),
 ]
 
 

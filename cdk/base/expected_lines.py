@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from cdk.base.json_lines import JsonLines, decoded, elements, is_plain, is_text
-from cdk.base.values import Record
+from cdk.base.values import Record, from_json
 
 Objects: TypeAlias = Sequence[msgspec.Struct]
 
@@ -153,7 +153,7 @@ def cut_expected(body: bytes, where: tuple[str, ...]) -> tuple[ExpectedLines, by
         return None
     before, text, after = body[:begin], body[begin:end], body[end:]
     try:
-        lies_there = _at(where, orjson.loads(before + orjson.dumps(_MARK) + after)) == _MARK
+        lies_there = _at(where, from_json(before + orjson.dumps(_MARK) + after)) == _MARK
         objects = expected.list.decode(text) if lies_there else None
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         objects = None

@@ -12,9 +12,8 @@ from functools import lru_cache
 from typing import Any, overload
 
 import msgspec
-import orjson
 
-from cdk.base.values import Json, Record
+from cdk.base.values import Json, Record, from_json
 
 _PIECE = 2**16
 _OBJECTS = frozenset(b"{")
@@ -163,8 +162,8 @@ def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
 def decoded(text: bytes) -> Any:  # noqa: ANN401 - any JSON
     """What valid JSON stands for. A number beyond what a float can hold is infinite."""
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return from_json(text)
+    except json.JSONDecodeError:
         return json.loads(text)
 
 

@@ -1,8 +1,11 @@
-"""The plain values that travel everywhere: JSON, records and their canonical text."""
+"""The plain values that travel everywhere: JSON, records, their text and their canonical text."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import msgspec
 import orjson
 
 from cdk.base.errors import FatalError
@@ -16,6 +19,56 @@ Record: TypeAlias = Mapping[str, Json]
 JsonSchema: TypeAlias = Mapping[str, Json]
 """A JSON Schema document (draft 7, as the Airbyte protocol uses it)."""
 
+# What orjson says of whole numbers of more than 64 bits, and of more than 254 levels.
+_BEYOND_ORJSON = re.compile("64-bit|[Rr]ecursion")
+
+_decode = msgspec.json.Decoder().decode
+
+
+def from_json(text: bytes | str) -> Json:
+    """The value of a JSON text; a whole number keeps every digit.
+
+    orjson makes a float of a whole number of more than 64 bits, so it only says where a text is no JSON. Raises
+    json.JSONDecodeError, with the position.
+    """
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return orjson.loads(text)
+
+
+def to_json(
+    value: Json, default: Callable[[Any], Any] | None = None, *, sort: bool = False, indent: bool = False
+) -> bytes:
+    """The JSON text of a value: UTF-8, no blanks; whole numbers of any size.
+
+    default: makes JSON of what is none, as in `json.dumps`. sort: names in order. indent: for people, two blanks a
+    level. Raises TypeError: the value holds what JSON cannot.
+    """
+    options = (orjson.OPT_SORT_KEYS if sort else 0) | (orjson.OPT_INDENT_2 if indent else 0)
+    try:
+        return orjson.dumps(value, default, options)
+    except TypeError as error:
+        if not _BEYOND_ORJSON.search(str(error)):
+            raise
+    try:
+        return json.dumps(
+            value,
+            default=default or _small,
+            sort_keys=sort,
+            indent=2 if indent else None,
+            separators=(",", ": " if indent else ":"),
+            ensure_ascii=False,
+            allow_nan=False,
+        ).encode()
+    except (ValueError, RecursionError) as error:
+        raise TypeError(str(error)) from None
+
+
+def _small(value: Json) -> Json:
+    """A date, a UUID or the like as orjson writes it. Raises TypeError."""
+    return orjson.loads(orjson.dumps(value))
+
 
 def canonical(value: Json) -> str:
     """Return the one JSON text of `value`: keys sorted, no blanks; equal values have equal texts.
@@ -23,10 +76,10 @@ def canonical(value: Json) -> str:
     The type counts (`1` and `"1"` differ). Raises TypeError, which is a FatalError too, for what JSON cannot hold.
     """
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        return to_json(value, sort=True).decode()
     except TypeError as error:
         raise NotJson(f"found a value that JSON cannot hold ({error})") from None
 
 
 class NotJson(FatalError, TypeError):
-    """A value, such as a key or a page token, is a number of more than 64 bits, or nested too deeply, or no JSON."""
+    """A value, such as a key or a page token, is nested too deeply, or no JSON."""

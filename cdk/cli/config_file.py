@@ -23,7 +23,7 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
     try:
         canonical(config)
     except TypeError as error:
-        words = "expected whole numbers of 64 bits, real characters, and at most 250 levels"
+        words = "expected real characters, and at most some hundred levels"
         raise ConfigError(f"holds what cannot be passed on: {words} ({error})", path=where) from None
     # Known before anything is said of it: preparing may fail.
     secrets.add(*secret_values(source.config_schema, config))

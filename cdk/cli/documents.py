@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import Keys, dotted
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -79,7 +79,7 @@ def _read(path: Path) -> bytes:
 
 def _parse(text: bytes, where: str) -> Json:
     try:
-        return orjson.loads(text)
+        return from_json(text)
     except orjson.JSONDecodeError as error:
         if text.isascii():
             # The standard library reads numbers of any size, and says more exactly where it stopped.

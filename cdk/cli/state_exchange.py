@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cdk.base.errors import ConfigError, StateError
-from cdk.base.values import Json
+from cdk.base.values import Json, to_json
 from cdk.cli.documents import read_documents
 from cdk.cli.state_options import PipelineFile, dry_option, for_streams, pipeline_argument, said, tell, trust_option
 
@@ -32,8 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 @said
 def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: str) -> int:
     """Write the states of streams to FILE, or to standard output for `-`, as a list of state messages."""
-    import orjson  # noqa: PLC0415
-
     from cdk.spark.state_exchange import message  # noqa: PLC0415
 
     admin = pipeline.admin()
@@ -42,7 +40,7 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
         if found.lost:
             raise StateError(f"the state cannot be read: {found.lost}", stream=one.stream)
     messages = [message(one, found.saved, exact=form == "exact") for one, found in standing if found.saved]
-    text = orjson.dumps(messages, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    text = to_json(messages, indent=True) + b"\n"
     if str(file) == "-":
         click.echo(text.decode(), nl=False)
     else:

@@ -11,7 +11,7 @@ import click
 
 from cdk.base.errors import CdkError, ConfigError, StateConflict
 from cdk.base.masking import Secrets
-from cdk.base.values import Json
+from cdk.base.values import Json, to_json
 
 if TYPE_CHECKING:  # importing them at run time would import Delta for every command
     from collections.abc import Iterator
@@ -178,7 +178,5 @@ def tell(done: "Done", *, dry: bool) -> None:
 
 def print_json(kind: str, pipeline: str, **more: Json) -> None:
     """Print an answer for programs."""
-    import orjson  # noqa: PLC0415
-
     answer: Mapping[str, Json] = {"format": kind, "pipeline": pipeline, **more}
-    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+    click.echo(to_json(answer, indent=True).decode())

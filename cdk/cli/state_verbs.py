@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cdk.base.errors import ConfigError
+from cdk.base.values import from_json
 from cdk.cli.documents import read_document
 from cdk.cli.state_options import (
     PipelineFile,
@@ -133,7 +134,7 @@ def _partition(text: str | None) -> "Partition | None":
     from cdk.state.slice import Partition  # noqa: PLC0415
 
     try:
-        value = orjson.loads(text)
+        value = from_json(text)
     except orjson.JSONDecodeError as error:
         raise click.UsageError(f"'--partition': not JSON: {error}") from None
     if not isinstance(value, dict):

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
-import orjson
 
+from cdk.base.values import to_json
 from cdk.protocol import Mask
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
@@ -29,7 +29,7 @@ def show_previews(previews: "Iterable[Preview]", mask: Mask, notes: Iterable[str
         if one.more:
             click.echo("  and more")
         for record in one.records:
-            click.echo(orjson.dumps(record).decode())
+            click.echo(to_json(record).decode())
         if one.failure is not None:
             failed = True
             click.echo(mask(f"{one.name}: {one.failure.message}"), err=True)

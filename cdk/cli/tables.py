@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import Json
+from cdk.base.values import Json, to_json
 
 if TYPE_CHECKING:  # importing it at run time would import Delta for every command
     from cdk.spark.table_facts import TableFacts
@@ -73,7 +73,6 @@ class _NoSecretsNeeded(Mapping[str, str]):
 
 
 def _print_json(pipeline: str, target: Path, found: Sequence["TableFacts"]) -> None:
-    import orjson  # noqa: PLC0415
 
     answer = {
         "format": "spark-cdk-tables/1",
@@ -81,7 +80,7 @@ def _print_json(pipeline: str, target: Path, found: Sequence["TableFacts"]) -> N
         "target": str(target),
         "tables": [_as_json(facts) for facts in found],
     }
-    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+    click.echo(to_json(answer, indent=True).decode())
 
 
 def _as_json(facts: "TableFacts") -> Mapping[str, Json]:

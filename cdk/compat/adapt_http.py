@@ -6,11 +6,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from urllib.parse import urlencode
 
-import orjson
-
 from cdk.base.errors import CdkError, ConfigError, FatalError, TransientError
 from cdk.base.times import Clock
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json, to_json
 from cdk.compat.airbyte.handling import DefaultErrorHandler, ErrorResolution, ResponseAction
 from cdk.compat.airbyte.models import FailureType
 from cdk.compat.airbyte.response import from_prepared, prepared, seen, texts
@@ -74,8 +72,8 @@ class CustomSigner:
             text = form if isinstance(form, str) else urlencode(form)
             signed = replace(signed, body=b"&".join(filter(None, (signed.body, text.encode()))))
         if fields := self._more("get_request_body_json"):
-            known = orjson.loads(signed.body) if signed.body else {}
-            signed = replace(signed, body=orjson.dumps({**known, **fields}))
+            known = from_json(signed.body) if signed.body else {}
+            signed = replace(signed, body=to_json({**known, **fields}))
             signed = signed.with_headers({"Content-Type": "application/json"})
         return signed
 

@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
-import orjson
-
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import Json, to_json
 from cdk.rest import Request
 
 Place: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
@@ -80,7 +78,7 @@ class Draft:
         if self.json:
             if self.form:
                 raise ManifestError(f"{self.where}: the body cannot be JSON and a form at once; keep one of the two")
-            return orjson.dumps(self.json, default=str), {"Content-Type": _JSON}
+            return to_json(self.json, str), {"Content-Type": _JSON}
         if self.form:
             return urlencode(_texts(self.form, ""), doseq=True).encode(), {"Content-Type": _FORM}
         return None, {}

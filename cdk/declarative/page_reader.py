@@ -7,7 +7,7 @@ from itertools import chain
 import orjson
 
 from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
-from cdk.base.values import Json, Record
+from cdk.base.values import Json, Record, from_json, to_json
 from cdk.declarative.context import BuildContext
 from cdk.declarative.draft import Draft
 from cdk.declarative.families import Incremental, Pages, Requester, Router, Select, Turned
@@ -228,7 +228,7 @@ class PageReader:
             if not known:
                 return None
             request = self._draft(slice, token, names, sizes.asked).request()
-            return Response(200, Headers({}), orjson.dumps(known, default=str), request.url, request)
+            return Response(200, Headers({}), to_json(known, str), request.url, request)
         if not sizes.reducible:
             return self._ask(slice, token, names, sizes.asked, saved=saved)
         while True:
@@ -275,7 +275,7 @@ class PageReader:
             if self._decoder is not None:
                 body = self._decoder.decode(response)
             elif self._json:
-                body = orjson.loads(response.body) if self._copies else response.json()
+                body = from_json(response.body) if self._copies else response.json()
             else:
                 return {}
         except (DecodeError, orjson.JSONDecodeError):

@@ -8,10 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import cast
 
-import orjson
-
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, JsonSchema, canonical
+from cdk.base.values import Json, JsonSchema, canonical, from_json, to_json
 from cdk.declarative.component import Component
 from cdk.declarative.components.config_rules import ConfigRules
 from cdk.declarative.components.routers import ParentStreamConfig
@@ -95,9 +93,9 @@ class ManifestSource(Source):
     def _built(self, ctx: BuildContext, config: Mapping[str, Json]) -> Sequence[Stream]:
         runtime = self._runtime
         try:
-            written = orjson.dumps(self._manifest.value), canonical(config)
+            written = to_json(self._manifest.value), canonical(config)
         except TypeError as error:
-            words = "the manifest or the config holds what JSON cannot: whole numbers have 64 bits, and nesting ends"
+            words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
         recipe = Recipe(*written, runtime.folder, runtime.trusted, runtime.components)
         streams: dict[str, Stream] = {}
@@ -168,5 +166,5 @@ class Recipe:
 @lru_cache(maxsize=8)
 def _rebuilt(recipe: Recipe) -> Mapping[str, Stream]:
     runtime = Runtime(folder=recipe.folder, trusted=recipe.trusted, components=recipe.components)
-    source = ManifestSource(Manifest(orjson.loads(recipe.manifest)), runtime)
-    return {stream.name: stream for stream in source.streams(orjson.loads(recipe.config))}
+    source = ManifestSource(Manifest(from_json(recipe.manifest)), runtime)
+    return {stream.name: stream for stream in source.streams(from_json(recipe.config))}

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
-from cdk.base.values import Json, Record, canonical
+from cdk.base.values import Json, NotJson, Record, canonical
 from cdk.state.position import Edge
 from cdk.state.slice import Slice
 from cdk.streams.cursor import Cursor
@@ -61,6 +61,9 @@ def _advance(cursor: Cursor, running: Edge | None, greatest: Json, records: Sequ
 def _digest(record: Record) -> str:
     try:
         text = canonical(record)
-    except TypeError:  # more than 64 bits, or a lone surrogate
-        text = json.dumps(record, sort_keys=True, default=str)
+    except TypeError:  # a lone surrogate, a Decimal
+        try:
+            text = json.dumps(record, sort_keys=True, default=str)
+        except RecursionError:
+            raise NotJson("found a record of too many levels, more than Python can write as JSON") from None
     return blake2b(text.encode(), digest_size=10).hexdigest()

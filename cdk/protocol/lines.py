@@ -108,8 +108,11 @@ def _dumps(stream: str, record: Record) -> bytes:
     try:
         return orjson.dumps(record)
     except TypeError:
-        plain = _plain(record, stream, "")
-        return json.dumps(plain, separators=(",", ":")).encode()
+        pass
+    try:
+        return json.dumps(_plain(record, stream, ""), separators=(",", ":")).encode()
+    except RecursionError:
+        raise FatalError("a record has too many levels, more than Python can write as JSON", stream=stream) from None
 
 
 def _plain(value: Json, stream: str, path: str) -> Json:

@@ -10,7 +10,7 @@ import orjson
 from cdk.base.errors import DecodeError
 from cdk.base.expected_lines import cut_expected
 from cdk.base.json_lines import JsonLines, cut_out
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json
 from cdk.rest.extract import ANY, path
 from cdk.rest.redact import hide, looks_secret, safe_url
 
@@ -126,7 +126,7 @@ class Response:
         decoded = self._decoded
         if decoded is None:
             try:
-                decoded = (orjson.loads(self.body),)
+                decoded = (from_json(self.body),)
             except orjson.JSONDecodeError as error:
                 self._not_json(error)
             object.__setattr__(self, "_decoded", decoded)
@@ -150,7 +150,7 @@ class Response:
         """
         if self._rest is not None and self._decoded is None:
             where, rest = self._rest
-            body = orjson.loads(rest)
+            body = from_json(rest)
             # Another list with the same text may have been taken for that of the records; and a path that goes where
             # they were, or may go there, wants the whole body.
             if path(*where)(body) == [] and ANY not in names and not _meet(names, where):

@@ -4,11 +4,9 @@ import threading
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-import orjson
-
 from cdk.base.errors import DecodeError
 from cdk.base.times import Sleep, sleep
-from cdk.base.values import Json, Record
+from cdk.base.values import Json, Record, to_json
 from cdk.rest.auth.authenticator import Authenticator
 from cdk.rest.budget import Budget
 from cdk.rest.cache import cached
@@ -106,7 +104,7 @@ class HttpStream(PagedStream):
         """The request for a slice, without its page and credentials."""
         headers, content, body = self.headers(slice), self.body_json(slice), None
         if content is not None:
-            body = orjson.dumps(content)
+            body = to_json(content)
             headers = {"Content-Type": "application/json", **headers}
         return Request(self.http_method, _join(self.url_base, self.path(slice)), self.params(slice), headers, body)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from cdk.base.errors import BadState, ConfigError, StateError, TransientError
+from cdk.base.values import from_json, to_json
 from cdk.spark.files import DataFile
 from cdk.spark.place import Place
 from cdk.spark.saved import Saved
@@ -27,7 +28,7 @@ class KeptStates:
     def write(self, version: int, saved: Saved) -> None:
         """Put a state beside the table, as a draft until a commit names it."""
         # `asdict` would copy the whole state; orjson writes the files by itself.
-        content = orjson.dumps({"format": _FORMAT, "stream": self._stream, **vars(saved)})
+        content = to_json({"format": _FORMAT, "stream": self._stream, **vars(saved)})
         self._place.write(f"{version}.json", content)
 
     def load(self, version: int) -> Saved:
@@ -35,7 +36,7 @@ class KeptStates:
         name = f"{version}.json"
         path = f"{self._place}/{name}"
         try:
-            blob = orjson.loads(self._place.read(name))
+            blob = from_json(self._place.read(name))
         except FileNotFoundError:
             raise StateError(
                 f"the table stands at state {version}, and this file is missing; bring it back, or move the table "

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
-import orjson
-
 from cdk.base.errors import BadState, ConfigError, StateTooLarge
-from cdk.base.values import Json, canonical
+from cdk.base.values import Json, canonical, to_json
 from cdk.rest.validators import Asked
 from cdk.spark.pipeline import FollowSourceOptions
 from cdk.spark.plan import StreamPlan
@@ -109,7 +107,7 @@ class KnownAnswers:
         earlier = {request: known for request, known in self._earlier.items() if request not in self._asked}
         if not (finished or self.alone) and earlier:
             told["earlier"] = to_value(earlier).value
-        if (size := len(orjson.dumps(told))) > self._most:
+        if (size := len(to_json(told))) > self._most:
             raise StateTooLarge(
                 f"what its {len(self._asked):,} requests were answered takes {size:,} bytes, and at most "
                 f"{self._most:,} are kept; leave follow_source out, or raise state.max_checkpoint_state_size",

@@ -10,6 +10,7 @@ import orjson
 from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, StateError
+from cdk.base.values import from_json
 from cdk.spark.place import Disk, Place
 from cdk.spark.saved import Saved
 from cdk.spark.state_tables import Located
@@ -135,7 +136,7 @@ def _waiting(root: Disk) -> set[str]:
     named: set[str] = set()
     for path in root.path.glob("_cdk_state/*/*.json"):
         try:
-            blob = orjson.loads(path.read_bytes())
+            blob = from_json(path.read_bytes())
             named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind]}
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise BadState(str(path), str(error), "a state; remove it if it is no longer needed") from error

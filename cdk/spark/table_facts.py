@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json
 
 _LOOKED_BACK = 20
 """Commits in which a RESTORE is looked for."""
@@ -136,7 +136,7 @@ def _roots(folder: Path, depth: int = 2) -> Iterator[Path]:
 def _state(path: Path) -> Mapping[str, Json] | None:
     """The state that a table's marker names; None where it is gone or is none of ours."""
     try:
-        blob = orjson.loads(path.read_bytes())
+        blob = from_json(path.read_bytes())
     except (FileNotFoundError, orjson.JSONDecodeError):
         return None
     return blob if isinstance(blob, dict) and str(blob.get("format", "")).startswith("spark-cdk/") else None

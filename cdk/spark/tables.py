@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-import orjson
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import DeltaError
@@ -25,6 +24,7 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import CdkError, ConfigError, StateConflict, StateError
 from cdk.base.logs import logger
 from cdk.base.times import Clock, system_clock
+from cdk.base.values import to_json
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile
 from cdk.spark.joining import join_small_files
@@ -335,5 +335,5 @@ def _zoneless(kind: pa.DataType) -> bool:
 
 def _for_people(saved: Saved) -> str:
     """The state as the table's history shows it; never read back."""
-    text = orjson.dumps(saved.state).decode()
+    text = to_json(saved.state).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -14,7 +14,7 @@ class Partition(Mapping[str, Json]):
     Identity is the canonical JSON of the fields: their order does not count, the type of a value does.
     `extra` holds fields of the parent that a reader may want; it is neither identity nor state.
 
-    Raises TypeError: a field's value is none that JSON can hold, or an integer of more than 64 bits.
+    Raises TypeError: a field's value is none that JSON can hold.
     """
 
     __slots__ = ("_fields", "_key", "extra")

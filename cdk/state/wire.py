@@ -155,7 +155,7 @@ def _partition(fields: Mapping[str, Json], path: str) -> Partition:
     try:
         return Partition(fields)
     except TypeError as error:
-        raise BadState(f"{path}.partition", fields, "values that JSON can hold, integers of at most 64 bits") from error
+        raise BadState(f"{path}.partition", fields, "values that JSON can hold") from error
 
 
 def _position(position: Position, *, exact: bool) -> dict[str, Json]:

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import orjson
-
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.spelling import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json
 from cdk.engine.executors import Executor, serial
 from cdk.engine.messages import StreamsFailed, run_read
 from cdk.protocol import (
@@ -89,7 +87,7 @@ def read(
                 streams,
                 _catalog(chosen, mode),
                 ConnectorStateManager(state),
-                lambda lines: run.messages.extend(orjson.loads(line) for line in lines.splitlines()),
+                lambda lines: run.messages.extend(from_json(line) for line in lines.splitlines()),
                 execute=execute,
             )
         except StreamsFailed as error:

@@ -10,6 +10,7 @@ from hypothesis import example, given
 
 from cdk.base.expected_lines import Expected, ExpectedLines, cut_expected, expecting, joined
 from cdk.base.json_lines import JsonLines
+from cdk.base.values import from_json
 from tests.base.test_json_lines import bodies, decoded
 
 
@@ -52,9 +53,9 @@ def test_what_is_cut_out_is_what_decoding_gives_whatever_the_body(body: bytes) -
     whole = decoded(body)
     if whole is not None:
         assert len(lines) == len(whole["data"])
-        assert [orjson.loads(line) for line in (lines.lines or b"").split(b"\n")] == whole["data"]
+        assert [from_json(line) for line in (lines.lines or b"").split(b"\n")] == whole["data"]
         assert list(lines) == whole["data"]
-        assert orjson.loads(rest) == {**whole, "data": []}
+        assert from_json(rest) == {**whole, "data": []}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,32 @@
-"""The canonical text of a value is its identity."""
+"""The text of a value keeps all of it, and the canonical text is its identity."""
 
+import json
+import random
+from datetime import UTC, datetime
+
+import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.values import canonical
+from cdk.base.values import Json, canonical, from_json, to_json
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.dictionaries(st.text(max_size=2), st.booleans()))
+WHOLE = st.integers() | st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1])
+VALUES = st.recursive(
+    st.none() | st.booleans() | WHOLE | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+BREAKING = b'{}[]",:\\u0d8.eE+-ntf\x00\x1f\n\xff\xc3 19'
+
+
+def nested(levels: int) -> Json:
+    value: Json = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
 
 
 @given(OBJECTS)
@@ -15,11 +34,49 @@ def test_equal_values_have_equal_texts_whatever_their_order(value: dict[str, obj
     assert canonical(dict(reversed(value.items()))) == canonical(value)
 
 
+@given(VALUES, st.booleans(), st.booleans())
+@example({"big": 12345678901234567890123, "at": [2**64, -(2**64)]}, True, False)
+def test_a_value_comes_back_from_its_text_with_every_digit(value: Json, sort: Json, indent: Json) -> None:
+    text = to_json(value, sort=sort, indent=indent)
+
+    assert repr(from_json(text)) == repr(json.loads(text))
+    assert from_json(text) == value
+
+
+@given(VALUES, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")]), st.integers(0, 2**32))
+def test_a_text_stands_for_what_the_standard_library_says(value: Json, separators: tuple[str, str], seed: int) -> None:
+    body = bytearray(json.dumps(value, separators=separators, ensure_ascii=False).encode(errors="surrogatepass"))
+    chance = random.Random(seed)
+    for _ in range(chance.choice([0, 1, 2])):
+        at = chance.randrange(len(body))
+        body[at : at + chance.choice([0, 1])] = bytes([chance.choice(BREAKING)])
+
+    try:
+        found = from_json(bytes(body))
+    except json.JSONDecodeError:
+        with pytest.raises(json.JSONDecodeError):
+            orjson.loads(bytes(body))
+    else:
+        assert repr(found) == repr(json.loads(bytes(body)))
+
+
+@pytest.mark.parametrize("beside", [1, 2**64], ids=["fast", "slow"])
+def test_a_text_of_a_large_number_is_that_of_a_small_one_otherwise(beside: int) -> None:
+    value = {"b": beside, "a": ["é", datetime(2024, 1, 2, tzinfo=UTC)]}
+
+    assert to_json(value) == f'{{"b":{beside},"a":["é","2024-01-02T00:00:00+00:00"]}}'.encode()
+    assert canonical(value) == f'{{"a":["é","2024-01-02T00:00:00+00:00"],"b":{beside}}}'
+    assert to_json([{"b": beside}], indent=True) == f'[\n  {{\n    "b": {beside}\n  }}\n]'.encode()
+    assert to_json([object(), beside], lambda _: "it") == f'["it",{beside}]'.encode()
+
+
 def test_the_text_is_compact_and_keeps_types_apart() -> None:
     assert canonical({"b": "1", "a": [1, 1.0, True, None, "é"]}) == '{"a":[1,1.0,true,null,"é"],"b":"1"}'
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, 2**64, b"x"])
+@pytest.mark.parametrize(
+    "value", [object(), {1: 2}, b"x", "\ud800", [2**64, b"x"], [2**64, float("nan")], nested(5000)]
+)
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
         canonical(value)
@@ -27,4 +84,8 @@ def test_what_json_cannot_hold_is_refused(value: object) -> None:
 
 def test_what_json_cannot_hold_is_an_error_for_people_too() -> None:
     with pytest.raises(FatalError, match="JSON cannot hold"):
-        canonical({"token": 2**64})
+        canonical({"token": b"x"})
+
+
+def test_many_levels_are_written() -> None:
+    assert canonical(nested(600)) == '{"a":' * 600 + "1" + "}" * 600

@@ -263,7 +263,7 @@ def test_an_error_of_building_names_the_file_and_the_line(tmp_path: Path) -> Non
 
 def test_a_config_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(ManifestError, match="holds what JSON cannot"):
-        made().streams({"big": 2**70})
+        made().streams({"half": "\ud800"})
 
 
 class Heard(Events):

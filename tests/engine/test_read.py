@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from copy import copy
 from datetime import datetime, timedelta
 
@@ -27,7 +28,7 @@ from cdk import (
     Window,
 )
 from cdk.base.errors import FatalError, NotFound
-from cdk.base.values import Json, canonical
+from cdk.base.values import Json, NotJson, canonical
 from cdk.engine.executors import Executor, serial, threads
 from cdk.engine.read import read
 from cdk.engine.remember import remembering
@@ -263,6 +264,22 @@ def test_a_record_that_json_can_hardly_hold_does_not_end_a_stream_that_remembers
     pages = list(remembering(Odd(), Slice(edge=edge)))
 
     assert sum(len(page.records) for page in pages) == len(Orders.hours) + 1
+
+
+@pytest.mark.parametrize(("levels", "ends"), [(600, False), (50_000, True)])
+def test_a_record_of_many_levels_is_remembered_or_a_typed_error(levels: int, ends: bool) -> None:  # noqa: FBT001
+    deep: Json = {}
+    for _ in range(levels):
+        deep = {"a": deep}
+
+    class Deep(Orders):
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield {"id": 99, "updated_at": "2024-01-05T04:00:00Z", "deep": deep}
+
+    edge = Edge("2024-01-05T04:00:00Z", {"x": "2024-01-05T04:00:00Z"})
+
+    with pytest.raises(NotJson, match="too many levels") if ends else nullcontext():
+        assert [len(page.records) for page in remembering(Deep(), Slice(edge=edge))] == [1]
 
 
 def test_values_finer_than_the_cursors_format_are_not_appended_again() -> None:

@@ -96,6 +96,15 @@ def test_a_value_json_cannot_hold_is_named_with_its_stream_and_field(value: Json
     assert raised.value.stream == "users"
 
 
+def test_a_record_of_too_many_levels_is_a_typed_error() -> None:
+    deep: Json = 1
+    for _ in range(50_000):
+        deep = [deep]
+
+    with pytest.raises(FatalError, match="too many levels"):
+        record_lines("users", None, [{"deep": deep}], 0)
+
+
 def test_a_message_with_half_a_surrogate_pair_is_still_a_line() -> None:
     message = AirbyteMessage(type=Type.LOG, log=AirbyteLogMessage(level=Level.INFO, message="\ud800"))
 

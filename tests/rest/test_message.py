@@ -141,3 +141,12 @@ def test_what_was_decoded_already_is_not_cut() -> None:
     answer.json()
 
     assert answer.cut_out(("data",)) is None
+
+
+@pytest.mark.parametrize("body", [b'{"id":%d}', b'{ "id": %d }'])
+def test_whole_numbers_of_a_body_keep_every_digit(body: bytes) -> None:
+    whole = 12345678901234567890123
+
+    answer = Response(200, Headers({}), body % whole, "https://api.test", Request("GET", "https://api.test"))
+
+    assert answer.json()["id"] == whole

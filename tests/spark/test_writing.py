@@ -407,3 +407,22 @@ def test_a_crowded_partition_is_compacted_and_its_files_keep_their_columns(tmp_p
 
     report = ok(tmp_path, Things([on(50, 2, id=2)], **SHELF), **options)
     assert report.total == (24 if mode == "append_dedup" else 25)
+
+
+class Long(Things):
+    """Things whose numbers have more digits than 64 bits hold."""
+
+    def json_schema(self) -> Mapping[str, Json]:
+        return {"properties": {"id": INT, "n": {**INT, "airbyte_type": "big_integer"}}}
+
+
+def test_a_count_beyond_64_bits_is_committed_and_goes_on(tmp_path: Path) -> None:
+    first = 12345678901234567890123
+    stream = Long([{"id": 1, "n": first}, {"id": 2, "n": first + 1}])
+    ok(tmp_path, stream)
+    stream.records = [*stream.records, {"id": 3, "n": first + 2}]
+
+    again = ok(tmp_path, stream)
+
+    assert [row["n"] for row in rows(tmp_path)] == [first, first + 1, first + 2]
+    assert again.written == 1

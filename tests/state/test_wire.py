@@ -179,7 +179,7 @@ MALFORMED = [
     ({"states": "text"}, "state.states", "text"),
     ({"states": [{"partition": {}}]}, "state.states[0]", {"partition": {}}),
     ({"states": [{"partition": {"a": 1}, "cursor": 7}]}, "state.states[0].cursor", 7),
-    ({"states": [{"partition": {"a": 2**70}, "cursor": {}}]}, "state.states[0].partition", {"a": 2**70}),
+    ({"states": [{"partition": {"a": "\ud800"}, "cursor": {}}]}, "state.states[0].partition", {"a": "\ud800"}),
     ({"parent_state": [1]}, "state.parent_state", [1]),
     ({"parent_state": {"users": 5}}, "state.parent_state.users", 5),
     ({"use_global_cursor": True, "state": 5}, "state.state", 5),

@@ -10,7 +10,7 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 
 from cdk.base.errors import CdkError, Timeout
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json
 from cdk.rest import Headers, Request, Response
 
 
@@ -44,7 +44,7 @@ class SeenResponse(requests.Response):
     def json(self, **kwargs: Json) -> Json:
         """The body as JSON, new objects each time. Raises requests.JSONDecodeError: it is none."""
         try:
-            return orjson.loads(self.ours.body)
+            return from_json(self.ours.body)
         except orjson.JSONDecodeError:
             return super().json(**kwargs)
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from cdk.base.values import Json
+from cdk.base.values import Json, to_json
 from cdk.declarative.context import BuildContext, Names
 from cdk.declarative.draft import Draft
 from cdk.declarative.families import AnyRequestBody
@@ -117,4 +116,4 @@ def fill_json(draft: Draft, body: Json) -> None:
         for name, value in body.items():
             draft.put("body_json", [name], value)
     elif body:
-        draft.text, draft.headers["Content-Type"] = orjson.dumps(body).decode(), "application/json"
+        draft.text, draft.headers["Content-Type"] = to_json(body).decode(), "application/json"

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
-import orjson
 from pydantic import Field
 
 from cdk.base.errors import FatalError
-from cdk.base.values import Json
+from cdk.base.values import Json, to_json
 from cdk.declarative.component import Component, Default
 from cdk.declarative.components.async_jobs import values_of
 from cdk.declarative.context import BuildContext, Expression, Names
@@ -121,7 +120,7 @@ class _Upload:
         self._requester, self._target, self._name, self._content = requester, target, name, content
 
     def __call__(self, record: _Record, names: Names) -> None:
-        written = orjson.dumps(record, default=str)
+        written = to_json(record, str)
         asked = Request("GET", self._stream[0])
         target = next(values_of(self._target, Response(200, Headers(), written, asked.url, asked)), None)
         if target is None:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import orjson
 
 from cdk.base.errors import ConfigError
+from cdk.base.values import from_json, to_json
 from cdk.rest.message import Request
 
 Place: TypeAlias = Literal["header", "query", "form", "json"]
@@ -51,7 +52,7 @@ def _form(request: Request, name: str) -> list[tuple[str, str]]:
 
 def _deep(request: Request, path: Sequence[str], value: str) -> bytes:
     try:
-        body = orjson.loads(request.body) if request.body else {}
+        body = from_json(request.body) if request.body else {}
     except orjson.JSONDecodeError:
         body = None
     *outer, last = path
@@ -62,7 +63,7 @@ def _deep(request: Request, path: Sequence[str], value: str) -> bytes:
     if type(node) is not dict:
         raise _unfit(request, " > ".join(path), "a JSON object")
     node[last] = value
-    return orjson.dumps(body)
+    return to_json(body)
 
 
 def _with_body(request: Request, body: bytes, kind: str, secret: str) -> Request:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import orjson
 
 from cdk.base.logs import logger
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json
 from cdk.rest.decoders.lines import byte_lines
 from cdk.rest.message import Response
 
@@ -24,7 +24,7 @@ class JsonlDecoder:
         return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[Json]:
-        loads, bad, number = orjson.loads, 0, 0
+        loads, bad, number = from_json, 0, 0
         for number, line in enumerate(byte_lines(response), 1):
             try:
                 item = loads(line)

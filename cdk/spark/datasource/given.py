@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.spelling import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json
 from cdk.base.yaml_file import YamlFile
 from cdk.spark.pipeline import Duration
 
@@ -123,7 +123,7 @@ def _file(path: Path) -> Json:
 
 def _json(text: bytes, where: str) -> Json:
     try:
-        return orjson.loads(text)
+        return from_json(text)
     except orjson.JSONDecodeError as error:
         # The text may hold a secret, and an error keeps the text it is about.
         words = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"

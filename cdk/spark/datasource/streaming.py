@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -22,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import Json, canonical, from_json
 from cdk.declarative.cursors import ManifestCursor
 from cdk.spark.datasource.opened import Opened, masking
 from cdk.spark.datasource.reading import Reading, dealt
@@ -156,4 +155,4 @@ def _offset(stream: Stream, state: StreamState) -> Offset:
 
 
 def _state(stream: Stream, offset: Mapping[str, Json]) -> StreamState:
-    return decode(orjson.loads(offset["state"]), path=f"offset of {stream.name}", cursor_field=stream.cursor_field)
+    return decode(from_json(offset["state"]), path=f"offset of {stream.name}", cursor_field=stream.cursor_field)

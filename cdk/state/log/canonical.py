@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import orjson
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json, canonical
+from cdk.base.values import Json, canonical, from_json
 
 _DEEPEST = 200
 _SCALARS = (str, int, float, bool, type(None))
@@ -17,14 +17,14 @@ def freeze(value: Json, path: str) -> bytes:
     """The canonical text of a value: UTF-8, keys sorted, no blanks.
 
     Raises BadState naming the place of what JSON cannot hold, or would not give back as it is: NaN and infinities,
-    integers of more than 64 bits, tuples, sets, moments, keys that are no texts, more than 200 levels.
+    tuples, sets, moments, keys that are no texts, more than 200 levels.
     """
     try:
         text = canonical(value).encode()
     except TypeError:
         raise _first_flaw(value, path) from None
     # orjson writes NaN as null, a tuple as a list, a moment as a text: only what comes back equal was JSON.
-    if orjson.loads(text) != value:
+    if from_json(text) != value:
         raise _first_flaw(value, path)
     return text
 
@@ -32,7 +32,7 @@ def freeze(value: Json, path: str) -> bytes:
 def thaw(text: bytes, path: str) -> Json:
     """The value of a JSON text. Raises BadState: it is none."""
     try:
-        return orjson.loads(text)
+        return from_json(text)
     except orjson.JSONDecodeError as error:
         raise BadState(path, f"{text[:80]!r} ({error})", "JSON") from error
 
@@ -82,4 +82,4 @@ def _flaws(value: Json, path: str, depth: int) -> Iterator[BadState]:
         try:
             canonical(value)
         except TypeError:
-            yield BadState(path, value, "a text that is valid UTF-8, or an integer of at most 64 bits")
+            yield BadState(path, value, "a text that is valid UTF-8")

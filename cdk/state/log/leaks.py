@@ -4,10 +4,8 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
-import orjson
-
 from cdk.base.errors import StateError
-from cdk.base.values import canonical
+from cdk.base.values import canonical, from_json
 from cdk.state.log.canonical import leaves
 
 _SHORTEST = 6
@@ -30,7 +28,7 @@ class Leaks:
         """Raise StateError naming the place of the first secret in a JSON text, never the secret."""
         if not any(needle in text for needle in self._needles):
             return
-        for place, leaf in leaves(orjson.loads(text), path):
+        for place, leaf in leaves(from_json(text), path):
             if any(form in str(leaf) for form in self._spellings):
                 raise StateError(
                     "found a secret of the config, expected none: what is stored can be read by others; keep the "
