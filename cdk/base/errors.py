@@ -21,10 +21,12 @@
     |       +- PaginationLoop
     |       +- StaleToken
     +- BugError                 ours
+        +- ReceiptError
 
 Airbyte's `failure_type` follows from the branch.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, TypeAlias
 
 FailureType: TypeAlias = Literal["config_error", "transient_error", "system_error"]
@@ -145,6 +147,22 @@ class StaleToken(FatalError):
 
 class BugError(CdkError):
     """The kit contradicted itself; please report it with the detail."""
+
+
+class ReceiptError(BugError):
+    """The rows of a commit do not add up, so it was not made. Built from facts: which rule, both sides, all figures."""
+
+    def __init__(
+        self, rule: str, left: int, right: int, figures: Mapping[str, int], *, stream: str = "", path: str = ""
+    ) -> None:
+        counted = ", ".join(f"{name} {count:,}" for name, count in figures.items())
+        super().__init__(
+            f"{stream}: the rows of a commit do not add up: found {left:,} on the left and {right:,} on the right of "
+            f"{rule}. Nothing was committed and the state has not moved; please report this with the figures: "
+            f"{counted}",
+            stream=stream,
+            path=path,
+        )
 
 
 def _short(value: object, limit: int = 120) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from cdk.spark.files import DataFile
 from cdk.spark.progress import Progress
+from cdk.spark.receipt import Receipt, row_count
 from cdk.state.position import Done
 from cdk.state.slice import Slice
 
@@ -58,15 +59,17 @@ class CommitCount:
     rows: int
     files: int
     bytes: int
+    receipt: Receipt = field(default_factory=Receipt)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitCounts:
-    """The newest commits of a sync, oldest first."""
+    """The newest commits of a sync, oldest first. receipt: of all its commits."""
 
     listed: Sequence[CommitCount] = ()
+    receipt: Receipt = field(default_factory=Receipt)
 
-    def plus(self, version: int, files: Sequence[DataFile]) -> "CommitCounts":
+    def plus(self, version: int, files: Sequence[DataFile], receipt: Receipt) -> "CommitCounts":
         """These and a commit that added `files`."""
-        one = CommitCount(version, sum(f.rows for f in files), len(files), sum(f.size for f in files))
-        return CommitCounts((*self.listed, one)[-LISTED:])
+        one = CommitCount(version, row_count(files), len(files), sum(f.size for f in files), receipt)
+        return CommitCounts((*self.listed, one)[-LISTED:], self.receipt + receipt)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile
+from cdk.spark.receipt import row_count
 from cdk.spark.saved import Saved
 from cdk.spark.tables import StreamTable
 
@@ -30,7 +31,7 @@ class History:
         if not files or before.state == version:
             return
         crash_point("before_history")
-        rows = before.records + sum(file.rows for file in files)
+        rows = before.records + row_count(files)
         self.table.commit(replace(before, state=version, records=rows), files)
 
     def add(self, columns: Sequence[pa.Field]) -> None:

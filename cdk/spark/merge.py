@@ -58,8 +58,9 @@ class TableFile:
 class Merged:
     """What to commit. replaced: rows that leave the table. added: rows that come. stale: read, but older than its row.
 
-    compared: files that were looked into. where: `here` or `spark`. spare: files that nobody needs once this is
-    committed.
+    superseded: read, but older than another row of its key that was read. deleted: read, and say that their key is
+    deleted. compared: files that were looked into. where: `here` or `spark`. spare: files that nobody needs once this
+    is committed.
     """
 
     add: tuple[DataFile, ...]
@@ -67,6 +68,8 @@ class Merged:
     added: int = 0
     replaced: int = 0
     stale: int = 0
+    superseded: int = 0
+    deleted: int = 0
     compared: int = 0
     where: str = "here"
     spare: tuple[str, ...] = ()
@@ -96,7 +99,8 @@ class Merge:
         The rows of both have their keys and cursor in columns of the schema's types. Raises what the place raises.
         """
         source = self.staged or self.root
-        winners = newest((self.keys_of(source, file.path) for file in staged), self.identity)
+        read = [self.keys_of(source, file.path) for file in staged]
+        winners = newest(read, self.identity)
         candidates = list(_candidates(winners, table))
         run = here if sum(file.rows for file in candidates) <= self.small_rows else self.spark
         scratch = self.root.join(_SCRATCH)
@@ -107,7 +111,8 @@ class Merge:
             compared: list[_Compared] = run(partial(_compare, self._plain(), name), candidates)
         finally:
             scratch.delete(name)
-        lost = pa.concat_arrays([pa.array([], pa.int64()), *(one.lost for one in compared)])
+        lost = pc.unique(pa.concat_arrays([pa.array([], pa.int64()), *(one.lost for one in compared)]))
+        stale = pc.is_in(winners[NUMBER], value_set=lost)
         added = self._added(staged, winners, lost, run)
         add = (*(file for one in compared for file in one.files), *added)
         return Merged(
@@ -116,6 +121,8 @@ class Merge:
             sum(file.rows for file in added),
             sum(one.replaced for one in compared),
             len(lost),
+            sum(part.num_rows for part in read) - winners.num_rows,
+            pc.sum(pc.and_not(winners[DELETED], stale)).as_py() or 0,
             len(compared),
             "here" if run is here else "spark",
             () if self.staged else tuple(file.path for file in staged if file not in add),

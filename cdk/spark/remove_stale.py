@@ -17,6 +17,7 @@ from cdk.spark.history import History
 from cdk.spark.merge import SMALL_ROWS, TableFile
 from cdk.spark.newest import Identity
 from cdk.spark.plan import StreamPlan
+from cdk.spark.receipt import Receipt
 from cdk.spark.saved import Saved
 from cdk.spark.schema import column_name
 from cdk.spark.tables import TableChanged, repeat_if_changed
@@ -104,7 +105,7 @@ class StaleRemoval:
         found = sum(self._unseen(generation).counted(files, _where(files, spread)), Counts())
         return found.seen + found.gone
 
-    def settle(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount]:
+    def settle(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
         """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
 
         saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
@@ -113,20 +114,21 @@ class StaleRemoval:
             self._mode.add([FLAG])
         return repeat_if_changed(lambda: self._settled(saved, spread))
 
-    def _settled(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount]:
+    def _settled(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
         count, files, made = self._decided(saved, spread)
         deleted = count.removed if self._options.removal == "hard" else 0
         records = sum(file.rows for file in self._table.files()) - deleted
         complete = replace(saved, complete=True, records=records)
+        receipt = Receipt(removed=deleted)
         try:
             # Alone: what was counted is what leaves.
-            self._table.commit(complete, made, remove=files, alone=True)
+            self._table.commit(complete, made, remove=files, alone=True, receipt=receipt)
         except TableChanged:
             for file in made:
                 self._table.root.delete(file.path)
             raise
         logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
-        return complete, count
+        return complete, count, receipt
 
     def _decided(self, saved: Saved, spread: Spread) -> tuple[StaleCount, list[TableFile], list[DataFile]]:
         """What is to be done, the files that leave the table for it, and those that come instead."""

@@ -123,8 +123,15 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         },
         "commits": {
             "count": stream.commits,
+            "receipt": stream.by_commit.receipt.to_json(),
             "listed": [
-                {"table_version": one.version, "rows": one.rows, "files": one.files, "bytes": one.bytes}
+                {
+                    "table_version": one.version,
+                    "rows": one.rows,
+                    "files": one.files,
+                    "bytes": one.bytes,
+                    "receipt": one.receipt.to_json(),
+                }
                 for one in in_detail
             ],
         },

@@ -8,6 +8,7 @@ from cdk.base.errors import CdkError
 from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.rest.tally import Tally, counting
+from cdk.spark.counts import Counted
 from cdk.spark.files import DataFile
 from cdk.spark.going_on import go_on
 from cdk.spark.known_answers import Followed, KnownAnswers, carried, left_behind, several
@@ -81,6 +82,8 @@ class StreamRun:
             generation=self.saved.generation,
         )
         self._http = Tally()
+        # What the slices counted since the last commit: nothing that is counted on the way to the table adds to it.
+        self._read = Counted()
         self._handed = 0
         state = decode(
             self.saved.state,
@@ -141,6 +144,7 @@ class StreamRun:
             self._reader.observe(slice, position, progress.edge)
         last = progress.positions[-1] if progress.positions else None
         if last is not None:
+            self._read = self._read.plus(progress)
             self.report = replace(
                 report,
                 read=report.read + progress.read,
@@ -213,7 +217,10 @@ class StreamRun:
         # What was not seen leaves with the commit that says that all was, so rows come first.
         complete = finished and self._removal is None
         saved = replace(self.saved, state=self._wire(), complete=complete)
-        self._note(self._writing.mode.commit(saved, files, finished=complete, spread=spread))
+        done = self._writing.mode.commit(saved, files, self._read, finished=complete, spread=spread)
+        self._note(done)
+        if done.done:
+            self._read = Counted()
         if finished and self._removal is not None:
             self._remove(self._removal, spread)
         if finished and self.active:
@@ -244,15 +251,15 @@ class StreamRun:
 
     def _note(self, done: Committed) -> None:
         """Take over what a commit did."""
-        self.saved, before, report = done.saved, self._committed, self.report
+        self.saved, before, report, commits = done.saved, self._committed, self.report, self.report.by_commit
         self.report = replace(
             report,
-            written=before.written + done.written,
+            written=before.written + done.receipt.landed,
             total=done.saved.records,
             files=report.files + len(done.files),
             bytes=report.bytes + sum(file.size for file in done.files),
             commits=report.commits + done.done,
-            by_commit=report.by_commit.plus(self.table.version, done.files) if done.done else report.by_commit,
+            by_commit=commits.plus(self.table.version, done.files, done.receipt) if done.done else commits,
         )
         self._committed = self.report
 
@@ -260,8 +267,8 @@ class StreamRun:
         """Commit that all was read, and with it what becomes of the rows that were not seen."""
         if self._answers is not None:
             self.saved = replace(self.saved, source=self._source(self._answers, finished=True))
-        saved, stale = removal.settle(self.saved, spread)
-        self._note(Committed(saved, done=True))
+        saved, stale, receipt = removal.settle(self.saved, spread)
+        self._note(Committed(saved, done=True, receipt=receipt))
         self.report = replace(self.report, stale=stale)
         if self._answers is not None and left_behind(stale):
             # They can leave only with a read, so the next sync has to be one.

@@ -31,6 +31,12 @@ def files_of(handle: DeltaTable, key: str | None = None) -> list[TableFile]:
     ]
 
 
+def row_counts(handle: DeltaTable) -> dict[str, int | None]:
+    """The rows of each file of the version that the handle is pinned to; None where the log does not say."""
+    files = pa.table(handle.get_add_actions(flatten=False))
+    return dict(zip(files["path"].to_pylist(), files["num_records"].to_pylist(), strict=True))
+
+
 def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
     """The columns whose bounds the log has, of some file at least."""
     known = pa.table(handle.get_add_actions(flatten=True))

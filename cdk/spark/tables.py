@@ -32,9 +32,10 @@ from cdk.spark.kept_states import KeptStates
 from cdk.spark.merge import TableFile
 from cdk.spark.partitions import check_columns, check_same
 from cdk.spark.place import Place, as_place
+from cdk.spark.receipt import RECEIPT, Receipt, row_count
 from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
-from cdk.spark.table_files import file_actions, files_of
+from cdk.spark.table_files import file_actions, files_of, row_counts
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -195,6 +196,15 @@ class StreamTable:
         with self.root.explaining(self._stream):
             return files_of(self._handle, key)
 
+    def row_count(self, paths: Sequence[str] | None = None) -> int | None:
+        """The rows of the table, or of some of its files, by its log; None: the log does not say."""
+        if paths is not None and not paths:
+            return 0
+        with self.root.explaining(self._stream):
+            counts = row_counts(self._handle)
+        rows = [counts[path] for path in (counts if paths is None else paths)]
+        return None if None in rows else sum(count for count in rows if count is not None)
+
     def commit(
         self,
         saved: Saved,
@@ -205,15 +215,18 @@ class StreamTable:
         remove: Sequence[TableFile] = (),
         alone: bool = False,
         note: str = "",
+        receipt: Receipt | None = None,
     ) -> None:
         """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
 
         schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
         table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
         the table was last looked at, as where rows leave, or where what is added depends on what is there. note: for
-        the table's history: what a person did to the state.
+        the table's history: what a person did to the state. receipt: what becomes of the rows; None: those of `files`
+        come and those of other files leave.
 
-        Raises StateConflict: another run moved this stream's state since the table was opened. TableChanged: somebody
+        Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. StateConflict:
+        another run moved this stream's state since the table was opened. TableChanged: somebody
         else has committed; the table has been opened anew, and `files` tells what is there now.
         """
         alone = alone or overwrite or bool(remove)
@@ -224,12 +237,17 @@ class StreamTable:
         earlier = [before, self._held, *(self.saved.history if self.saved else ())]
         history = tuple(dict.fromkeys(n for n in earlier if n is not None))[:_KEPT]
         saved = replace(saved, history=history)
+        receipt = self._checked(receipt, files, None if overwrite else [file.path for file in remove])
         crash_point("before_state_blob")
         self.draft(version, saved)
         crash_point("after_state_blob")
         actions = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
         properties = CommitProperties(
-            custom_metadata={"spark-cdk.state": _for_people(saved), **({NOTE: note} if note else {})},
+            custom_metadata={
+                "spark-cdk.state": _for_people(saved),
+                RECEIPT: receipt.to_text(),
+                **({NOTE: note} if note else {}),
+            },
             app_transactions=[Transaction(self._app, version)],
             # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
             # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
@@ -261,6 +279,14 @@ class StreamTable:
         crash_point("after_commit")
         self._version, self._held, self.saved = version, version, saved
         self._prune(version, saved)
+
+    def _checked(self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None) -> Receipt:
+        """The receipt of a commit, compared with the files that come to the table and leave it; None: all leave."""
+        added, removed = row_count(files), self.row_count(leaving)
+        if receipt is None:
+            receipt = Receipt(read=added, staged=added, added=added, removed=removed or 0)
+        receipt.check(None if removed is None else added - removed, stream=self._stream, path=str(self.root))
+        return receipt
 
     def _prepared(self, schema: pa.Schema) -> Schema:
         """The schema for an overwrite, which does not turn on by itself what moments without a zone need."""

@@ -5,18 +5,20 @@ Each makes rows and state one commit, and leaves both as they were when it canno
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
 
 from cdk.base.values import Json
+from cdk.spark.counts import Counted
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
 from cdk.spark.merge import Merge, Merged
 from cdk.spark.newest import Identity
 from cdk.spark.place import Place
+from cdk.spark.receipt import Receipt, row_count
 from cdk.spark.saved import Saved
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here
@@ -26,13 +28,13 @@ from cdk.spark.tasks import Spread, here
 class Committed:
     """What a commit did. saved: what to go on with. done: whether there was something to commit.
 
-    files: those that were added. written: their rows, but those that were in the table before.
+    files: those that were added. receipt: what became of the rows.
     """
 
     saved: Saved
     done: bool
     files: Sequence[DataFile] = ()
-    written: int = 0
+    receipt: Receipt = field(default_factory=Receipt)
 
 
 class WriteMode(ABC):
@@ -52,11 +54,14 @@ class WriteMode(ABC):
         return [self.table]
 
     @abstractmethod
-    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
         """Commit `files`, which lie in `staging` and which no table names yet, and the state that goes with them.
 
-        saved: its records are those before this commit. finished: the generation is complete. spread: runs tasks,
-        where there is more to do than to name files. Raises StateError, and what a store raises: neither is committed.
+        saved: its records are those before this commit. read: what the slices counted since the last one. finished:
+        the generation is complete. spread: runs tasks, where there is more to do than to name files.
+        Raises ReceiptError, StateError, and what a store raises: neither is committed.
         """
 
     def add(self, columns: Sequence[pa.Field]) -> None:
@@ -71,13 +76,15 @@ class WriteMode(ABC):
 class Append(WriteMode):
     """Rows are added as they come."""
 
-    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
         del finished, spread
-        rows = _rows(files)
-        saved = replace(saved, records=saved.records + rows)
+        receipt = replace(_staged(read, files), added=row_count(files))
+        saved = replace(saved, records=saved.records + receipt.landed)
         if done := bool(files) or self._changed(saved):
-            self.table.commit(saved, files)
-        return Committed(saved, done, files, rows)
+            self.table.commit(saved, files, receipt=receipt)
+        return Committed(saved, done, files, receipt)
 
 
 class Overwrite(WriteMode):
@@ -88,16 +95,27 @@ class Overwrite(WriteMode):
         super().__init__(table)
         self._schema = schema
 
-    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
         del spread
-        rows, pending = _rows(files), (*saved.pending, *files)
-        saved = replace(saved, pending=() if finished else pending, records=saved.records + rows)
+        receipt, pending = _staged(read, files), (*saved.pending, *files)
+        # What was hidden counts as the state counts it, what is shown as the files do.
+        shows = {"shown": saved.records, "added": row_count(pending)}
+        receipt = replace(receipt, **(shows if finished else {"hidden": row_count(files)}))
+        saved = replace(saved, pending=() if finished else pending, records=saved.records + receipt.staged)
         done = finished or bool(files) or self._changed(saved)
         if finished:
-            repeat_if_changed(lambda: self.table.commit(saved, pending, overwrite=True, schema=self._whole()))
+            receipt = repeat_if_changed(lambda: self._shown(saved, pending, receipt))
         elif done:
-            self.table.commit(saved)
-        return Committed(saved, done, files, rows)
+            self.table.commit(saved, receipt=receipt)
+        return Committed(saved, done, files, receipt)
+
+    def _shown(self, saved: Saved, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
+        """Commit the whole generation instead of the rows that are there now."""
+        receipt = replace(receipt, removed=self.table.row_count() or 0)
+        self.table.commit(saved, pending, overwrite=True, schema=self._whole(), receipt=receipt)
+        return receipt
 
     def _whole(self) -> pa.Schema:
         """The generation's columns, and those that somebody has given the table since: it never loses one."""
@@ -130,38 +148,51 @@ class AppendDedup(WriteMode):
     def tables(self) -> Sequence[StreamTable]:
         return [self.table] if self._history is None else [self.table, self._history.table]
 
-    def commit(self, saved: Saved, files: Sequence[DataFile], *, finished: bool, spread: Spread = here) -> Committed:
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
         del finished
+        staged = _staged(read, files)
         if not files:
             if done := self._changed(saved):
-                self.table.commit(saved)
-            return Committed(saved, done)
+                self.table.commit(saved, receipt=staged)
+            return Committed(saved, done, receipt=staged)
         saved = replace(saved, logged=() if self._history is None else tuple(files))
-        saved, merged = repeat_if_changed(partial(self._merged, saved, files, spread))
+        saved, merged, receipt = repeat_if_changed(partial(self._merged, saved, files, staged, spread))
         for path in merged.spare:
             self.table.root.delete(path)
         if self._history is not None:
             self._history.follow(self.table.state_version, files)
-        return Committed(replace(saved, logged=()), True, merged.add, merged.added)
+        return Committed(replace(saved, logged=()), True, merged.add, receipt)
 
-    def _merged(self, saved: Saved, files: Sequence[DataFile], spread: Spread) -> tuple[Saved, Merged]:
+    def _merged(
+        self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: Spread
+    ) -> tuple[Saved, Merged, Receipt]:
         table = self.table
-        staged = None if self._history is None else self._history.table.root
-        merge = Merge(table.root, table.schema, self._identity, spread, staged, self._bounded, table.partition_by)
+        source = None if self._history is None else self._history.table.root
+        merge = Merge(table.root, table.schema, self._identity, spread, source, self._bounded, table.partition_by)
         present = table.files(self._identity.keys[0])
         merged = merge(files, present)
         crash_point("merged")
         rows = sum(file.rows for file in present) + merged.added - merged.replaced
         saved = replace(saved, records=rows)
+        receipt = replace(
+            staged,
+            superseded=merged.superseded,
+            stale=merged.stale,
+            deleted=merged.deleted,
+            added=merged.added,
+            removed=merged.replaced,
+        )
         try:
             # Alone, though no file may leave: a neighbour may have brought the same new key.
-            table.commit(saved, merged.add, remove=merged.remove, alone=True)
+            table.commit(saved, merged.add, remove=merged.remove, alone=True, receipt=receipt)
         except TableChanged:
             for file in merged.add:
                 if file not in files:
                     table.root.delete(file.path)
             raise
-        return saved, merged
+        return saved, merged, receipt
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         super().add(columns)
@@ -169,8 +200,9 @@ class AppendDedup(WriteMode):
             self._history.add(columns)
 
 
-def _rows(files: Sequence[DataFile]) -> int:
-    return sum(file.rows for file in files)
+def _staged(read: Counted, files: Sequence[DataFile]) -> Receipt:
+    """The receipt of a commit as far as the slices and the files that they were written to tell it."""
+    return Receipt(read.read, read.skipped, read.rejected, staged=row_count(files))
 
 
 def _facts(saved: Saved) -> Mapping[str, Json]:

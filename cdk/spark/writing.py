@@ -14,6 +14,7 @@ from cdk.spark.history import History
 from cdk.spark.newest import Identity
 from cdk.spark.plan import StreamPlan
 from cdk.spark.progress import Target
+from cdk.spark.receipt import Receipt
 from cdk.spark.rewrite import Rewrite
 from cdk.spark.saved import Saved
 from cdk.spark.schema import ColumnType, JsonText, column_name, columns
@@ -87,7 +88,7 @@ class Writing:
         files = rewrite.files(table.files(), spread)
         before = table.saved or replace(saved, state=None)
         try:
-            table.commit(before, files, overwrite=True, schema=rewrite.schema)
+            table.commit(before, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
         except TableChanged:
             for file in files:
                 table.root.delete(file.path)

@@ -2,6 +2,7 @@ from cdk import Checkpoint, Done, Partition, Slice
 from cdk.spark.counts import LISTED, CommitCounts, Counted, SliceCounts
 from cdk.spark.files import DataFile
 from cdk.spark.progress import Progress
+from cdk.spark.receipt import Receipt
 
 
 def test_a_slice_that_was_cut_is_one_slice() -> None:
@@ -25,7 +26,11 @@ def test_of_many_slices_the_first_are_listed_and_the_others_summed() -> None:
 def test_the_newest_commits_are_listed() -> None:
     counts = CommitCounts()
     for n in range(LISTED + 3):
-        counts = counts.plus(n, [DataFile("a", size=10, rows=2, modified=0), DataFile("b", size=5, rows=1, modified=0)])
+        files = [DataFile("a", size=10, rows=2, modified=0), DataFile("b", size=5, rows=1, modified=0)]
+        counts = counts.plus(n, files, Receipt(read=4, skipped=1, staged=3, added=3))
 
     assert [one.version for one in counts.listed] == list(range(3, LISTED + 3))
     assert (counts.listed[0].rows, counts.listed[0].files, counts.listed[0].bytes) == (3, 2, 15)
+    assert counts.listed[0].receipt == Receipt(read=4, skipped=1, staged=3, added=3)
+    many = LISTED + 3
+    assert counts.receipt == Receipt(read=4 * many, skipped=many, staged=3 * many, added=3 * many)

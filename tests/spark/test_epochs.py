@@ -1,12 +1,14 @@
 """How a sync is cut into epochs, without Spark: tasks run in this process, and clocks are told."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from cdk import Item, Partition, Slice, Stream
+from cdk import Item, JsonSchema, Partition, Slice, Stream
 from cdk.spark.epochs import Epochs
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
 from cdk.spark.place import Disk
@@ -105,6 +107,42 @@ def test_an_epoch_is_never_longer_than_the_interval(tmp_path: Path, interval: fl
 
     assert {seconds for seconds, _ in sync.read_all()} == {interval}
     assert sync.run.report.written == 30
+
+
+class Two(Stream):
+    """Two slices, each with a record whose undeclared field has the name that is given for it."""
+
+    name = "two"
+    schema: JsonSchema | None = {"type": "object", "properties": {"id": {"type": "integer"}}}  # noqa: RUF012 - as an author writes it
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition.of(part=n) for n in range(len(self._names))]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        part = slice.partition["part"]
+        yield {"id": part, self._names[part]: f"value {part}"}
+
+
+@pytest.mark.parametrize("names", [("late", "late"), ("late", "Late"), ("one", "another")])
+def test_the_slices_of_a_task_whose_files_do_not_fit_the_table_are_read_again(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    # Each slice is read by a task of its own, and both tasks bring a column: that of the second comes too late.
+    watched = Watched(tmp_path, Two(names), Clock())
+    watched.read_all()
+
+    assert watched.run.report.status is Status.DONE
+    assert (watched.run.report.read, watched.run.report.written) == (2, 2)
+    root = tmp_path / "table"
+    rows = [row for file in DeltaTable(str(root)).file_uris() for row in pq.read_table(file).to_pylist()]
+    assert sorted(row["id"] for row in rows) == [0, 1]
+    assert all(f"value {row['id']}" in str(row) for row in rows)
+    # Nothing is left of the files that did not fit.
+    assert {path.name for path in root.glob("*.parquet")} == {Path(f).name for f in DeltaTable(str(root)).file_uris()}
 
 
 def test_an_interval_of_nothing_commits_each_page(tmp_path: Path) -> None:

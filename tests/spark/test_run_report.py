@@ -18,6 +18,7 @@ from cdk.spark.counts import CommitCounts, SliceCounts
 from cdk.spark.epoch import BundleResult, Job, run_epoch
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
 from cdk.spark.progress import Failure, Piece, Progress
+from cdk.spark.receipt import Receipt
 from cdk.spark.remove_stale import StaleCount
 from cdk.spark.run_report import RunFacts, run_report, write_report
 from cdk.spark.stream_report import Status, StreamReport
@@ -229,7 +230,7 @@ def test_the_page_about_reports_shows_all_their_keys() -> None:
     stream = replace(
         READING,
         by_slice=SliceCounts().plus(Slice(), Progress(0)),
-        by_commit=CommitCounts().plus(1, []),
+        by_commit=CommitCounts().plus(1, [], Receipt()),
         http=Tally({"2xx": 1, "4xx": 1}),
         stale=StaleCount("soft", 1, 1, 0),
     )

@@ -1,19 +1,29 @@
 """Tables that others change while a sync reads hold what the sync says, whatever the write mode."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
+from cdk.spark.counts import Counted
+from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.history import History
+from cdk.spark.newest import Identity
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.spark.saved import Saved
+from cdk.spark.schema import EXTRACTED_AT, RAW_ID
 from cdk.spark.stream_report import StreamReport
 from cdk.spark.sync import SyncRunner
+from cdk.spark.tables import StreamTable
 from cdk.spark.tasks import Workers, here
+from cdk.spark.write_modes import AppendDedup
 
 FULL = {"sync_mode": "full_refresh", "write_mode": "overwrite"}
 INT, NUMBER = {"type": "integer"}, {"type": "number"}
@@ -190,3 +200,45 @@ def test_a_file_that_delta_rs_has_written_again_is_merged_with(tmp_path: Path) -
     sync(tmp_path, Users([of(4, 2, size=5)]), write_mode="append_dedup")
 
     assert rows(tmp_path) == [(1, 1, 1), (2, 4, 5), (3, 3, 1)]
+
+
+SCHEMA = pa.schema([("id", pa.int64()), (EXTRACTED_AT, pa.timestamp("us", "UTC")), (RAW_ID, pa.string())])
+BEGIN = Saved("full_refresh", "append_dedup", "s1")
+
+
+def staged(mode: AppendDedup, *ids: int) -> list[DataFile]:
+    writer = TableWriter(mode.staging, SCHEMA)
+    columns = [list(ids), [0] * len(ids), [f"{n:04}" for n in range(len(ids))]]
+    writer.write([pa.record_batch(columns, schema=SCHEMA)])
+    return writer.close()
+
+
+def with_history(lake: Path) -> AppendDedup:
+    table = StreamTable(lake / "users", "test", "users", SCHEMA)
+    history = History(StreamTable(lake / "users_history", "test", "users/history", SCHEMA))
+    return AppendDedup(table, Identity(("id",)), (), history)
+
+
+def logged_ids(root: Path) -> list[int]:
+    return sorted(i for file in DeltaTable(str(root)).file_uris() for i in pq.read_table(file)["id"].to_pylist())
+
+
+def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_state_alone(tmp_path: Path) -> None:
+    mode = with_history(tmp_path)
+    done = mode.commit(BEGIN, staged(mode, 1, 2, 2), Counted(read=3), finished=False)
+    done = mode.commit(done.saved, staged(mode, 2), Counted(read=1), finished=False)
+    DeltaTable(str(tmp_path / "users_history")).optimize.compact()
+    mode.commit(replace(done.saved, complete=True), [], Counted(), finished=True)
+    with_history(tmp_path)  # a further run makes good what the last one did not get to
+
+    assert logged_ids(tmp_path / "users") == [1, 2]
+    assert logged_ids(tmp_path / "users_history") == [1, 2, 2, 2]
+
+
+def test_a_commit_forgets_the_files_it_has_named_for_the_history(tmp_path: Path) -> None:
+    mode = with_history(tmp_path)
+    done = mode.commit(BEGIN, staged(mode, 1), Counted(read=1), finished=False)
+
+    assert mode.table.saved is not None
+    assert len(mode.table.saved.logged) == 1
+    assert done.saved.logged == ()
