@@ -206,7 +206,7 @@ class Router(Protocol):
 
     @property
     def parents(self) -> Sequence[Stream]:
-        """The streams whose records make the partitions."""
+        """The streams whose records make the partitions, where a state may tell how far these were read."""
 
     @property
     def follows(self) -> bool:
@@ -327,6 +327,10 @@ class AnyCheck(Component):
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]: ...
+
+    def names(self, config: Mapping[str, Json]) -> Sequence[str]:  # noqa: ARG002 - for overriding
+        """The streams that the check needs; none where it needs to know all there are."""
+        return ()
 
 
 # --- config ------------------------------------------------------------------------------------------------------

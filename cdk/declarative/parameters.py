@@ -36,9 +36,9 @@ def propagate(
         made = {"type": implied, **made}
     if "type" not in made:
         return _through(made, inherited, parent_wins=parent_wins)
+    made.pop(_PARAMETERS, None)
     if _is_schema(made):
         return made
-    made.pop(_PARAMETERS, None)
     current = {**own, **inherited} if parent_wins else {**inherited, **own}
     for name, value in current.items():
         made[name] = made.get(name) or value

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import cast
 
 from cdk.base.errors import ManifestError
+from cdk.base.masking import secret_values
 from cdk.base.values import Json, JsonSchema, canonical, from_json, to_json
 from cdk.declarative.component import Component
 from cdk.declarative.components.config_rules import ConfigRules
@@ -23,6 +24,8 @@ from cdk.declarative.spec_file import spec_beside
 from cdk.declarative.stream import ManifestStream
 from cdk.streams.source import NO_CONFIG, Source
 from cdk.streams.stream import Stream
+
+_RESERVED = "__airbyte"
 
 
 class ManifestSource(Source):
@@ -85,12 +88,15 @@ class ManifestSource(Source):
         """The streams for a config. Raises ManifestError: two have one name, or a part cannot be built."""
         ctx = self._context(config)
         self._rules(config).validate(config)
+        return self._located(ctx, config)
+
+    def _located(self, ctx: BuildContext, config: Mapping[str, Json], names: Sequence[str] = ()) -> Sequence[Stream]:
         try:
-            return self._built(ctx, config)
+            return self._built(ctx, config, names)
         except ManifestError as error:
             raise self._manifest.located(error) from error
 
-    def _built(self, ctx: BuildContext, config: Mapping[str, Json]) -> Sequence[Stream]:
+    def _built(self, ctx: BuildContext, config: Mapping[str, Json], names: Sequence[str]) -> Sequence[Stream]:
         runtime = self._runtime
         try:
             written = to_json(self._manifest.value), canonical(config)
@@ -99,7 +105,7 @@ class ManifestSource(Source):
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
         recipe = Recipe(*written, runtime.folder, runtime.trusted, runtime.components)
         streams: dict[str, Stream] = {}
-        for stream in self._root.built(ctx):
+        for stream in self._root.built(ctx, names):
             if stream.name in streams:
                 raise ManifestError(f"{self._manifest.name}: two streams are called {stream.name!r}")
             if isinstance(stream, ManifestStream | DelegatingStream):
@@ -110,8 +116,16 @@ class ManifestSource(Source):
     def check(self, config: Mapping[str, Json]) -> None:
         check = self._root.check
         overrides = check.config_overrides or {}
-        config = {**config, **overrides}
-        check.build(self._context(config))(self.streams(config))
+        if reserved := [name for name in overrides if name.startswith(_RESERVED)]:
+            raise ManifestError(f"check.config_overrides: {', '.join(reserved)}: such keys are for platforms to set")
+        # A value for the check alone is no person's config: the rules for that do not hold for it.
+        self._rules(config).validate(config)
+        overridden = {**config, **overrides}
+        ctx = self._context(overridden)
+        ctx.runtime.keep = partial(self._keep, config)
+        for secret in secret_values(self.config_schema, overrides):
+            ctx.runtime.learn(secret)
+        check.build(ctx)(self._located(ctx, overridden, check.names(overridden)))
 
     def _context(self, config: Mapping[str, Json]) -> BuildContext:
         # Answers that a stream and the children that read it as their parent both ask for are fetched once.

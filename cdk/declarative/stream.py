@@ -45,6 +45,7 @@ class ManifestStream(Stream):
             self.cursor, self.cursor_field = incremental.cursor, incremental.cursor.field
             self.supports_checkpointing = True
         self.partitioned = reader.router is not None
+        self.has_parents = reader.router is not None and bool(reader.router.parents)
 
     @property
     def empty_state(self) -> Json:
@@ -155,7 +156,7 @@ class _Known(CheckpointReader):
     def _complete(self, state: StreamState) -> StreamState:
         seconds = math.ceil((self._stream.now() - self._begun).total_seconds())
         kept = {**self._kept, "lookback_window": max(1, seconds)}
-        if not state.parents:
+        if not state.parents and self._stream.has_parents:
             kept["parent_state"] = {}
         if self._greatest is not None:
             kept["state"] = {self._incremental.cursor.field: self._greatest}

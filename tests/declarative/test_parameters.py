@@ -100,6 +100,14 @@ def test_schemas_are_left_alone() -> None:
     assert schema == made["schema_loader"]["schema"]
 
 
+@pytest.mark.parametrize("kind", ["object", ["null", "object"]])
+def test_parameters_beside_a_schema_are_no_part_of_it(kind: Json) -> None:
+    schema = {"type": kind, "properties": {"a": {"type": "string"}}}
+    loader = {"type": "InlineSchemaLoader", "schema": {**schema, "$parameters": {"x": 1}}}
+
+    assert propagate(stream(schema_loader=loader))["schema_loader"]["schema"] == schema
+
+
 def test_what_was_given_is_not_changed() -> None:
     given = stream(**{"$parameters": {"name": "users"}})
     before = repr(given)

@@ -97,12 +97,48 @@ def asked(check: Json, config: Json = None, **root: Any) -> list[str]:
             {},
             ["users", "t1", "t2", "t3"],
         ),
+        ({"type": "CheckStream", "stream_names": ["users"]}, {"__airbyte_check_stream_names": []}, ["users"]),
+        ({"type": "CheckStream", "stream_names": ["t2"]}, {}, ["t2"]),
         ({"type": "CheckDynamicStream", "stream_count": 1}, {}, ["users"]),
         ({"type": "CheckDynamicStream", "stream_count": 1, "use_check_availability": False}, {}, []),
     ],
 )
 def test_a_check_asks_for_the_streams_it_names(check: Json, config: Json, paths: list[str]) -> None:
     assert asked(check, config, dynamic_streams=TEMPLATES) == paths
+
+
+@pytest.mark.parametrize("chosen", ["users", ["users", 5], {"users": 1}])
+def test_a_choice_of_streams_that_is_no_list_of_names_is_refused(chosen: Json) -> None:
+    with pytest.raises(ConfigError, match=r"__airbyte_check_stream_names: found .*, expected a list of names"):
+        asked({"type": "CheckStream", "stream_names": ["users"]}, {"__airbyte_check_stream_names": chosen})
+
+
+def test_a_template_without_a_name_is_called_by_its_place() -> None:
+    check = {"dynamic_streams_check_configs": [{"dynamic_stream_name": "dynamic_stream_0", "stream_count": 1}]}
+    template = {key: value for key, value in TEMPLATES[0].items() if key != "name"}
+
+    assert asked({"type": "CheckStream", **check}, dynamic_streams=[template]) == ["t1"]
+
+
+def test_a_check_of_written_streams_asks_for_no_others() -> None:
+    lists = {"type": "SimpleRetriever", "requester": {"type": "HttpRequester", "url": "https://api.test/tables"}}
+    names = {"type": "ComponentMappingDefinition", "field_path": ["name"], "value": "{{ components_values.name }}"}
+    resolver = {
+        "type": "HttpComponentsResolver",
+        "retriever": {**lists, "record_selector": SELECTOR},
+        "components_mapping": [names],
+    }
+    broken = stream(
+        "broken", incremental_sync={"type": "IncrementingCountCursor", "cursor_field": "id", "start_value": "x"}
+    )
+    parts = {
+        "dynamic_streams": [{**TEMPLATES[0], "components_resolver": resolver}],
+        "streams": [stream("users"), broken],
+    }
+
+    assert asked({"type": "CheckStream", "stream_names": ["users"]}, **parts) == ["users"]
+    with pytest.raises(ManifestError, match="start_value"):
+        asked({"type": "CheckStream", "stream_names": ["users", "broken"]}, **parts)
 
 
 def test_the_first_streams_of_templates_are_checked() -> None:
@@ -175,6 +211,37 @@ def test_only_the_check_reads_its_overrides() -> None:
     read(source, "users", config={"limit": 500})
 
     assert [request.params["limit"] for request in api.requests] == ["1", "500"]
+
+
+def test_rules_for_the_config_hold_for_what_a_person_gave() -> None:
+    check = {"type": "CheckStream", "stream_names": ["users"], "config_overrides": {"kind": "smallest"}}
+    api = MockApi()
+    api.get("/users").returns(json={"data": []})
+    source = made(api, spec=SPEC, check=check)
+
+    source.check({"kind": "new"})
+    with pytest.raises(ConfigError):
+        source.check({"kind": "old"})
+
+    assert len(api.requests) == 1
+
+
+def test_overrides_that_are_secret_are_hidden_and_those_of_platforms_are_refused() -> None:
+    schema = {"type": "object", "properties": {"key": {"type": "string", "airbyte_secret": True}}}
+    spec = {"type": "Spec", "connection_specification": schema}
+    check = {"type": "CheckStream", "stream_names": ["users"], "config_overrides": {"key": "hunter22"}}
+    api, heard = MockApi(), Heard()
+    api.get("/users").returns(json={"data": []})
+    source = made(api, spec=spec, check=check)
+    source.events = heard
+
+    source.check({"key": "own"})
+
+    assert heard.secrets == ["hunter22"]
+    with pytest.raises(
+        ManifestError, match="config_overrides: __airbyte_check_stream_names: such keys are for platforms"
+    ):
+        made(check={**check, "config_overrides": {"__airbyte_check_stream_names": ["teams"]}}).check({})
 
 
 def test_streams_on_a_condition_are_there_when_it_holds() -> None:
@@ -271,9 +338,13 @@ class Heard(Events):
 
     def __init__(self) -> None:
         self.configs: list[Json] = []
+        self.secrets: list[str] = []
 
     def config_changed(self, config: Json) -> None:
         self.configs.append(config)
+
+    def learned(self, secret: str) -> None:
+        self.secrets.append(secret)
 
 
 RULES = {

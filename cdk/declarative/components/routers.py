@@ -51,13 +51,11 @@ class ListPartitionRouter(AnyPartitionRouter):
         if not isinstance(self.values, str):
             return [ctx.expression(self, "values", value).text() for value in self.values]
         values = ctx.expression(self, "values").value()
-        if values is None or values == "":
-            return []
         if isinstance(values, str):
-            return [values]
+            return [values] if values else []
         if not isinstance(values, Sequence):
-            where = ctx.where(self, "values")
-            raise ManifestError(f"{where}: found {type(values).__name__}, expected a list of values")
+            where, found = ctx.where(self, "values"), "null" if values is None else type(values).__name__
+            raise ManifestError(f"{where}: found {found}, expected a list of values")
         return values
 
 
@@ -292,11 +290,11 @@ def _parent_slice(partition: Partition) -> dict[str, Json]:
 class Product:
     """Every combination of the partitions of several routers, the last varying fastest. Parents are not followed."""
 
+    parents: Sequence[Stream] = ()
     follows = False
 
     def __init__(self, routers: Sequence[Router]) -> None:
         self._routers = routers
-        self.parents = [parent for router in routers for parent in router.parents]
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition]:
         first, *rest = self._routers

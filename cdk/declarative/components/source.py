@@ -1,11 +1,11 @@
 """DeclarativeSource: the root of a manifest; with its spec, its check, and how much it reads at once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cdk.base.errors import CdkError, ManifestError
+from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
 from cdk.declarative.component import Component, Default
@@ -20,6 +20,8 @@ from cdk.rest.jobs import JobBudget
 from cdk.state.stream_state import StreamState
 from cdk.streams.reading import read_slice
 from cdk.streams.stream import Stream
+
+_CHOSEN = "__airbyte_check_stream_names"
 
 
 class Spec(Component):
@@ -93,10 +95,22 @@ class CheckStream(AnyCheck):
         [], description="Which of the streams of templates."
     )
 
+    def names(self, config: Mapping[str, Json]) -> Sequence[str]:
+        """See AnyCheck. Raises ConfigError: the config's list of names is none."""
+        return () if self.dynamic_streams_check_configs else self._names(config)
+
+    def _names(self, config: Mapping[str, Json]) -> Sequence[str]:
+        """The streams that are named: by the config, for a platform may choose them, or else here."""
+        chosen = config.get(_CHOSEN)
+        if chosen is None or chosen == []:
+            return self.stream_names
+        if not isinstance(chosen, list) or not all(isinstance(name, str) for name in chosen):
+            raise ConfigError(f"{_CHOSEN}: found {chosen!r}, expected a list of names of streams")
+        return chosen
+
     def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
         """The check. It raises ManifestError for a stream there is not, and what reading raises."""
-        told = ctx.config.get("__airbyte_check_stream_names")
-        names = [str(name) for name in told] if isinstance(told, list) else self.stream_names
+        names = self._names(ctx.config)
 
         def check(streams: Sequence[Stream]) -> None:
             offered = {stream.name: stream for stream in streams}
@@ -231,18 +245,27 @@ class DeclarativeSource(Component):
             raise ValueError("a manifest needs `streams` or `dynamic_streams`")
         return self
 
-    def built(self, ctx: BuildContext) -> Iterator[Stream]:
-        """The streams for the config, those of templates last."""
+    def built(self, ctx: BuildContext, names: Sequence[str] = ()) -> Iterator[Stream]:
+        """The streams for the config, those of templates last; of `names` only, where none of these is of a template.
+
+        To know the streams of a template may take requests, and another stream may be one that cannot be built.
+        """
         if self.max_concurrent_async_job_count is not None:
             count = ctx.expression(self, "max_concurrent_async_job_count").value()
             if type(count) is not int or count < 1:
                 where = ctx.where(self, "max_concurrent_async_job_count")
                 raise ManifestError(f"{where}: found {count!r}, expected a whole number of at least 1")
             ctx.runtime.shared.setdefault("jobs", JobBudget(count))
-        for item in self.streams:
+        # Streams on a condition have no name before the condition is known.
+        written = [(getattr(item, "name", ""), item) for item in self.streams]
+        if names and set(names) <= {name for name, _ in written}:
+            for name, item in written:
+                yield from item.streams(ctx) if name in names else ()
+            return
+        for _, item in written:
             yield from item.streams(ctx)
-        for template in self.dynamic_streams:
+        for i, template in enumerate(self.dynamic_streams):
             for stream in template.streams(ctx):
                 if isinstance(stream, ManifestStream | DelegatingStream):
-                    stream.template = template.name
+                    stream.template = template.name or f"dynamic_stream_{i}"
                 yield stream

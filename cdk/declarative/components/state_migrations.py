@@ -6,8 +6,13 @@ from typing import Literal
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.component import Component
-from cdk.declarative.components.retrievers import SimpleRetriever
-from cdk.declarative.components.routers import PARENT_SLICE, ListPartitionRouter, SubstreamPartitionRouter
+from cdk.declarative.components.custom import CustomPartitionRouter
+from cdk.declarative.components.routers import (
+    PARENT_SLICE,
+    ListPartitionRouter,
+    SubstreamPartitionRouter,
+    UnionPartitionRouter,
+)
 from cdk.declarative.components.streams import DeclarativeStream
 from cdk.declarative.context import BuildContext
 from cdk.declarative.families import AnyStateMigration
@@ -24,26 +29,47 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
 
     def build(self, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]:
         """The migration. Raises ManifestError: the stream has not exactly one partition field."""
-        router = None
-        if isinstance(stream, DeclarativeStream) and isinstance(stream.retriever, SimpleRetriever):
-            routers = stream.retriever.partition_router or []
-            router = routers[0] if len(routers) == 1 else None
-        extra: dict[str, Json] = {}
-        match router:
-            case SubstreamPartitionRouter(parent_stream_configs=[parent]):
-                field, extra = ctx.expression(parent, "partition_field").text(), {PARENT_SLICE: {}}
-            case ListPartitionRouter():
-                field = ctx.expression(router, "cursor_field").text()
-            case _:
-                where = ctx.where(self, "type")
-                raise ManifestError(f"{where}: expected a stream with one ListPartitionRouter, or one parent stream")
+        fields = self._fields(ctx, stream)
+        cursor = _cursor_field(ctx, stream)
 
         def migrate(blob: Json) -> Json:
-            if not isinstance(blob, Mapping) or not blob or "states" in blob or "use_global_cursor" in blob:
+            if fields is None or not isinstance(blob, Mapping) or not blob or "states" in blob:
                 return blob
-            if not all(isinstance(cursor, Mapping) and len(cursor) == 1 for cursor in blob.values()):
+            if not all(isinstance(item, Mapping) and list(item) == [cursor] for item in blob.values()):
                 return blob
-            states = [{"partition": {field: value, **extra}, "cursor": cursor} for value, cursor in blob.items()]
-            return {"states": states}
+            name, extra = fields
+            return {"states": [{"partition": {name: value, **extra}, "cursor": at} for value, at in blob.items()]}
 
         return migrate
+
+    def _fields(self, ctx: BuildContext, stream: Component) -> tuple[str, dict[str, Json]] | None:
+        """The name of the partitions' field, and their other fields; None where such states never were."""
+        routers = getattr(stream.retriever, "partition_router", None) if isinstance(stream, DeclarativeStream) else None
+        match routers:
+            case [SubstreamPartitionRouter(parent_stream_configs=[parent])]:
+                return ctx.expression(parent, "partition_field").text(), {PARENT_SLICE: {}}
+            case [SubstreamPartitionRouter()]:
+                return None
+            case [ListPartitionRouter() as router]:
+                return ctx.expression(router, "cursor_field").text(), {}
+            case [UnionPartitionRouter() as router]:
+                return ctx.expression(router, "partition_field").text(), {}
+            case [CustomPartitionRouter() as router] if isinstance(parents := _extra(router), list) and parents:
+                first = parents[0] if len(parents) == 1 and isinstance(parents[0], Mapping) else {}
+                field = first.get("partition_field")
+                return None if field is None else (ctx.expression(router, "class_name", str(field)).text(), {})
+            case _:
+                where = ctx.where(self, "type")
+                raise ManifestError(
+                    f"{where}: expected a stream with one partition_router: a ListPartitionRouter, a "
+                    "UnionPartitionRouter, or one with parent_stream_configs"
+                )
+
+
+def _cursor_field(ctx: BuildContext, stream: Component) -> str:
+    cursor = getattr(stream, "incremental_sync", None)
+    return "" if cursor is None else ctx.expression(cursor, "cursor_field").text()
+
+
+def _extra(router: CustomPartitionRouter) -> Json:
+    return (router.model_extra or {}).get("parent_stream_configs")

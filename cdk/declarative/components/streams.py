@@ -55,7 +55,9 @@ class DeclarativeStream(AnyStream):
     transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
         [], description="Changes of the records, in order."
     )
-    state_migrations: list[AnyStateMigration] = Field([], description="Old forms of the state that are understood.")
+    state_migrations: list[
+        Annotated[AnyStateMigration, Default("LegacyToPerPartitionStateMigration", "CustomStateMigration")]
+    ] = Field([], description="Old forms of the state that are understood.")
     file_uploader: Annotated[FileUploader | None, Default("FileUploader")] = Field(
         None, description="Fetches a file for each record."
     )

@@ -10,6 +10,7 @@ from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
 from cdk.declarative.stream import ManifestStream
 from cdk.testing import MockApi, read
+from tests.declarative.manifests import CURSOR
 
 SELECTOR = {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": ["data"]}}
 TEMPLATE = {
@@ -82,6 +83,21 @@ def test_records_of_an_api_say_which_streams_there_are() -> None:
 
     assert run.records == [{"id": 1}]
     assert [request.url for request in api.requests] == ["https://api.test/tables", "https://api.test/y"]
+
+
+def test_state_migrations_of_a_template_have_their_usual_type() -> None:
+    retriever: Any = TEMPLATE["retriever"]
+    routers = {"type": "ListPartitionRouter", "cursor_field": "region", "values": ["eu"]}
+    template = {
+        "state_migrations": [{"Type": "LegacyToPerPartitionStateMigration"}],
+        "incremental_sync": CURSOR,
+        "retriever": {**retriever, "partition_router": routers},
+    }
+    (stream,) = source(from_manifest(parameters=[{"name": "a"}]), template=template).streams({})
+
+    found = stream.migrate_state({"eu": {"on": "2024-01-03"}})
+
+    assert found == {"states": [{"partition": {"region": "eu"}, "cursor": {"on": "2024-01-03"}}]}
 
 
 def test_a_stream_knows_its_template() -> None:

@@ -85,9 +85,19 @@ def test_values_of_an_expression_keep_their_types() -> None:
     assert kept([1, "2", "1e3", "{{ config.ids[0] }}"], {"ids": [7]}) == ["1", "2", "1e3", "7"]
 
 
-@pytest.mark.parametrize("config", [{"ids": None}, {"ids": []}, {"ids": ""}])
+@pytest.mark.parametrize("config", [{"ids": []}, {"ids": ""}])
 def test_a_config_without_values_leaves_nothing_to_read(config: dict[str, Json]) -> None:
     assert kept("{{ config['ids'] }}", config) == []
+
+
+def test_a_config_whose_values_are_null_fails_the_stream_when_it_is_read() -> None:
+    made = source(api(), partition_router={**listed("q"), "values": "{{ config['ids'] }}"})
+
+    (offered,) = made.streams({"ids": None})
+    found = read(made, "items", config={"ids": None})
+
+    assert offered.name == "items"
+    assert "values: found null, expected a list" in str(found.error)
 
 
 def test_values_that_are_no_list_are_told() -> None:
@@ -190,6 +200,16 @@ def test_groups_share_one_cursor_so_one_parent_more_reads_nothing_again() -> Non
     }
     items = [request.params["since"] for request in again.requests if request.url.endswith("/items")]
     assert items == ["2024-01-04"] * 3  # the second that the read took lies in the day before
+
+
+@pytest.mark.parametrize(
+    ("router", "told"),
+    [(listed("q", "a"), False), (parents(parent()), True), ([parents(parent()), listed("q", "a")], False)],
+)
+def test_a_state_tells_of_parents_only_where_there_are_some_to_follow(router: Json, told: bool) -> None:  # noqa: FBT001
+    made = run(api({"id": 7}), partition_router=router, stream={"incremental_sync": CURSOR})
+
+    assert ("parent_state" in made.states[-1]) is told
 
 
 def test_a_state_of_groups_that_each_had_a_cursor_starts_from_the_one_they_shared() -> None:
