@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 
+from cdk.base.run import one_run
 from cdk.cli.log_lines import logging_to, say_failure
 from cdk.cli.output import Output, ReaderGone
 from cdk.protocol import error_text
@@ -28,7 +29,7 @@ def talk(command: Callable[[Output], None], *, debug: bool = False) -> int:
         output.interrupt()
 
     # What a connector prints must not get between the lines.
-    with redirect_stdout(sys.stderr), _handling(stop), logging_to(output, debug=debug):
+    with redirect_stdout(sys.stderr), _handling(stop), logging_to(output, debug=debug), one_run():
         try:
             command(output)
         except ReaderGone:

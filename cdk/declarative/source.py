@@ -10,6 +10,7 @@ from typing import cast
 
 from cdk.base.errors import ManifestError
 from cdk.base.masking import secret_values
+from cdk.base.run import current_run
 from cdk.base.values import Json, JsonSchema, canonical, from_json, to_json
 from cdk.declarative.component import Component
 from cdk.declarative.components.config_rules import ConfigRules
@@ -103,7 +104,7 @@ class ManifestSource(Source):
         except TypeError as error:
             words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
-        recipe = Recipe(*written, runtime.folder, runtime.trusted, runtime.components)
+        recipe = Recipe(*written, runtime.folder, runtime.trusted, runtime.components, current_run().id)
         streams: dict[str, Stream] = {}
         for stream in self._root.built(ctx, names):
             if stream.name in streams:
@@ -164,16 +165,20 @@ def parent_names(component: Component) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What travels to another process in place of a stream: the manifest and the config, to build it there."""
+    """What travels to another process in place of a stream: the manifest and the config, to build it there.
+
+    run: the run that it is built for. What a source is made of, its streams among it, may be asked of the API.
+    """
 
     manifest: bytes
     config: str
     folder: Path
     trusted: bool
     components: Path | None = None
+    run: str = ""
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name. Built once in a process."""
+        """The stream of this name. Built once for a run in a process."""
         return _rebuilt(self)[name]
 
 

@@ -5,6 +5,7 @@ from typing import Protocol, TypeAlias
 
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
+from cdk.base.run import one_run
 from cdk.base.spelling import did_you_mean
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, Record
@@ -98,8 +99,22 @@ def run_read(
     Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
     Raises StreamsFailed after the last stream, when any has failed.
     """
+    with one_run():
+        _read_all(streams, catalog, manager, write, execute=execute, clock=clock, mask=mask, watch=watch or Unwatched())
+
+
+def _read_all(
+    streams: Iterable[Stream],
+    catalog: ConfiguredAirbyteCatalog,
+    manager: ConnectorStateManager,
+    write: Write,
+    *,
+    execute: Executor,
+    clock: Clock,
+    mask: Mask,
+    watch: Watch,
+) -> None:
     offered = {StreamDescriptor(name=stream.name, namespace=stream.namespace): stream for stream in streams}
-    watch = watch or Unwatched()
     states = _restore(catalog, offered, manager)
     failures: dict[StreamDescriptor, Exception] = {}
     for configured in catalog.streams:

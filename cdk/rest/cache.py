@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
+from cdk.base.run import current_run
 from cdk.base.values import canonical
 from cdk.rest.message import Headers, Request, Response
 from cdk.rest.redact import looks_secret, without_params
@@ -67,12 +68,24 @@ class Answers:
             return self._kept
 
 
+class _OfRun:
+    """The answers that a run keeps in memory, by what sent their requests, as long as that lives."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: WeakKeyDictionary[Transport, Answers] = WeakKeyDictionary()
+
+    def of(self, transport: Transport, max_bytes: int) -> Answers:
+        with self._lock:
+            return self._answers.setdefault(transport, Answers(max_bytes=max_bytes))
+
+
 class CachedTransport:
     """Sends a GET once and gives the same answer from then on; everything else goes through.
 
     transport: what really sends. folder: where the answers are kept, in a SQLite file of requests-cache, from run to
-    run; None keeps them in memory, for this process. max_bytes: what this process keeps at most; later answers are
-    not kept. answers: where they are kept, to share them.
+    run; None keeps them in memory until the run ends, one set for all that send by this transport: who syncs again in
+    the same process sees what is new. max_bytes: what this process keeps at most; later answers are not kept.
 
     Only successes are kept. Requests are told apart by a digest of everything in them, credentials included; neither
     these nor other secrets of the request are written in clear. In another process it starts with what the folder
@@ -85,27 +98,16 @@ class CachedTransport:
         *,
         folder: str | Path | None = None,
         max_bytes: int = MAX_BYTES,
-        answers: Answers | None = None,
     ) -> None:
-        self._transport = transport
-        self._answers = answers or Answers(folder, max_bytes)
+        self._transport, self._max_bytes = transport, max_bytes
+        self._answers = None if folder is None else Answers(folder, max_bytes)
 
     def send(self, request: Request) -> Response:
         """The kept answer to `request`, or a new one."""
         if request.method != "GET":
             return self._transport.send(request)
-        return self._answers.to(request, self._transport)
-
-
-_shared: WeakKeyDictionary[Transport, Answers] = WeakKeyDictionary()
-_sharing = threading.Lock()
-
-
-def cached(transport: Transport) -> CachedTransport:
-    """A cache in memory in front of `transport`; this process keeps its answers once, as long as `transport` lives."""
-    with _sharing:
-        answers = _shared.setdefault(transport, Answers())
-    return CachedTransport(transport, answers=answers)
+        answers = self._answers or current_run().own(_OfRun).of(self._transport, self._max_bytes)
+        return answers.to(request, self._transport)
 
 
 def _file(folder: Path) -> MutableMapping[str, bytes]:

@@ -9,7 +9,7 @@ from cdk.base.times import Sleep, sleep
 from cdk.base.values import Json, Record, to_json
 from cdk.rest.auth.authenticator import Authenticator
 from cdk.rest.budget import Budget
-from cdk.rest.cache import cached
+from cdk.rest.cache import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.decoder import Decoder, JsonDecoder
 from cdk.rest.error_handler import ErrorHandler
@@ -35,7 +35,7 @@ class HttpStream(PagedStream):
     decoder: reads the bodies; JSON by default.
     error_handler: what answers mean and how often they are tried again.
     budget: how often the API may be called; the streams that name the same one share it.
-    use_cache: keep answers for other streams of this process that ask the same: for parents of several children.
+    use_cache: keep answers, until the run ends, for other streams that ask the same: for parents of several children.
     transport: sends the requests; shared by all streams by default. Set another before the first read.
     sleep: waits between attempts.
     """
@@ -118,7 +118,7 @@ class HttpStream(PagedStream):
         with _building:
             if self._retriever is None:
                 client = HttpClient(
-                    cached(self.transport) if self.use_cache else self.transport,
+                    CachedTransport(self.transport) if self.use_cache else self.transport,
                     authenticator=self.authenticator(),
                     error_handler=self.error_handler,
                     budget=self.budget,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
+from cdk.base.run import Run
 from cdk.base.values import Json, Record
 from cdk.engine.remember import remembering
 from cdk.spark.going_on import go_on
@@ -37,11 +38,14 @@ class Preview:
 
 def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int) -> Iterator[Preview]:
     """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs."""
+    run = Run()
     for plan, one in zip(plans, of_plans(plans), strict=True):
         preview = Preview(plan.stream.name, plan.sync_mode, plan.write_mode)
         try:
             preview = _at(preview, plan, one, pipeline)
-            yield _read(preview, plan, most)
+            with run.working():
+                preview = _read(preview, plan, most)
+            yield preview
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             yield replace(preview, failure=Failure.of(error))
 

@@ -11,6 +11,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.garbage import rare_collections
 from cdk.base.logs import logger
 from cdk.base.masking import Secrets, secret_values
+from cdk.base.run import one_run
 from cdk.base.spelling import did_you_mean
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, canonical
@@ -98,7 +99,7 @@ class SyncRunner:
         Raises ConfigError: the pipeline does not fit the source, or Spark does not start. StateConflict: another sync
         of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
         """
-        with counting(self._facts.http), rare_collections():
+        with one_run(), counting(self._facts.http), rare_collections():
             return self._run()
 
     def preview(self, most: int) -> Iterator[Preview]:

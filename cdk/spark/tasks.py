@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from cdk.base.garbage import rare_collections
+from cdk.base.run import current_run, part_of
 from cdk.spark.driver import Driver, driver_of, unless_lost
 
 Item = TypeVar("Item")
@@ -42,16 +43,18 @@ def executors(session: SparkSession) -> Workers:
 
 
 def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call `work` with each item, one Spark task each. Both travel by pickle.
+    """Call `work` with each item, one Spark task each, as a part of this run. Both travel by pickle.
 
     Raises TransientError: Spark could not finish the job, for its JVM is gone or a task failed again and again.
     """
+    run = current_run().id
 
     def task(item: bytes) -> bytes:
-        given = pickle.loads(item)  # noqa: S301 - our own driver wrote it
-        _spare_pandas()
-        with rare_collections():
-            return pickle.dumps(work(given))
+        with part_of(run):
+            given = pickle.loads(item)  # noqa: S301 - our own driver wrote it
+            _spare_pandas()
+            with rare_collections():
+                return pickle.dumps(work(given))
 
     with unless_lost():
         results = driver.run(task, [cloudpickle.dumps(item) for item in items])  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
+from cdk.base.run import one_run
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json, from_json
 from cdk.engine.executors import Executor, serial
@@ -72,9 +73,22 @@ def read(
     `cdk.testing.state`, or an earlier run's `state_messages`. mode: default incremental where the stream has a cursor.
     Raises CatalogError: the source has no such stream.
     """
+    with one_run():
+        return _read(source, stream, config or {}, ConnectorStateManager(state), mode=mode, execute=execute)
+
+
+def _read(
+    source: Source | Stream,
+    stream: str | None,
+    config: Mapping[str, Json],
+    manager: ConnectorStateManager,
+    *,
+    mode: SyncMode | None,
+    execute: Executor,
+) -> Run:
     run = Run()
     try:
-        streams = [source] if isinstance(source, Stream) else list(source.streams(config or {}))
+        streams = [source] if isinstance(source, Stream) else list(source.streams(config))
     except CdkError as error:
         run.error = error
         return run
@@ -86,7 +100,7 @@ def read(
             run_read(
                 streams,
                 _catalog(chosen, mode),
-                ConnectorStateManager(state),
+                manager,
                 lambda lines: run.messages.extend(from_json(line) for line in lines.splitlines()),
                 execute=execute,
             )

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cdk import NotFound, Timeout
+from cdk.base.run import one_run
 from cdk.rest import CachedTransport, Request, Response
-from cdk.rest.cache import cached
 from cdk.rest.errors import error_for
 from cdk.testing.mock_api import MockApi
 
@@ -98,19 +98,39 @@ def test_a_cache_travels_without_its_answers() -> None:
         again.send(USERS)
 
 
-def test_a_process_keeps_one_set_of_answers_for_a_transport() -> None:
+def test_a_run_keeps_one_set_of_answers_for_a_transport() -> None:
     one, other = api(), api()
 
-    for transport in (one, one, other):
-        assert cached(transport).send(USERS).json() == [1]
+    with one_run():
+        for transport in (one, one, other):
+            assert CachedTransport(transport).send(USERS).json() == [1]
 
     assert (len(one.requests), len(other.requests)) == (1, 1)
+
+
+def test_answers_end_with_their_run() -> None:
+    source = api()
+    transport = CachedTransport(source)
+
+    for _ in range(2):
+        with one_run():
+            transport.send(USERS)
+            assert transport.send(USERS).json() == [len(source.requests)]
+
+    assert len(source.requests) == 2
+
+
+def test_answers_in_a_folder_outlive_their_run(tmp_path: Path) -> None:
+    source = api()
+    for _ in range(2):
+        with one_run():
+            assert CachedTransport(source, folder=tmp_path).send(USERS).json() == [1]
 
 
 def test_answers_go_with_their_transport() -> None:
     source = api()
     gone = weakref.ref(source)
-    cached(source).send(USERS)
+    CachedTransport(source).send(USERS)
 
     del source
     gc.collect()

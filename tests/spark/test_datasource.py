@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.readwriter import DataFrameReader
@@ -43,11 +43,14 @@ class Keys(Source):
     }
 """
 KEY = "hunter-of-rows"
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
 def spark(session: SparkSession) -> SparkSession:
     register(session)
+    # Of a person who wants it: `register` sets nothing.
+    session.conf.set(PUSH_DOWN, True)
     return session
 
 
@@ -65,6 +68,10 @@ def address(shop: Backend) -> Iterator[str]:
 def cdk(spark: SparkSession, stream: str, address: str) -> DataFrameReader:
     config = json.dumps({"base_url": address})
     return spark.read.format("cdk").option("connector", "shop").option("config", config).option("stream", stream)
+
+
+def pushed(reader: DataFrameReader) -> DataFrameReader:
+    return reader.option("push_down", "true")
 
 
 def keyed(spark: SparkSession, folder: Path, *, fail: bool = False) -> DataFrame:
@@ -94,12 +101,42 @@ def test_a_filter_on_the_cursor_reads_fewer_windows_and_gives_the_same_rows(
     orders = cdk(spark, "orders", address).load().cache()
     whole = ids(orders.where(wanted()))
     before = shop.stats()["orders"]["pages"]
-    narrowed = ids(cdk(spark, "orders", address).load().where(wanted()))
+    narrowed = ids(pushed(cdk(spark, "orders", address)).load().where(wanted()))
 
     assert narrowed == whole != []
     assert before >= 30
     assert shop.stats()["orders"]["pages"] - before <= 4
     orders.unpersist()
+
+
+@pytest.mark.parametrize("push_down", [True, False])
+def test_a_frame_has_all_rows_whatever_was_asked_of_it_before(
+    push_down: bool,  # noqa: FBT001 - a parameter
+    spark: SparkSession,
+    address: str,
+    shop: Backend,
+) -> None:
+    spark.conf.set(PUSH_DOWN, push_down)
+    orders, every = cdk(spark, "orders", address).load(), {order["id"] for order in shop._orders}
+    first, last = "updated_at < '2024-01-05T00:00:00Z'", "updated_at >= '2024-01-25T00:00:00Z'"
+
+    some = set(ids(orders.where(first)))
+    both = set(ids(orders.where(first).union(orders.where(last))))
+
+    assert len(some) < len(both) < len(every)
+    assert both - some == set(ids(orders.where(last)))
+    assert set(ids(orders)) == every
+    spark.conf.set(PUSH_DOWN, True)
+
+
+def test_registering_sets_nothing_of_the_session(spark: SparkSession) -> None:
+    spark.conf.unset(PUSH_DOWN)
+    before = {row.key: row.value for row in spark.sql("SET").collect()}
+
+    register(spark)
+
+    assert {row.key: row.value for row in spark.sql("SET").collect()} == before
+    spark.conf.set(PUSH_DOWN, True)
 
 
 def wanted() -> str:
@@ -146,7 +183,7 @@ def test_partitions_are_left_out_by_columns_that_are_said_to_hold_them(spark: Sp
     assert sorted(path.name for path in tmp_path.glob("asked-*")) == ["asked-a", "asked-b", "asked-c"]
     for path in tmp_path.glob("asked-*"):
         path.unlink()
-    assert towns.option("partition_columns", "town").load().where("town in ('a', 'c') and id > 0").count() == 2
+    assert pushed(towns).option("partition_columns", "town").load().where("town in ('a', 'c') and id > 0").count() == 2
     assert sorted(path.name for path in tmp_path.glob("asked-*")) == ["asked-a", "asked-c"]
 
 
@@ -203,20 +240,25 @@ def test_a_secret_is_in_no_error_and_in_no_plan(
         spark.read.format("cdk").options(
             connector=str(tmp_path / "keyed.py"), config_file=str(tmp_path / "config.json"), stream="keyed"
         ).load()
-    options = {"connector": str(tmp_path / "keyed.py"), "config": json.dumps({"key": KEY}), "stream": "keyed"}
-    spark.read.format("cdk").options(**options).load().where("id > 0").explain(extended=True)
-    spark.readStream.format("cdk").options(**options).load().explain(extended=True)
+    options = {"connector": str(tmp_path / "keyed.py"), "stream": "keyed"}
+    config = json.dumps({"key": KEY})
+    for name in ("config", "secret_config"):
+        spark.read.format("cdk").options(**options).option(name, config).load().where("id > 0").explain(extended=True)
+    spark.readStream.format("cdk").options(**options, secret_config=config).load().explain(extended=True)
+    query = spark.readStream.format("cdk").options(**options, config=config).load().writeStream.format("noop").start()
+    with pytest.raises(StreamingQueryException, match="holds a secret, and Spark shows this option") as shown:
+        query.processAllAvailable()
 
     plans = capsys.readouterr().out
-    assert "config=*********(redacted)" in plans
-    for text in (plans, str(failed.value), str(misfit.value)):
+    assert "secret_config=*********(redacted)" in plans
+    for text in (plans, str(shown.value), str(failed.value), str(misfit.value)):
         assert KEY not in text
     assert "the key **** was refused" in str(failed.value)
 
 
 def test_a_filter_by_a_moment_of_the_driver_is_understood(spark: SparkSession, address: str, shop: Backend) -> None:
     since = datetime(2024, 1, 29, tzinfo=UTC)
-    newest = cdk(spark, "orders", address).load().where(f.col("updated_at") > f.lit(since))
+    newest = pushed(cdk(spark, "orders", address)).load().where(f.col("updated_at") > f.lit(since))
 
     assert ids(newest) == sorted(o["id"] for o in shop._orders if o["updated_at"] > "2024-01-29T00:00:00Z")
     assert shop.stats()["orders"]["pages"] <= 3

@@ -25,6 +25,7 @@ def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) 
             "STREAM": "orders",
             "config_file": "config.yaml",
             "allow_custom_code": "True",
+            "push_down": "TRUE",
             "partition_columns": "a, b",
             "lag": "90s",
             "slices_per_batch": "7",
@@ -39,6 +40,8 @@ def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) 
         str(tmp_path / "config.yaml"),
     )
     assert given.allow_custom_code
+    assert given.push_down
+    assert not given.shown
     assert (given.partition_columns, given.lag, given.slices_per_batch) == (("a", "b"), timedelta(seconds=90), 7)
     assert given.state == {"page": 2}
     assert Given.of({"connector": "own.py", "stream": "x"}, tmp_path).connector == str(tmp_path / "own.py")
@@ -54,6 +57,10 @@ def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) 
         ({**LEAST, "config": "{}", "config_file": "x"}, "the options config and config_file, expected at most one"),
         ({**LEAST, "config": "[]"}, "option config: found a list, expected an object"),
         ({**LEAST, "config_file": "none.json"}, "none.json: cannot be read: No such file or directory"),
+        ({**LEAST, "config": "{}", "secret_config": "{}"}, "the options config and secret_config, expected at most"),
+        ({**LEAST, "secret_config": "[]"}, "option secret_config: found a list, expected an object"),
+        ({**LEAST, "push_down": "yes"}, "option push_down: found 'yes', expected true or false"),
+        ({**LEAST, "partition_columns": "a"}, "option partition_columns: is of use with push_down only"),
         ({**LEAST, "allow_custom_code": "yes"}, "option allow_custom_code: found 'yes', expected true or false"),
         ({**LEAST, "concurrency": "0"}, "option concurrency: found '0', expected a whole number of at least 1"),
         ({**LEAST, "slices_per_batch": "many"}, "option slices_per_batch: found 'many'"),

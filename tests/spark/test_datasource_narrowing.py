@@ -21,9 +21,10 @@ from cdk import CountCursor, DatetimeCursor, Item, Json, Partition, Slice, Strea
 from cdk.base.masking import Secrets
 from cdk.base.times import parse_moment, write_moment
 from cdk.declarative.cursors import Clamping, ManifestCursor
-from cdk.spark.datasource.batch import BatchReader
+from cdk.spark.datasource.batch import NarrowingReader
 from cdk.spark.datasource.opened import Opened
 from cdk.spark.datasource.reading import Reading
+from cdk.spark.datasource.source import CdkDataSource
 from cdk.streams.cursor import Cursor
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
@@ -117,9 +118,9 @@ def planned(stream: Stream, filters: Sequence[Filter], *, columns: tuple[str, ..
     return [slice for part in reader.partitions() for slice in part.value]
 
 
-def narrowed(stream: Stream, filters: Sequence[Filter], columns: tuple[str, ...] = ()) -> BatchReader:
-    opened = Opened(stream, Secrets(), StreamState())
-    reader = BatchReader(opened, Reading.of(opened), concurrency=100, partition_columns=columns)
+def narrowed(stream: Stream, filters: Sequence[Filter], columns: tuple[str, ...] = ()) -> NarrowingReader:
+    opened = Opened(stream, Secrets(), StreamState(), config_secrets=False)
+    reader = NarrowingReader(opened, Reading.of(opened), concurrency=100, partition_columns=columns)
     assert reader.pushFilters(list(filters)) == list(filters)
     return reader
 
@@ -207,3 +208,13 @@ def test_a_partition_is_left_out_only_by_a_column_that_is_said_to_hold_it() -> N
     assert towns([EqualTo(("town",), "a")], "town") == ["a", None]
     assert towns([In(("town",), ["b", "7"])], "town") == ["b", 7, None]  # type: ignore[arg-type]
     assert towns([EqualTo(("n",), 1), EqualTo(("a", "town"), "x")], "town", "n") == ["a", "b", 7, None]
+
+
+@pytest.mark.parametrize("push_down", ["true", "false"])
+def test_only_a_reader_that_was_asked_to_takes_filters(push_down: str) -> None:
+    options = {"connector": "shop", "stream": "orders", "config": '{"base_url": "http://127.0.0.1:1"}'}
+    source = CdkDataSource({**options, "push_down": push_down})
+
+    # Spark looks at the class: one that overrides `pushFilters` fails where the session does not push down.
+    overrides = "pushFilters" in vars(type(source.reader(source.schema())))
+    assert overrides is (push_down == "true")

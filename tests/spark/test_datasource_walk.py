@@ -83,7 +83,7 @@ def log(clock: Clock, kind: type[Log] = Log) -> Log:
 def reader(
     stream: Stream, *, state: Json = None, lag: timedelta = timedelta(), slices: int | None = None
 ) -> StreamReader:
-    opened = Opened(stream, Secrets(), decode(state, cursor_field=stream.cursor_field))
+    opened = Opened(stream, Secrets(), decode(state, cursor_field=stream.cursor_field), config_secrets=False)
     return StreamReader(opened, Reading.of(opened), concurrency=2, lag=lag, slices=slices)
 
 

@@ -20,10 +20,9 @@ from cdk.declarative.draft import Draft
 from cdk.declarative.families import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
 from cdk.declarative.properties import NAME as PROPERTIES
 from cdk.declarative.properties import Properties
-from cdk.rest import Decoder, HttpClient, RequestsTransport
+from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
 from cdk.rest.asking import AskingTransport
 from cdk.rest.budget import Budgeted
-from cdk.rest.cache import cached as cached_transport
 
 
 def _with_properties(value: Json) -> Json:
@@ -102,7 +101,7 @@ class HttpRequester(AnyRequester):
             if budget is not None:
                 # Below the cache: an answer that is kept costs no call. One for all, as they share what is kept.
                 transport, budget = ctx.runtime.shared.setdefault("budgeted", Budgeted(transport, budget)), None
-            transport = cached_transport(transport)
+            transport = CachedTransport(transport)
         base = ctx.expression(self, "url_base") if self.url_base else ctx.expression(self, "url", self.url or "")
         client = HttpClient(
             AskingTransport(transport),

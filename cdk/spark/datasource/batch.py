@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from cdk.base.run import Run
 from cdk.spark.datasource.narrowing import Narrowing
 from cdk.spark.datasource.opened import Opened, masking
 from cdk.spark.datasource.reading import Reading, dealt
+from cdk.state.slice import Slice
 
 
 class BatchReader(DataSourceReader):
@@ -16,10 +18,34 @@ class BatchReader(DataSourceReader):
     Planned once for each DataFrame that is loaded; each action on it reads the slices again.
     """
 
+    def __init__(self, opened: Opened, reading: Reading, *, concurrency: int) -> None:
+        self._state, self._reading, self._concurrency = opened.state, reading, concurrency
+
+    def planned(self) -> Iterator[Slice]:
+        """The slices, in order."""
+        return iter(self._reading.stream.checkpoint_reader(self._state).next, None)
+
+    def partitions(self) -> list[InputPartition]:
+        """The slices, dealt out to as many tasks as may read at once. Parents of a substream are read here."""
+        with masking(self._reading.secrets), Run().working():
+            return dealt(list(self.planned()), self._concurrency)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some slices. An empty plan arrives as a partition of None."""
+        return self._reading.batches(partition)
+
+
+class NarrowingReader(BatchReader):
+    """Leaves out slices that hold no row the query wants.
+
+    Spark plans a DataFrame with the filters of the first query on it, and keeps the plan for all others (4.1 and 4.3).
+    So this reader is used only where a person asks for it, who then runs one query on each DataFrame.
+    """
+
     def __init__(
         self, opened: Opened, reading: Reading, *, concurrency: int, partition_columns: tuple[str, ...]
     ) -> None:
-        self._state, self._reading, self._concurrency = opened.state, reading, concurrency
+        super().__init__(opened, reading, concurrency=concurrency)
         self._narrowing = Narrowing(reading.stream, reading.declared, partition_columns)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
@@ -27,13 +53,5 @@ class BatchReader(DataSourceReader):
         self._narrowing.take(filters)
         return filters
 
-    def partitions(self) -> list[InputPartition]:
-        """The slices, dealt out to as many tasks as may read at once. Parents of a substream are read here."""
-        stream = self._reading.stream
-        with masking(self._reading.secrets):
-            planned = iter(stream.checkpoint_reader(self._state).next, None)
-            return dealt(list(self._narrowing.apply(stream, planned)), self._concurrency)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some slices. An empty plan arrives as a partition of None."""
-        return self._reading.batches(partition)
+    def planned(self) -> Iterator[Slice]:
+        return self._narrowing.apply(self._reading.stream, super().planned())

@@ -26,9 +26,11 @@ class Given:
     """The options of one read, checked by themselves; nothing is imported or opened yet.
 
     connector, manifest: one of them; paths are relative to `folder`. config: a config that was given as text or file.
-    state: the stream's wire state to start from. concurrency: slices read at once, at most. partition_columns: columns
-    of which every record holds the value that its partition has. lag: how far a streaming read stays behind the
-    present. slices_per_batch: the most that a batch of a streaming read takes; None for all there are.
+    shown: whether Spark shows the config in the plan of a streaming query. state: the stream's wire state to start
+    from. concurrency: slices read at once, at most. push_down: whether the filters of the one query save requests.
+    partition_columns: columns of which every record holds the value that its partition has, for push_down. lag: how
+    far a streaming read stays behind the present. slices_per_batch: the most that a batch of a streaming read takes;
+    None for all there are.
     """
 
     folder: Path
@@ -37,9 +39,11 @@ class Given:
     manifest: Path | None = None
     allow_custom_code: bool = False
     config: Mapping[str, Json] = field(default_factory=dict, repr=False)
-    config_from: str = "no option config or config_file was given"
+    config_from: str = "no option config, secret_config or config_file was given"
+    shown: bool = False
     state: Json = field(default=None, repr=False)
     concurrency: int = _CONCURRENCY
+    push_down: bool = False
     partition_columns: tuple[str, ...] = ()
     lag: timedelta = _LAG
     slices_per_batch: int | None = None
@@ -58,8 +62,10 @@ class Given:
             raise ConfigError("found both or neither of the options connector and manifest, expected one of them")
         if "stream" not in said:
             raise ConfigError('option stream: is missing; say .option("stream", NAME)')
-        if "config" in said and "config_file" in said:
-            raise ConfigError("found the options config and config_file, expected at most one of them")
+        if len(configs := [name for name in _CONFIGS if name in said]) > 1:
+            raise ConfigError(f"found the options {' and '.join(configs)}, expected at most one of them")
+        if "partition_columns" in said and not _truth("push_down", said):
+            raise ConfigError("option partition_columns: is of use with push_down only; set push_down to true as well")
         config, config_from = _config(said, folder)
         connector = said.get("connector")
         if connector is not None and connector.endswith(".py"):
@@ -70,26 +76,31 @@ class Given:
             stream=said["stream"],
             connector=connector,
             manifest=folder / Path(said["manifest"]).expanduser() if "manifest" in said else None,
-            allow_custom_code=_truth(said.get("allow_custom_code", "false")),
+            allow_custom_code=_truth("allow_custom_code", said),
             config=config,
             config_from=config_from,
+            shown="config" in said,
             state=_state(said.get("state")),
             concurrency=_whole("concurrency", said.get("concurrency", str(_CONCURRENCY))),
+            push_down=_truth("push_down", said),
             partition_columns=tuple(re.findall(r"[^,\s]+", said.get("partition_columns", ""))),
             lag=_duration(said["lag"]) if "lag" in said else _LAG,
             slices_per_batch=None if most is None else _whole("slices_per_batch", most),
         )
 
 
+# Spark hides an option whose name has `secret` in it, without being told to.
+_CONFIGS = ("config", "secret_config", "config_file")
+
 OPTIONS = (
     "connector",
     "manifest",
     "allow_custom_code",
     "stream",
-    "config",
-    "config_file",
+    *_CONFIGS,
     "state",
     "concurrency",
+    "push_down",
     "partition_columns",
     "lag",
     "slices_per_batch",
@@ -99,8 +110,8 @@ OPTIONS = (
 
 def _config(said: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json], str]:
     """The config and what to call it in errors. What it holds may be secret, so errors show only where they are."""
-    if "config" in said:
-        where, value = "option config", _json(said["config"].encode(), "option config")
+    if name := next((name for name in ("config", "secret_config") if name in said), None):
+        where, value = f"option {name}", _json(said[name].encode(), f"option {name}")
     elif "config_file" in said:
         path = folder / Path(said["config_file"]).expanduser()
         where, value = str(path), _file(path)
@@ -145,9 +156,10 @@ def _names(message: Mapping[str, Json]) -> set[str]:
     return set(message).union(*inner)
 
 
-def _truth(text: str) -> bool:
+def _truth(name: str, said: Mapping[str, str]) -> bool:
+    text = said.get(name, "false")
     if (truth := _TRUTHS.get(text.lower())) is None:
-        raise ConfigError(f"option allow_custom_code: found {text!r}, expected true or false")
+        raise ConfigError(f"option {name}: found {text!r}, expected true or false")
     return truth
 
 

@@ -10,6 +10,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 
 from cdk.base.errors import CdkError, ConfigError, FatalError
 from cdk.base.masking import Secrets, secret_values
+from cdk.base.run import one_run
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
 from cdk.sources.config import check_config
@@ -24,11 +25,15 @@ from cdk.streams.stream import Stream
 
 @dataclass(frozen=True)
 class Opened:
-    """A stream, what must not be shown of its config, and the state a read of it starts from."""
+    """A stream, what must not be shown of its config, and the state a read of it starts from.
+
+    config_secrets: whether the config that was given has any.
+    """
 
     stream: Stream
     secrets: Secrets
     state: StreamState
+    config_secrets: bool
 
     @classmethod
     def of(cls, given: Given) -> "Opened":
@@ -38,14 +43,15 @@ class Opened:
         source's schema. StateError: the state is none of this stream.
         """
         secrets = Secrets()
-        with masking(secrets):
+        with masking(secrets), one_run():
             source = _source(given)
-            secrets.add(*secret_values(source.config_schema, given.config))
+            found = list(secret_values(source.config_schema, given.config))
+            secrets.add(*found)
             source.events = _Learning(secrets)
             config = source.prepare(given.config)
             check_config(config, source.config_schema, given.config_from, secrets)
             stream = _chosen(source, config, given.stream)
-            return cls(stream, secrets, _restored(stream, given.state))
+            return cls(stream, secrets, _restored(stream, given.state), bool(found))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from cdk.base.errors import TransientError
 from cdk.base.masking import Secrets
+from cdk.base.run import Run
 from cdk.engine.remember import remembering
 from cdk.spark.datasource.opened import Opened, masking
 from cdk.spark.rows import Rows
@@ -51,7 +52,8 @@ class Reading:
         """
         rows = Rows(self.declared, generation=GENERATION)
         slices: Sequence[Slice] = partition.value or ()
-        with masking(self.secrets):
+        # Spark's workers live on: what a task keeps of the API is for this task.
+        with masking(self.secrets), Run().working():
             for slice in slices:
                 given = False
                 # Only a state of exact form remembers records; looking for them costs a digest of each.

@@ -10,15 +10,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from cdk.base.errors import ConfigError
-from cdk.spark.datasource.batch import BatchReader
+from cdk.spark.datasource.batch import BatchReader, NarrowingReader
 from cdk.spark.datasource.given import Given
 from cdk.spark.datasource.opened import Opened
 from cdk.spark.datasource.reading import Reading
 from cdk.spark.datasource.streaming import StreamReader
-
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-_REDACTION = "spark.sql.redaction.options.regex"
-_HIDDEN = "(?i)^(config|state)$"
 
 
 class CdkDataSource(DataSource):
@@ -48,12 +44,21 @@ class CdkDataSource(DataSource):
         """A read of everything, or of what is new since a state."""
         opened, reading = self._read(schema)
         given = self._given
-        return BatchReader(opened, reading, concurrency=given.concurrency, partition_columns=given.partition_columns)
+        if not given.push_down:
+            return BatchReader(opened, reading, concurrency=given.concurrency)
+        return NarrowingReader(
+            opened, reading, concurrency=given.concurrency, partition_columns=given.partition_columns
+        )
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """A read that goes on."""
+        """A read that goes on. Raises ConfigError: Spark would show a secret of the config."""
         opened, reading = self._read(schema)
         given = self._given
+        if given.shown and opened.config_secrets:
+            raise ConfigError(
+                "option config: holds a secret, and Spark shows this option in the plans of streaming queries; "
+                "name the option secret_config, which it hides, or use config_file"
+            )
         return StreamReader(
             opened, reading, concurrency=given.concurrency, lag=given.lag, slices=given.slices_per_batch
         )
@@ -78,12 +83,7 @@ def register(session: SparkSession) -> None:
     """Let `session.read.format("cdk")` and `session.readStream.format("cdk")` read streams.
 
     Relative paths are from now on relative to the present folder, and connectors are looked for where this process
-    finds its modules. Turns on Spark's filter push-down for Python data sources in this session, and keeps the options
-    `config` and `state` out of its query plans. Uses nothing of the JVM, as Spark Connect has none.
+    finds its modules. Sets nothing else of the session, and uses nothing of the JVM, as Spark Connect has none.
     """
     here = type("CdkDataSource", (CdkDataSource,), {"folder": str(Path.cwd()), "path": tuple(sys.path)})
     session.dataSource.register(here)
-    session.conf.set(_PUSHDOWN, True)
-    known = session.conf.get(_REDACTION, "")
-    if _HIDDEN not in str(known):
-        session.conf.set(_REDACTION, f"({known})|{_HIDDEN}" if known else _HIDDEN)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from cdk.base.run import Run
 from cdk.base.values import Json, canonical, from_json
 from cdk.declarative.cursors import ManifestCursor
 from cdk.spark.datasource.opened import Opened, masking
@@ -75,12 +76,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._walk is None or self._walk.at != start or (self._walk.ended and self._fixed is None):
                 now = self._fixed or self._reading.stream.now()
                 self._walk = _Walk(self._reading.stream, start, now, self._lag)
-            return self._walk.go(_most(limit))
+            with self._walk.run.working():
+                return self._walk.go(_most(limit))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The slices between two offsets, the same whenever it is asked."""
         stream = self._reading.stream
-        with masking(self._reading.secrets):
+        with masking(self._reading.secrets), Run().working():
             before, after = _state(stream, start), _state(stream, end)
             known = self._walk.known if self._walk is not None and self._walk.at == end else _listed(stream, before)
             return dealt(list(between(stream, before, after, known)), self._concurrency)
@@ -102,10 +104,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Walk:
-    """Steps from an offset on, and where they have led to. known: the partitions met, with their parents' fields."""
+    """Steps from an offset on, and where they have led to.
+
+    known: the partitions met, with their parents' fields. run: of which these steps are a part.
+    """
 
     def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta) -> None:
-        self.at, self.ended = start, False
+        self.at, self.ended, self.run = start, False, Run()
         self.known: dict[str, Partition] = {}
         self._stream, self._state = stream, _state(stream, start)
         self._steps: Iterator[Step | ParentState] = steps(stream, self._state, now, lag)
