@@ -218,6 +218,52 @@ BUGS = [
         "0",
         tests="tests/spark/test_receipt.py",
     ),
+    Bug(
+        "a second redirect does not bring credentials back",
+        "rest/transport",
+        "asked = _redirected(asked, response.status",
+        "asked = _redirected(replace(asked, headers=request.headers), response.status",
+        "tests/rest/test_origin.py",
+    ),
+    Bug(
+        "a secret in the URL of a redirect stays",
+        "rest/transport",
+        "if body is not None or reveals:",
+        "if body is not None:",
+        "tests/rest/test_origin.py",
+    ),
+    Bug(
+        "credentials stay with the port",
+        "rest/origin",
+        "    return old == new or (",
+        "    return old[:2] == new[:2] or (",
+    ),
+    Bug(
+        "credentials never leave TLS",
+        "rest/origin",
+        'old[::2] == ("http", 80) and new[::2] == ("https", 443)',
+        '{old[::2], new[::2]} == {("http", 80), ("https", 443)}',
+    ),
+    Bug("secrets stay with the API", "rest/origin", "if authorized or request.body", "if request.body"),
+    Bug(
+        "a URL that readers disagree on has no origin",
+        "rest/origin",
+        '_HOST = r"\\[[0-9a-f:.]+\\]|[^/?#\\\\@',
+        '_HOST = r"\\[[0-9a-f:.]+\\]|[^/?#@',
+    ),
+    Bug("egress refuses a URL without a host", "rest/egress", "        if not host:\n", "        if False:\n"),
+    Bug(
+        "no answer names a host of a manifest",
+        "declarative/named_hosts",
+        'or _DOMAIN.fullmatch(named.host.rpartition("*")[2])',
+        "or True",
+    ),
+    Bug(
+        "links of a manifest do not carry its secrets",
+        "declarative/named_hosts",
+        "*named_origins(dict(config)))), secrets)",
+        "*named_origins(dict(config)))))",
+    ),
 ]
 
 

@@ -60,6 +60,10 @@ class Secrets:
             longest_first = sorted(self._spellings, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 
+    def holds(self, text: str) -> bool:
+        """Whether one of the secrets is in `text`."""
+        return self._pattern is not None and self._pattern.search(text) is not None
+
     def mask(self, text: str) -> str:
         """`text` with `****` in place of every secret."""
         return self._pattern.sub(HIDDEN, text) if self._pattern else text

@@ -20,6 +20,7 @@ from cdk.declarative.interpolation.template import (
     compile_template,
 )
 from cdk.rest import RequestsTransport, Transport
+from cdk.rest.origin import CredentialScope
 
 Names: TypeAlias = Mapping[str, Json]
 """Names that an expression may use, besides `config` and `parameters`."""
@@ -59,7 +60,8 @@ class BuildContext:
 
     config: the connector's config, as its migrations left it. stream: the stream being built, for errors.
     window: the names under which a slice's window is found in expressions. url_base: gives the beginning of the URLs of
-    the requester that is being built.
+    the requester that is being built. scope: gives where credentials may go; None for the origin of each request's URL
+    before a page's link is followed.
     """
 
     config: Mapping[str, Json]
@@ -67,6 +69,7 @@ class BuildContext:
     stream: str = ""
     window: tuple[str, str] = ("start_time", "end_time")
     url_base: Callable[[], str] | None = None
+    scope: Callable[[], CredentialScope] | None = None
 
     def at(self, url_base: Callable[[], str]) -> "BuildContext":
         """The same for building a part of a requester, whose URLs begin like this."""

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json, to_json
 from cdk.rest import Request
+from cdk.rest.origin import CredentialScope
 
 Place: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
 """Where something is put into a request."""
@@ -19,14 +20,30 @@ class Draft:
     """One request. `put` adds to it, `request` makes it.
 
     url: absolute. text: a body that is sent as it is; nothing else may then be in the body. stream: the answer is
-    handed on as it comes. base: gives what relative links are joined to, where it is not `url`.
+    handed on as it comes. scope: where its secrets may go; None for the origin of `url` as it was first. base: gives
+    what relative links are joined to, where it is not `url`.
     """
 
-    __slots__ = ("base", "form", "headers", "json", "method", "params", "stream", "text", "url", "where")
+    __slots__ = (
+        "_first",
+        "base",
+        "form",
+        "headers",
+        "json",
+        "method",
+        "params",
+        "scope",
+        "stream",
+        "text",
+        "url",
+        "where",
+    )
 
     def __init__(self, method: str, url: str, where: str, *, stream: bool = False) -> None:
         self.method, self.url, self.where, self.stream = method, url, where, stream
         self.base: Callable[[], str] | None = None
+        self.scope: CredentialScope | None = None
+        self._first = url
         self.params: dict[str, Json] = {}
         self.headers: dict[str, Json] = {}
         self.form: dict[str, Json] = {}
@@ -70,7 +87,11 @@ class Draft:
         body, headers = self._body()
         for name, value in self.headers.items():
             headers[name] = value if type(value) is str else str(value)
-        return Request(self.method, self.url, _texts(self.params, self.url), headers, body, stream=self.stream)
+        params = _texts(self.params, self.url)
+        scope = self.scope
+        if scope is None and self.url is not self._first:
+            scope = CredentialScope.of([self._first])
+        return Request(self.method, self.url, params, headers, body, stream=self.stream, scope=scope)
 
     def _body(self) -> tuple[bytes | None, dict[str, str]]:
         if self.text is not None:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import cast
 
 from cdk.base.errors import ManifestError
-from cdk.base.masking import secret_values
+from cdk.base.masking import Secrets, secret_values
 from cdk.base.run import current_run
 from cdk.base.values import Json, JsonSchema, canonical, from_json, to_json
 from cdk.declarative.component import Component
@@ -21,6 +21,7 @@ from cdk.declarative.context import BuildContext, Runtime
 from cdk.declarative.delegating import DelegatingStream
 from cdk.declarative.edits import set_at
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.named_hosts import credential_scope
 from cdk.declarative.spec_file import spec_beside
 from cdk.declarative.stream import ManifestStream
 from cdk.streams.source import NO_CONFIG, Source
@@ -134,7 +135,9 @@ class ManifestSource(Source):
         runtime.shared.setdefault("parents", self._parents)
         runtime.learn, runtime.limited = self.events.learned, self.events.waiting
         runtime.keep = partial(self._keep, config)
-        ctx = BuildContext(config, runtime)
+        secrets = Secrets(secret_values(self.config_schema, config))
+        # Looked through when a request is made: `spec` and `discover` need none of it.
+        ctx = BuildContext(config, runtime, scope=cache(partial(credential_scope, self._root, config, secrets)))
         if self._root.api_budget is not None and "budget" not in runtime.shared:
             runtime.shared["budget"] = self._root.api_budget.build(ctx)
         return ctx

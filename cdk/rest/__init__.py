@@ -16,7 +16,7 @@ from cdk.rest.errors import BadRequest, error_for, error_text
 from cdk.rest.extract import Extract, path
 from cdk.rest.linked import CursorToken, LinkHeader
 from cdk.rest.message import Headers, Request, Response
-from cdk.rest.page_url import ForeignPage
+from cdk.rest.origin import ForeignHost
 from cdk.rest.paginator import Paginator, SinglePage, Token
 from cdk.rest.retriever import PageRetriever, Retriever
 from cdk.rest.status_handler import StatusErrorHandler
@@ -39,7 +39,7 @@ __all__ = [
     "Decoder",
     "ErrorHandler",
     "Extract",
-    "ForeignPage",
+    "ForeignHost",
     "Headers",
     "HttpClient",
     "HttpStream",

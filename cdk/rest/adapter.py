@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -17,11 +16,11 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import get_environ_proxies, requote_uri
 from urllib3 import HTTPHeaderDict
 from urllib3.connectionpool import ConnectionPool
-from urllib3.util import parse_url
 
 from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
 from cdk.rest.egress import Egress
 from cdk.rest.message import Headers, Request, Response
+from cdk.rest.origin import origin
 from cdk.rest.streamed import MAX_BYTES, StreamedResponse, whole
 from cdk.rest.tally import tally
 
@@ -196,11 +195,10 @@ class _LimitedAdapter(_Adapter):
     ) -> ConnectionPool:
         url = request.url or ""
         if _host(url) not in self._pools:
-            # Both ways of reading a URL, as the proxy gets it whole.
-            ports = {"http": 80, "https": 443}
-            for parts, host in ((found := urlsplit(url), found.hostname), (read := parse_url(url), read.host)):
-                for limit in self._limits:
-                    limit.check_host(host or "", parts.port or ports.get(parts.scheme or "", 0))
+            # A proxy gets the URL whole, and reads it in its own way: one that can be read in two has no origin.
+            target = origin(url)
+            for limit in self._limits:
+                limit.check_host(target.host, target.port)
         return super().get_connection_with_tls_context(request, verify, proxies, cert)
 
 

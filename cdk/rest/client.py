@@ -40,7 +40,8 @@ class HttpClient:
     def send(self, request: Request) -> Response:
         """The answer to `request` that the error handler calls a success or ignores.
 
-        Raises the CdkError with which it gives up: a PagingSignal where the error handler wants other pages.
+        Raises the CdkError with which it gives up: a PagingSignal where the error handler wants other pages, a
+        ForeignHost where secrets would leave the request's scope.
         """
         attempt, renewed = 1, False
         while True:
@@ -71,15 +72,17 @@ class HttpClient:
     def _authorized(self, authenticator: Authenticator, request: Request) -> Response:
         # Closing the flow lets go of what it holds when sending failed.
         with closing(authenticator.flow(request)) as flow:
-            response = self._send(next(flow))
+            following = next(flow)
             while True:
+                response = self._send(following, authorized=following != request)
                 try:
                     following = flow.send(response)
                 except StopIteration:
                     return response
-                response = self._send(following)
 
-    def _send(self, request: Request) -> Response:
+    def _send(self, request: Request, *, authorized: bool = False) -> Response:
+        if request.scope is not None:
+            request = request.scope.outgoing(request, authorized=authorized)
         if self._budget is None:
             return self._transport.send(request)
         self._budget.take(request)

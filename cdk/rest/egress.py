@@ -63,6 +63,8 @@ class Egress:
     def check_host(self, host: str, port: int) -> None:
         """Raise ConfigError: no connection to this host is allowed, whatever its address."""
         host = _plain(host)
+        if not host:
+            raise self._refusal("?", port, "the URL has no host, or one that can be read in two ways")
         if self._lists(host, port):
             return
         if not self.public:

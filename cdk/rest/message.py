@@ -1,9 +1,10 @@
 """Request and Response: what goes to an API and what comes back. Plain values, independent of any HTTP library."""
 
+from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
-from urllib.parse import urldefrag, urlencode
+from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
 
 import orjson
 
@@ -12,6 +13,7 @@ from cdk.base.expected_lines import cut_expected
 from cdk.base.json_lines import JsonLines, cut_out
 from cdk.base.values import Json, from_json
 from cdk.rest.extract import ANY, path
+from cdk.rest.origin import CredentialScope
 from cdk.rest.redact import hide, looks_secret, safe_url
 
 
@@ -47,6 +49,7 @@ class Request:
         look secret (`api_key`, `Authorization`) are treated so without being told.
     hidden: secrets that are elsewhere, such as in the body: `hide` takes these values out of texts, too.
     stream: the body may be larger than memory: it is fetched while it is read, with `Response.chunks`.
+    scope: where its secrets may go, whatever the URL becomes; None for the origin of the URL it has now.
     """
 
     method: str
@@ -57,6 +60,7 @@ class Request:
     secret: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
     stream: bool = False
+    scope: CredentialScope | None = field(default=None, compare=False)
 
     @property
     def full_url(self) -> str:
@@ -83,9 +87,38 @@ class Request:
 
     def hide(self, text: str) -> str:
         """`text` without the values of this request's secrets, as an API may echo them."""
-        values = [str(value) for name, value in (*self.params.items(), *self.headers.items()) if self.hides(name)]
-        # `Bearer abc`: the API echoes `abc`.
-        return hide(text, [*values, *(value.rpartition(" ")[2] for value in values), *self.hidden])
+        return hide(text, self.secret_values())
+
+    def secret_values(self) -> Iterator[str]:
+        """The secrets of this request, as they are sent, and what an API may echo of them."""
+        yield from self.hidden
+        for name, value in self._secrets():
+            whole = str(value)
+            yield whole
+            if name.lower() == "cookie":
+                yield from (pair.partition("=")[2].strip() for pair in whole.split(";"))
+            # `Bearer abc`: the API echoes `abc`, or the password that `Basic` holds.
+            yield whole.rpartition(" ")[2]
+            if whole[:6].lower() == "basic ":
+                yield _password(whole)
+
+    def reveals(self, text: str) -> bool:
+        """Whether `text` holds a value of this request's secrets, or one that its scope keeps."""
+        return self.hide(text) != text or (self.scope is not None and self.scope.secrets.holds(text))
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether a parameter, a header, the URL or the body holds what `hide` would take out."""
+        if self.hidden or any(True for _ in self._secrets()):
+            return True
+        query = parse_qsl(urlsplit(self.url).query) if "?" in self.url else ()
+        return any(value and self.hides(name) for name, value in query)
+
+    def _secrets(self) -> Iterator[tuple[str, Json]]:
+        """The parameters and headers that hold a secret."""
+        for name, value in (*self.params.items(), *self.headers.items()):
+            if value not in (None, "") and self.hides(name):
+                yield name, value
 
     def _secret(self, names: Iterable[str], *, told: bool) -> frozenset[str]:
         return self.secret | {name.lower() for name in names} if told else self.secret
@@ -188,6 +221,15 @@ class Response:
 
     def __repr__(self) -> str:
         return f"<{self.status} to {self.request}, {len(self.body)} bytes>"
+
+
+def _password(header: str) -> str:
+    """The password of a Basic header, or the user where there is none: many APIs take a key as the user."""
+    try:
+        user, _, password = b64decode(header[6:], validate=True).decode().partition(":")
+    except ValueError:
+        return ""
+    return password or user
 
 
 def _pairs(params: Mapping[str, Json]) -> Iterator[tuple[str, str]]:

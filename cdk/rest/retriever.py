@@ -1,7 +1,7 @@
 """Retriever: the pages of a slice. HttpStream reads with the one below; a low-code stream or a job plugs in another."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cdk.base.errors import BadState, NotFound, PaginationLoop, StaleToken
@@ -9,7 +9,7 @@ from cdk.base.values import Record
 from cdk.rest.client import HttpClient
 from cdk.rest.errors import BadRequest, error_text
 from cdk.rest.message import Request, Response
-from cdk.rest.page_url import ForeignPage
+from cdk.rest.origin import CredentialScope, ForeignHost
 from cdk.rest.paginator import Paginator, Token
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
@@ -56,8 +56,8 @@ class PageRetriever:
         """
         saved = token is not None and isinstance(slice.start, Checkpoint) and token == slice.start.cursor
         try:
-            response = self.client.send(self.paginator.apply(self.request(slice), token))
-        except (BadRequest, NotFound, ForeignPage, BadState) as refused:
+            response = self.client.send(self.paginator.apply(self._first(slice), token))
+        except (BadRequest, NotFound, ForeignHost, BadState) as refused:
             if saved:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
             raise
@@ -74,3 +74,8 @@ class PageRetriever:
                 f"check where the paginator finds it and how it is sent"
             )
         return Page(records, following)
+
+    def _first(self, slice: Slice) -> Request:
+        """The request for the first page: what follows from answers must not carry its secrets elsewhere."""
+        request = self.request(slice)
+        return request if request.scope is not None else replace(request, scope=CredentialScope.of([request.url]))

@@ -15,6 +15,7 @@ from cdk.rest.decoder import Decoder, JsonDecoder
 from cdk.rest.error_handler import ErrorHandler
 from cdk.rest.extract import is_there, path, records_at
 from cdk.rest.message import Request, Response
+from cdk.rest.origin import CredentialScope, named_origins, origin
 from cdk.rest.paginator import Paginator, SinglePage
 from cdk.rest.retriever import PageRetriever
 from cdk.rest.status_handler import StatusErrorHandler
@@ -35,6 +36,8 @@ class HttpStream(PagedStream):
     decoder: reads the bodies; JSON by default.
     error_handler: what answers mean and how often they are tried again.
     budget: how often the API may be called; the streams that name the same one share it.
+    trusted_urls: further origins that credentials may be sent to, such as `["https://files.example.com"]`, besides
+        those of `url_base` and of URLs and hosts in the config.
     use_cache: keep answers, until the run ends, for other streams that ask the same: for parents of several children.
     transport: sends the requests; shared by all streams by default. Set another before the first read.
     sleep: waits between attempts.
@@ -46,11 +49,13 @@ class HttpStream(PagedStream):
     decoder: Decoder = JsonDecoder()
     error_handler: ErrorHandler = StatusErrorHandler()
     budget: Budget | None = None
+    trusted_urls: Sequence[str] = ()
     use_cache: bool = False
     transport: Transport = RequestsTransport()
     sleep: Sleep = staticmethod(sleep)
 
     _retriever: PageRetriever | None = None
+    _scopes: Mapping[str, CredentialScope] | None = None
 
     @property
     def url_base(self) -> str:
@@ -106,7 +111,22 @@ class HttpStream(PagedStream):
         if content is not None:
             body = to_json(content)
             headers = {"Content-Type": "application/json", **headers}
-        return Request(self.http_method, _join(self.url_base, self.path(slice)), self.params(slice), headers, body)
+        url = _join(self.url_base, self.path(slice))
+        scope = self._scope(url, slice)
+        return Request(self.http_method, url, self.params(slice), headers, body, scope=scope)
+
+    def _scope(self, url: str, slice: Slice) -> CredentialScope:
+        """Where the credentials may go: not to a host that only a partition, such as a record of a parent, names."""
+        base = self.url_base
+        if not base:
+            named = named_origins([*slice.partition.values(), *slice.extra.values()])
+            target = origin(url)
+            base = "" if any(each.host == target.host for each in named) else url
+        known = self._scopes or {}
+        key = str(origin(base))
+        if key not in known:
+            known = self._scopes = {**known, key: CredentialScope.of([base, *self.trusted_urls], dict(self.config))}
+        return known[key]
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
         """One request: the page of `token`. Raises what PageRetriever.page raises."""
@@ -129,7 +149,7 @@ class HttpStream(PagedStream):
 
     def __getstate__(self) -> dict[str, Json]:
         """What travels to another process: everything but the connections."""
-        return {name: value for name, value in self.__dict__.items() if name != "_retriever"}
+        return {name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes"}}
 
 
 def _join(base: str, path: str) -> str:

@@ -10,15 +10,13 @@ from urllib.parse import urljoin
 from cdk.base.errors import FatalError
 from cdk.rest.egress import Egress, process_egress
 from cdk.rest.message import Request, Response
-from cdk.rest.origin import may_follow, origin
+from cdk.rest.origin import may_follow, neutral, origin
 from cdk.rest.streamed import MAX_BYTES
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 _KEEP_BODY = {307, 308}
 _SEE_OTHER = 303
 _FOLLOWED = 10
-# What may travel to another host: nothing in here says who is asking.
-_NEUTRAL = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
 
 
 class Transport(Protocol):
@@ -84,7 +82,8 @@ class RequestsTransport:
             location = response.headers.get("location") if response.status in _REDIRECTS else None
             if location is None:
                 return response if asked is request else response.answering(request)
-            asked = _redirected(asked, response.status, _target(response, location))
+            target = _target(response, location)
+            asked = _redirected(asked, response.status, target, reveals=request.reveals(target))
         raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {asked}; check the URL")
 
     def _connect(self) -> Callable[[Request], Response]:
@@ -105,8 +104,8 @@ def _target(response: Response, location: str) -> str:
         raise FatalError(f"{response.request} was redirected to what is no URL; check the URL") from None
 
 
-def _redirected(request: Request, status: int, url: str) -> Request:
-    """The request that follows a redirect to `url`."""
+def _redirected(request: Request, status: int, url: str, *, reveals: bool) -> Request:
+    """The request that follows a redirect to `url`. reveals: a secret of the first request is in it."""
     keeps = status in _KEEP_BODY or (request.method in {"GET", "HEAD"} and status != _SEE_OTHER)
     method = request.method if keeps or request.method == "HEAD" else "GET"
     body = request.body if keeps else None
@@ -114,11 +113,12 @@ def _redirected(request: Request, status: int, url: str) -> Request:
     if body is None:
         headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
     if not may_follow(origin(request.url), origin(url)):
-        headers = {name: value for name, value in headers.items() if name.lower() in _NEUTRAL}
-        if body is not None:
+        headers = neutral(headers)
+        if body is not None or reveals:
             target = Request(method, url, secret=request.secret)
+            what = "a secret in its URL" if reveals else "a body, which may hold secrets,"
             raise FatalError(
-                f"{request} was redirected to another host, {target}: a body is not sent there, as it may hold "
-                f"secrets; if that host is right, make it the URL of this stream"
+                f"{request.hide(str(request))} was redirected to another host, {request.hide(str(target))}: {what} is "
+                f"not sent there; if that host is right, make it the URL of this stream"
             )
     return replace(request, method=method, url=url, params={}, headers=headers, body=body)

@@ -123,6 +123,7 @@ def test_hosts_that_are_meant_are_allowed(egress: str, host: str, port: int) -> 
         ("*.example.com", "badexample.com", 443),
         ("b.com:8443", "b.com", 443),
         ("127.0.0.1:8000", "127.0.0.1", 8001),
+        ("public", "", 0),
     ],
 )
 def test_other_hosts_are_refused_by_name(egress: str, host: str, port: int) -> None:

@@ -176,7 +176,7 @@ def test_a_body_does_not_follow_to_another_host(server: Server) -> None:
     other = server.url.replace("127.0.0.1", "localhost") + "/echo?token=abcd"
     request = Request("POST", server.url + "/there", headers={"X-Target": other}, body=b"secret")
 
-    with pytest.raises(FatalError, match=r"another host.*token=\*\*\*\*: a body is not sent there"):
+    with pytest.raises(FatalError, match=r"another host.*token=\*\*\*\*: a body, which may .* not sent there"):
         RequestsTransport().send(request)
 
     assert len(server.seen) == 1

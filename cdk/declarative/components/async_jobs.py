@@ -147,7 +147,9 @@ class AsyncRetriever(AnyRetriever):
         """Reads the pages of one target."""
         decoder = _decoder(self.download_decoder, ctx)
         extractor = self.download_extractor or DpathExtractor(field_path=[])
-        requester = self.download_requester.build(ctx, decoder=decoder)
+        # What a job has made often lies on a host that only the API knows. The credentials of this requester are named
+        # for that host, those of the others are not sent there.
+        requester = self.download_requester.build(replace(ctx, scope=None), decoder=decoder)
         if decoder.streams or isinstance(extractor, ResponseToFileExtractor):
             requester = _Streaming(requester)
         return PageReader(

@@ -126,10 +126,13 @@ class _HttpRequester:
         self._params = ctx.mapping(component, "request_parameters") if component.request_parameters else None
         self._headers = ctx.mapping(component, "request_headers") if component.request_headers else None
         self._fill = _body(component, ctx)
+        self._scope = ctx.scope
 
     def draft(self, names: Names) -> Draft:
         """See Requester."""
         draft = Draft(self._method, self._url(names), self._where, stream=self._stream)
+        if self._scope is not None:
+            draft.scope = self._scope()
         if self._base is not None:
             draft.base = partial(self._base.text, names)
         if self._params is not None:

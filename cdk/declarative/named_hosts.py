@@ -1,0 +1,84 @@
+"""The hosts that a manifest and its config name: the credentials of its requests are sent to no other.
+
+Names in expressions other than `config` and `parameters` come from answers of the API: where one of them makes a part
+of a host, any text without a dot may stand there, and where it makes all of it, nothing is named.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel
+
+from cdk.base.masking import Secrets
+from cdk.base.values import Json
+from cdk.declarative.component import Component
+from cdk.declarative.components.routers import ListPartitionRouter
+from cdk.declarative.components.source import Spec
+from cdk.declarative.families import AnySchemaLoader
+from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.interpolation.template import compile_template
+from cdk.rest.origin import CredentialScope, Origin, named_origins, origin
+
+_LITERAL = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
+# What is left of a host behind the last wildcard must be a domain of somebody's own: `*.com` names nobody.
+_DOMAIN = re.compile(r"[A-Za-z0-9\-_]*(?:\.[A-Za-z0-9\-_]+){2,}")
+
+
+def credential_scope(root: Component, config: Mapping[str, Json], secrets: Secrets) -> CredentialScope:
+    """Where the credentials of the streams of a manifest may go, and the values of its config that are secret."""
+    return CredentialScope(frozenset((*_below(root, config, {}), *named_origins(dict(config)))), secrets)
+
+
+def _below(value: Json, config: Mapping[str, Json], parameters: Mapping[str, Json]) -> Iterator[Origin]:
+    """The origins that a part of a manifest names, without what only describes: `spec` and schemas."""
+    match value:
+        case str():
+            yield from _origins(value, config, parameters)
+        case Spec() | AnySchemaLoader():
+            return
+        case ListPartitionRouter(values=list() as values):
+            yield from named_origins(values)
+        case BaseModel():
+            own = value.parameters if isinstance(value, Component) else parameters
+            fields = {**value.__dict__, **(value.model_extra or {}), "parameters": None}
+            yield from _below(list(fields.values()), config, own)
+        case Mapping() if not str(value.get("type", "")).endswith("SchemaLoader"):
+            # A template of streams, which become components once it is filled in.
+            own = {**parameters, **(value.get("$parameters") or {})}
+            yield from _below(list(value.values()), config, own)
+        case list() | tuple():
+            for part in value:
+                yield from _below(part, config, parameters)
+        case _:
+            return
+
+
+def _origins(text: str, config: Mapping[str, Json], parameters: Mapping[str, Json]) -> Iterator[Origin]:
+    """The origins that one text of a manifest may render to."""
+    if "{" not in text:
+        if (plain := origin(text)).host:
+            yield plain
+        return
+    for literal in _LITERAL.findall(text):
+        yield origin(literal)
+    try:
+        template = compile_template(text)
+        unknown = dict.fromkeys(template.names, _Unknown())
+        named = origin(template.render({**unknown, "config": config, "parameters": parameters}).strip())
+    except ExpressionError:
+        return
+    if named.host and ("*" not in named.host or _DOMAIN.fullmatch(named.host.rpartition("*")[2])):
+        yield named
+
+
+class _Unknown(dict[str, Json]):
+    """What an API will say: `*` as text, and the same again for all that is looked for in it."""
+
+    def __missing__(self, name: str) -> "_Unknown":
+        return self
+
+    def get(self, _: str, default: Json = None) -> Json:  # noqa: ARG002 - the signature of a dict
+        return self
+
+    def __str__(self) -> str:
+        return "*"
