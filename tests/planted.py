@@ -264,6 +264,20 @@ BUGS = [
         "*named_origins(dict(config)))), secrets)",
         "*named_origins(dict(config)))))",
     ),
+    Bug("a value of Python becomes what read writes", "spark/rows", "values = list(map(plain, values))", "pass"),
+    Bug(
+        "a UUID is no quoted text",
+        "spark/fit",
+        "    value = plain(value)\n    if value is None",
+        "    if value is None",
+    ),
+    Bug(
+        "a Decimal keeps its digits",
+        "base/plain",
+        "            return str(value)\n",
+        "            return str(float(value))\n",
+    ),
+    Bug("a moment of a class of its own is a text", "base/plain", "if isinstance(value, date | time):", "if False:"),
 ]
 
 

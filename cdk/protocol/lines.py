@@ -1,16 +1,15 @@
 """Messages as lines of JSON: a page of records in one pass, anything else one by one."""
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from datetime import date, time
+from collections.abc import Sequence
 
 import orjson
 from pydantic_core import PydanticSerializationError
 
 from cdk.base.errors import FatalError
 from cdk.base.json_lines import JsonLines
-from cdk.base.values import Json, Record
+from cdk.base.plain import json_of
+from cdk.base.values import NotJson, Record
 from cdk.protocol.messages import AirbyteMessage
 
 _CUT_TEXT = b"\n" * 16
@@ -54,7 +53,7 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
 
     emitted_at_ms: milliseconds since 1970, the same for the whole page.
     Fields of a record that are null are left out, as Airbyte has it; nulls deeper inside stay.
-    NaN and infinities become null, dates ISO 8601 text, whole numbers of any size stay numbers.
+    NaN and infinities become null, values of Python what `cdk.base.plain` says, numbers keep every digit.
 
     Raises FatalError naming the stream and the field: a value that JSON cannot hold.
     """
@@ -110,29 +109,6 @@ def _dumps(stream: str, record: Record) -> bytes:
     except TypeError:
         pass
     try:
-        return json.dumps(_plain(record, stream, ""), separators=(",", ":")).encode()
-    except RecursionError:
-        raise FatalError("a record has too many levels, more than Python can write as JSON", stream=stream) from None
-
-
-def _plain(value: Json, stream: str, path: str) -> Json:
-    """`value` in what the standard library's encoder writes as valid JSON. Raises FatalError for anything else."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case date() | time():
-            return value.isoformat()
-        case Mapping():
-            return {
-                str(key): _plain(item, stream, f"{path}.{key}" if path else str(key)) for key, item in value.items()
-            }
-        case list() | tuple():
-            return [_plain(item, stream, f"{path}[{i}]") for i, item in enumerate(value)]
-        case _:
-            found = type(value).__name__
-            raise FatalError(
-                f"field {path} holds a {found}, which JSON cannot hold; yield a text, a number, a list or a dict",
-                stream=stream,
-            )
+        return json_of(record, special="null").encode()
+    except NotJson as error:
+        raise FatalError(f"{error}; yield a text, a number, a list or a dict", stream=stream) from None

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from orjson import dumps
 
+from cdk.base.plain import ALREADY
 from cdk.base.values import Json, NotJson
 from cdk.spark.json_text import json_text
 from cdk.spark.schema import BIG_INTEGER, LOCAL_TIME, MOMENT, ColumnType, JsonText
@@ -31,8 +32,6 @@ _ALIKE: Mapping[pa.DataType, frozenset[type]] = {
     LOCAL_TIME: frozenset({str, NoneType}),
     BIG_INTEGER: frozenset({int, NoneType}),
 }
-# What a text column takes as JSON; a type derived from one of these may be written in another way.
-_JSON = frozenset({dict, list, str, int, float, bool, NoneType})
 # Arrow reads a year 0, which a value beside one that Arrow does not read would not be.
 _FIRST_DAY = datetime(1, 1, 1, tzinfo=UTC)
 _EARLIEST: Mapping[pa.DataType, Json] = {
@@ -91,7 +90,7 @@ def _earliest(kind: pa.DataType) -> pa.Scalar:
 
 def _texts(values: Sequence[Json], *, quoted: bool) -> pa.Array | None:
     """Values as JSON. quoted: texts, too; otherwise they stay what they are."""
-    if not _JSON.issuperset(map(type, values)):
+    if not ALREADY.issuperset(map(type, values)):
         return None
     texts: list[bytes | None] = [
         None if value is None else dumps(value) if quoted or type(value) is not str else value.encode()

@@ -1,5 +1,6 @@
 """One value into a column's type, without loss, or null and a note of what it was."""
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -8,6 +9,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from cdk.base.plain import plain
 from cdk.base.times import parse_moment
 from cdk.base.values import Json
 from cdk.spark.json_text import NO_JSON, json_text, shown, valid
@@ -28,6 +30,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 def fit(value: Json, kind: ColumnType, path: str, noted: list[Change]) -> Json:
     """`value` as `kind`, or what comes nearest and a note in `noted`. Raises NotJson: it is no JSON."""
+    value = plain(value)
     if value is None:
         return None
     try:
@@ -86,23 +89,25 @@ def _scalar(value: Json, kind: pa.DataType) -> Json:  # noqa: PLR0911 - one for 
         raise _Misfit("not a boolean")
     if pa.types.is_decimal(kind):
         return _big_integer(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise _Misfit("not a number")
     return _floating(value) if pa.types.is_floating(kind) else _integer(value, kind.bit_width)
 
 
-def _floating(value: float) -> float:
+def _floating(value: float | Decimal) -> float:
     try:
         number = float(value)
     except OverflowError:
         raise _Misfit("more than a double holds") from None
-    if isinstance(value, int) and int(number) != value:
+    if isinstance(value, Decimal) and math.isinf(number):
+        raise _Misfit("more than a double holds")
+    if isinstance(value, int | Decimal) and _is_whole(value) and int(number) != value:
         raise _Misfit("more digits than a double holds")
     return number
 
 
-def _integer(value: float, bits: int) -> int:
-    if value % 1:
+def _integer(value: float | Decimal, bits: int) -> int:
+    if not _is_whole(value):
         raise _Misfit("not a whole number")
     if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         raise _Misfit(f"more than {bits} bits")
@@ -115,11 +120,16 @@ def _big_integer(value: Json) -> Decimal:
         # Counted first: Python refuses to read a number of thousands of digits.
         number = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
         value = -number if value.startswith("-") else number
-    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not _is_whole(value):
         raise _Misfit("not a whole number")
     if abs(value) >= 10**_BIG_DIGITS:
         raise _Misfit(f"more than {_BIG_DIGITS} digits")
     return Decimal(int(value))
+
+
+def _is_whole(value: float | Decimal) -> bool:
+    # A Decimal has no remainder where it has more digits than its context.
+    return value == value.to_integral_value() if isinstance(value, Decimal) else not value % 1
 
 
 def _date(value: Json) -> date:

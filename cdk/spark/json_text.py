@@ -1,47 +1,39 @@
 """Values as JSON text, whatever they hold."""
 
-import json
-
 import orjson
 
-from cdk.base.values import Json, NotJson
+from cdk.base.plain import json_of, plain
+from cdk.base.values import Json
 
 NO_JSON = "NaN and infinity are no JSON"
+_NAN = "\0"
+"""Stands for NaN and infinities where they are looked for: no JSON text has it."""
 
 
 def json_text(value: Json) -> str | None:
     """`value` as JSON, None when it holds NaN or infinity.
 
-    Raises NotJson: it is not made of JSON's types, or is too deep for any writer of JSON.
+    Raises NotJson: JSON has nothing like it, or it is too deep for any writer of JSON.
     """
     try:
-        text = orjson.dumps(value)
-    except TypeError:  # an integer of more than 64 bits, a lone surrogate, many levels
-        return _slow(value, special=False)
+        text = orjson.dumps(value).decode()
+    except TypeError:  # an integer of more than 64 bits, a lone surrogate, many levels, a Decimal
+        text = json_of(value, special=_NAN)
+        return None if _NAN in text else text
     # orjson writes NaN as null.
-    if b"null" in text and orjson.loads(text) != value and _slow(value, special=False) is None:
+    if "null" in text and orjson.loads(text) != value and _NAN in json_of(value, special=_NAN):
         return None
-    return text.decode()
+    return text
 
 
 def shown(value: Json) -> str:
     """`value` as a person reads it: a text as it is, anything else as JSON, with NaN and Infinity. Raises NotJson."""
+    value = plain(value)
     if isinstance(value, str) and valid(value) == value:
         return value
-    return json_text(value) or _slow(value, special=True) or ""
+    return json_text(value) or json_of(value)
 
 
 def valid(text: str) -> str:
     """The text as UTF-8 can hold it: a lone surrogate is written as its escape."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _slow(value: Json, *, special: bool) -> str | None:
-    try:
-        return json.dumps(value, allow_nan=special)
-    except ValueError:
-        return None
-    except TypeError as error:
-        raise NotJson(f"{error}; expected what JSON is made of") from None
-    except RecursionError:
-        raise NotJson("found a value of too many levels, more than Python can write as JSON") from None

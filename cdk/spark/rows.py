@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cdk.base.errors import FatalError
 from cdk.base.expected_lines import Expected
+from cdk.base.plain import ALREADY, plain
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, NotJson, Record
 from cdk.spark.at_once import at_once, by_field
@@ -194,6 +195,10 @@ def _column(name: str, values: Sequence[Json], kind: ColumnType, changes: dict[i
         return array
     fitted = []
     with _naming(name):
+        if not ALREADY.issuperset(map(type, values)):
+            values = list(map(plain, values))
+            if (array := at_once(values, kind)) is not None:
+                return array
         for i, value in enumerate(values):
             noted: list[Change] = []
             fitted.append(fit(value, kind, name, noted))

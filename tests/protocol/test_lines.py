@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from http import HTTPStatus
 from types import MappingProxyType
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -66,6 +68,10 @@ def test_text_that_looks_like_the_cut_between_records_is_left_alone() -> None:
         (datetime(2024, 1, 2, tzinfo=UTC), "2024-01-02T00:00:00+00:00"),
         (date(2024, 1, 2), "2024-01-02"),
         (None, None),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (Decimal("1.5"), 1.5),
+        (Decimal("NaN"), None),
+        (HTTPStatus.OK, 200),
         ((1, 2), [1, 2]),
         (MappingProxyType({"x": 1}), {"x": 1}),
         ("\ud800", "\ud800"),
@@ -82,13 +88,19 @@ def test_values_json_has_no_word_for_are_written_alike_on_both_paths(value: Json
     ]
 
 
+def test_a_decimal_is_written_with_every_digit() -> None:
+    exact = "1234567890123456789.01234567890123456789"
+
+    assert f'"data":{{"price":{exact}}}'.encode() in record_lines("s", None, [{"price": Decimal(exact)}], 0)
+
+
 def test_a_record_need_not_be_a_dict() -> None:
     record: Mapping[str, Json] = MappingProxyType({"id": 1})
 
     assert data(record_lines("s", None, [record], 0)) == [{"id": 1}]
 
 
-@pytest.mark.parametrize("value", [{1, 2}, Decimal(1), b"bytes", object()])
+@pytest.mark.parametrize("value", [{1, 2}, 1j, b"bytes", object()])
 def test_a_value_json_cannot_hold_is_named_with_its_stream_and_field(value: Json) -> None:
     with pytest.raises(FatalError, match=r"field rows\[1\]\.x holds a \w+, which JSON cannot hold") as raised:
         record_lines("users", None, [{"id": 1}, {"rows": [{}, {"x": value}]}], 0)

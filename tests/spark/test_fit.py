@@ -89,5 +89,5 @@ def test_a_local_time_is_what_the_clock_shows_and_the_rest_is_noted(text: str, r
 
 @pytest.mark.parametrize("value", [b"\xff", {"a": [1j]}, {1, 2}])
 def test_what_is_not_made_of_json_is_refused(value: object) -> None:
-    with pytest.raises(NotJson, match="not JSON serializable"):
+    with pytest.raises(NotJson, match="JSON cannot hold"):
         fit(value, JsonText(), "a", [])

@@ -1,0 +1,109 @@
+"""Values of Python as JSON has them. `read` writes records so, and `sync` makes columns of the same.
+
+| Python | JSON |
+|---|---|
+| datetime, date, time | text in ISO 8601 |
+| UUID | text |
+| Decimal | number with every digit; infinite or NaN: as a float is |
+| Enum | its value |
+| tuple; any Mapping; dataclass | array; object |
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+
+import orjson
+
+from cdk.base.values import Json, NotJson
+
+ALREADY = frozenset({str, int, float, bool, type(None), list, dict})
+"""The types that JSON is made of."""
+
+
+def plain(value: Json) -> Json:  # noqa: PLR0911 - one for each kind
+    """`value` as one of JSON's types; what lies inside it stays. A finite Decimal stays, for no other has its digits.
+
+    Raises NotJson: JSON has nothing like it.
+    """
+    if type(value) in ALREADY:
+        return value
+    match value:
+        case Enum():
+            return plain(value.value)
+        case str():
+            return str.__str__(value)
+        case bool() | int() | float() | list() | dict():
+            return value
+        case Decimal():
+            return value if value.is_finite() else float(str(value).replace("s", ""))
+        case tuple():
+            return list(value)
+        case Mapping():
+            return dict(value)
+        case _:
+            return _as_orjson(value)
+
+
+def json_of(value: Json, path: str = "", *, special: str | None = None) -> str:
+    """The JSON text of a value, for whatever orjson refuses; slow. Half a character, a lone surrogate, is an escape.
+
+    special: what stands for NaN and infinities, by default what JavaScript calls them; others are texts of JSON.
+    Raises NotJson naming the place, which begins with `path`.
+    """
+    try:
+        # Gets two times as deep as what follows.
+        text = json.dumps(value, separators=(",", ":"), allow_nan=special is None, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        pass
+    else:
+        return text
+    try:
+        return _json_of(value, path, special)
+    except RecursionError:
+        raise NotJson("found a value of too many levels, more than Python can write as JSON") from None
+
+
+def _json_of(value: Json, path: str, special: str | None) -> str:
+    try:
+        value = plain(value)
+    except NotJson as error:
+        raise NotJson(f"field {path} holds {error}") from None
+    match value:
+        case dict():
+            # A name that is no text has that of its text.
+            items = (
+                f"{_string(str(key))}:{_json_of(item, f'{path}.{key}' if path else str(key), special)}"
+                for key, item in value.items()
+            )
+            return f"{{{','.join(items)}}}"
+        case list():
+            return f"[{','.join(_json_of(item, f'{path}[{i}]', special) for i, item in enumerate(value))}]"
+        case str():
+            return _string(value)
+        case Decimal():
+            return str(value)
+        case float() if not math.isfinite(value) and special is not None:
+            return special
+        case _:
+            return json.dumps(value)
+
+
+def _string(text: str) -> str:
+    try:
+        return orjson.dumps(text).decode()
+    except TypeError:
+        return json.dumps(text)
+
+
+def _as_orjson(value: Json) -> Json:
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except TypeError:
+        if isinstance(value, date | time):  # of a class of its own, or with an odd zone
+            return value.isoformat()
+        raise NotJson(f"a {type(value).__name__}, which JSON cannot hold") from None
