@@ -278,6 +278,46 @@ BUGS = [
         "            return str(float(value))\n",
     ),
     Bug("a moment of a class of its own is a text", "base/plain", "if isinstance(value, date | time):", "if False:"),
+    Bug(
+        "gaps between windows are read without lookback",
+        "streams/checkpoint",
+        "upto=item.window.start, again=False",
+        "upto=item.window.start, again=True",
+    ),
+    Bug(
+        "equal records are counted",
+        "engine/remember",
+        "        known = self._known.count(digest)\n",
+        "        known = 10**9 * self._known.count(digest)\n",
+        "tests/engine/test_read.py",
+    ),
+    Bug(
+        "an earlier part of a slice is counted",
+        "streams/checkpoint",
+        "start=position, met=edge",
+        "start=position",
+        "tests/engine/test_read.py",
+    ),
+    Bug(
+        "one window gives what has no cursor value",
+        "streams/checkpoint",
+        "holds=ticket is not self._giver",
+        "holds=False",
+        "tests/engine/test_read.py",
+    ),
+    Bug(
+        "what was held back is read once more",
+        "streams/checkpoint",
+        "            if not settled:\n",
+        "            if False:\n",
+        "tests/engine/test_read.py",
+    ),
+    Bug(
+        "tables remember how often a record came",
+        "state/wire",
+        '("counts", edge.counts), ',
+        "",
+    ),
 ]
 
 

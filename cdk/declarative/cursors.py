@@ -136,6 +136,11 @@ class ManifestCursor(Cursor):
         moments = [moment for value in values if (moment := self._moment(value)) is not None]
         return self._write(max(moments)) if moments else None
 
+    def unreadable(self, values: Sequence[Json]) -> Sequence[int]:
+        if values and self._all_text_in_order(values) and None not in map(self._moment, (min(values), max(values))):
+            return ()
+        return super().unreadable(values)
+
     def owns(self, window: Window, value: Json) -> bool:  # noqa: ARG002 - the source decides
         return True
 

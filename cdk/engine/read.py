@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from cdk.base.errors import FatalError
-from cdk.base.logs import logger
+from cdk.base.logs import FirstWarning, logger
 from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
@@ -38,10 +38,12 @@ def read(
     """
     reader = stream.checkpoint_reader(state)
     failures: list[FatalError] = []
+    warn = FirstWarning()
     try:
         # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
         while (first := reader.next()) is not None:
             for slice, page in execute(chain([first], iter(reader.next, None)), partial(_pages, stream, failures)):
+                warn(page.warning)
                 if page.records:
                     yield page.records
                 if page.position is not None:

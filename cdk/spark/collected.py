@@ -123,6 +123,7 @@ class Collected:
         if page.restarted:
             self._drop()
             self.progress.restarted = True
+        self.progress.warning = self.progress.warning or page.warning
         waiting = self._waiting
         if page.records:
             try:

@@ -67,7 +67,7 @@ class Progress:
 
     The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
     rejected: rows with values that did not fit. pages: those that brought records. http: requests, also those of pages
-    that no position covers. asked: of a source that is followed, once the end was met.
+    that no position covers. asked: of a source that is followed, once the end was met. warning: see ReadPage.
     """
 
     number: int
@@ -82,3 +82,4 @@ class Progress:
     failure: Failure | None = None
     http: Tally = field(default_factory=Tally, compare=False)
     asked: Asked | None = None
+    warning: str = field(default="", compare=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cdk.base.errors import CdkError
-from cdk.base.logs import logger
+from cdk.base.logs import FirstWarning, logger
 from cdk.base.values import Json
 from cdk.rest.tally import Tally, counting
 from cdk.spark.counts import Counted
@@ -95,6 +95,7 @@ class StreamRun:
         self._state = state
         self._committed = self.report
         self._again: deque[Slice] = deque()
+        self._warn = FirstWarning()
         self._planned = False
         self._out = 0
 
@@ -139,6 +140,7 @@ class StreamRun:
         """Take over how far a slice got."""
         self._out -= 1
         self._http += progress.http
+        self._warn(progress.warning)
         report = self.report
         for position in progress.positions:
             self._reader.observe(slice, position, progress.edge)

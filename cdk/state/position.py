@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import ClassVar, TypeAlias
 
 from cdk.base.values import Json
@@ -16,22 +15,42 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The greatest cursor value seen, in the record's own spelling, and the records that carry it.
+    """The greatest cursor value seen, in the record's own spelling, and the records that will come again.
 
-    `keys` maps a record's digest to its cursor value. Most APIs include the cursor value they are asked to
-    start at, so the next run meets these records again; `sync` uses the keys to drop them. `read` keeps none.
-    At most `MAX_KEYS` are kept, so that a bulk import under one value does not blow up the state; the records beyond
-    are then read again by the next run.
+    keys: maps a record's digest to its cursor value, None where a record has none that can be read. Most APIs include
+        the cursor value they are asked to start at, so the next run meets the records at it again; those without a
+        value come with every window. `sync` uses the keys to drop them. `read` keeps none.
+    counts: how many equal records there were of a digest, where there was more than one.
+    held: the digests, and how many of each, that a window left out because an older one may be giving them.
+
+    At most `MAX_KEYS` are kept, so that a bulk import under one value does not blow up the state: those with a cursor
+    value first, for they make room again when the cursor moves on. The records beyond are read again by the next run.
+    A window holds back `MAX_HELD`, for many windows are open at once; the records beyond come with each.
     """
 
     MAX_KEYS: ClassVar[int] = 10_000
+    MAX_HELD: ClassVar[int] = 1_000
 
     value: Json
     keys: Mapping[str, Json] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.keys) > self.MAX_KEYS:
-            object.__setattr__(self, "keys", dict(islice(self.keys.items(), self.MAX_KEYS)))
+            dated_first = sorted(self.keys.items(), key=lambda item: item[1] is None)
+            keys = dict(dated_first[: self.MAX_KEYS])
+            object.__setattr__(self, "keys", keys)
+            object.__setattr__(self, "counts", {key: count for key, count in self.counts.items() if key in keys})
+
+    def count(self, digest: str) -> int:
+        """How many records with this digest are remembered."""
+        return self.counts.get(digest, 1) if digest in self.keys else 0
+
+    @property
+    def undated(self) -> dict[str, int]:
+        """How many records of each digest have no cursor value that can be read."""
+        return {digest: self.count(digest) for digest, value in self.keys.items() if value is None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,13 +72,18 @@ class Slice:
     """One unit of work, frozen and picklable: a partition, perhaps a window of it, and where to begin.
 
     `start` is where an earlier attempt stopped inside this slice. `edge` is what `sync` remembers of the records
-    that the source will repeat.
+    that the source will repeat, `met` what it remembers of the part of this slice that lies before `start`.
+    `holds`: another slice may be giving the records without a cursor value, so `sync` leaves out those it does not
+    know. `owed`: how many records of which digests this slice is read for, once more; None: for all that it has.
     """
 
     partition: Partition = WHOLE
     window: Window | None = None
     start: Position = field(default_factory=Start)
     edge: Edge | None = None
+    met: Edge | None = None
+    holds: bool = False
+    owed: Mapping[str, int] | None = None
 
     @property
     def extra(self) -> Mapping[str, Json]:

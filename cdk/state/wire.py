@@ -12,7 +12,8 @@
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it. On
 the protocol it is there only while a slice was cut in the middle. The exact form, kept in tables, also says which
-windows were closed without a record, and `edge` holds the digests of the records at the cursor value.
+windows were closed without a record, and `edge` holds the digests of the records at the cursor value: `keys`, and in
+`counts` how often each came, where that is more than once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -240,19 +241,26 @@ def _to_open_slice(blob: Json, path: str) -> OpenSlice:
 
 
 def _edge(edge: Edge, *, exact: bool) -> dict[str, Json]:
-    return {"value": edge.value, "keys": dict(edge.keys)} if exact and edge.keys else {"value": edge.value}
+    blob: dict[str, Json] = {"value": edge.value}
+    if exact:
+        for name, known in (("keys", edge.keys), ("counts", edge.counts), ("held", edge.held)):
+            if known:
+                blob[name] = dict(known)
+    return blob
 
 
 def _to_edge(blob: Json, path: str) -> Edge | None:
-    match blob:
-        case None:
-            return None
-        case {"value": value, "keys": Mapping() as keys}:
-            return Edge(value, dict(keys))
-        case {"value": value}:
-            return Edge(value)
-        case _:
-            raise BadState(f"{path}.edge", blob, '{"value": ..., "keys": {...}}')
+    if blob is None:
+        return None
+    if isinstance(blob, Mapping) and "value" in blob:
+        keys, counts, held = (blob.get(name, {}) for name in ("keys", "counts", "held"))
+        if isinstance(keys, Mapping) and _are_counts(counts) and _are_counts(held):
+            return Edge(blob["value"], dict(keys), dict(counts), dict(held))
+    raise BadState(f"{path}.edge", blob, '{"value": ..., "keys": {...}, "counts": {digest: number}}')
+
+
+def _are_counts(blob: Json) -> bool:
+    return isinstance(blob, Mapping) and all(type(count) is int and count > 0 for count in blob.values())
 
 
 def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, exact: bool) -> dict[str, Json]:

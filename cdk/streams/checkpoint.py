@@ -6,7 +6,7 @@ three verbs: `next`, `observe`, `get_checkpoint`.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -130,6 +130,10 @@ class SliceCheckpointReader(PartitionReader):
         self._queue: AckQueue[_Opened] = AckQueue()
         self._tickets: dict[Json, Ticket[_Opened]] = {}
         self._again: deque[_Opened] = deque()
+        self._giver: Ticket[_Opened] | None = None
+        self._owing: list[Ticket[_Opened]] = []
+        self._claimed: dict[str, int] = {}
+        self._owed: deque[Slice] = deque()
         self._planned = False
         self._kept: dict[str, Json] = {}
         self._before: Json | None = None
@@ -150,11 +154,13 @@ class SliceCheckpointReader(PartitionReader):
                     cursor.field,
                 )
         self._remembered = self._edge
+        self._undated = {} if self._edge is None else self._edge.undated
         if resume is None:
             self._windows = cursor.windows(self._before, now)
         else:
             self._through, self._any_closed = resume.through, True
             self._windows = self._reopen(resume, now)
+            self._close_owing()
 
     def _reopen(self, resume: Resume, now: datetime) -> Iterator[Window]:
         """Queue what an earlier attempt left open, and the gaps between, at once; return the windows that follow."""
@@ -173,8 +179,9 @@ class SliceCheckpointReader(PartitionReader):
 
     def _enqueue(self, item: _Opened) -> None:
         ticket = self._tickets[item.window.until] = self._queue.open(item)
+        self._learn(item.edge)
         if isinstance(item.position, Done):
-            self._close(ticket)
+            self._end(ticket)
         else:
             self._again.append(item)
 
@@ -192,34 +199,85 @@ class SliceCheckpointReader(PartitionReader):
         return Checkpoint({**self._kept, self._cursor.field: value}, self._edge, resume)
 
     def next(self) -> Slice | None:
+        if self._owed:
+            return self._owed.popleft()
         if self._again:
             item = self._again.popleft()
-            slice = Slice(self.partition, item.window, edge=self._remembered)
-            return self.resume(slice, item.position, item.edge)
+            return self.resume(self._begun(self._tickets[item.window.until]), item.position, item.edge)
         for window in self._windows:
             if self._through is None:
                 self._through = window.start
-            self._tickets[window.until] = self._queue.open(_Opened(window, Start()))
-            return Slice(self.partition, window, edge=self._remembered)
+            ticket = self._tickets[window.until] = self._queue.open(_Opened(window, Start()))
+            return self._begun(ticket)
         self._planned = True
         return None
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         assert slice.window is not None
         ticket = self._tickets[slice.window.until]
-        ticket.item.position = position
-        ticket.item.edge = self._merge(ticket.item.edge, edge)
+        ticket.item.edge = self._merge(ticket.item.edge, edge, () if slice.edge is None else slice.edge.keys)
+        self._learn(edge)
+        if slice.owed is None:
+            ticket.item.position = position
         if isinstance(position, Done):
-            self._close(ticket)
+            self._end(ticket, settled=slice.owed is not None)
+            self._close_owing()
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
-        if self._cursor.ordered and isinstance(position, Checkpoint) and edge is not None and slice.window is not None:
+        window = slice.window
+        if self._cursor.ordered and isinstance(position, Checkpoint) and window is not None and edge is not None:
             # A cursor that looks back meets records of earlier runs also behind the value reached.
-            before = {} if slice.edge is None else slice.edge.keys
-            ahead = {key: value for key, value in before.items() if self._cursor.repeats(value, edge.value)}
-            window = replace(slice.window, start=edge.value)
-            return replace(slice, window=window, start=Start(), edge=replace(edge, keys={**ahead, **edge.keys}))
-        return replace(slice, start=position)
+            known = self._merge(slice.edge and _at(slice.edge, edge.value, self._stays), edge)
+            return replace(slice, window=replace(window, start=edge.value), start=Start(), edge=known, met=None)
+        return replace(slice, start=position, met=edge)
+
+    def _begun(self, ticket: Ticket[_Opened]) -> Slice:
+        """The slice of a window, with what is known of the records that it will meet again.
+
+        Windows that are read at once cannot tell whether another is giving a record without a cursor value. So the
+        first that is handed out gives them, and the others hold back those that are not known to be given.
+        """
+        if self._giver is None and not self._claimed:
+            self._giver = ticket
+        return Slice(self.partition, ticket.item.window, edge=self._known(), holds=ticket is not self._giver)
+
+    def _known(self) -> Edge | None:
+        if not self._undated:
+            return self._remembered
+        remembered = self._remembered or Edge(None)
+        keys = {**remembered.keys, **dict.fromkeys(self._undated)}
+        counts = {digest: count for digest, count in self._undated.items() if count > 1}
+        return Edge(remembered.value, keys, {**remembered.counts, **counts})
+
+    def _learn(self, edge: Edge | None) -> None:
+        """Take note of the records without a cursor value that a window has given."""
+        for digest, count in ({} if edge is None else edge.undated).items():
+            if digest in self._undated or len(self._undated) < Edge.MAX_KEYS:
+                self._undated[digest] = max(count, self._undated.get(digest, 0))
+
+    def _end(self, ticket: Ticket[_Opened], *, settled: bool = False) -> None:
+        """Close a window that was read to its end, unless it may owe records that it held back."""
+        edge = ticket.item.edge
+        if edge is not None and edge.held:
+            if not settled:
+                self._owing.append(ticket)
+                return
+            ticket.item.edge = replace(edge, held={})
+        self._close(ticket)
+
+    def _close_owing(self) -> None:
+        """Close the windows whose records another one has given; have the others read once more, for those alone."""
+        if self._giver is not None and not isinstance(self._giver.item.position, Done):
+            return
+        owing, self._owing = self._owing, []
+        for ticket in owing:
+            held = {} if ticket.item.edge is None else ticket.item.edge.held
+            given = {digest: max(self._undated.get(digest, 0), self._claimed.get(digest, 0)) for digest in held}
+            if owed := {digest: count - given[digest] for digest, count in held.items() if count > given[digest]}:
+                self._claimed.update({digest: held[digest] for digest in owed})
+                self._owed.append(Slice(self.partition, ticket.item.window, edge=self._known(), owed=owed))
+            else:
+                self._end(ticket, settled=True)
 
     def _close(self, ticket: Ticket[_Opened]) -> None:
         self._queue.close(ticket)
@@ -231,15 +289,30 @@ class SliceCheckpointReader(PartitionReader):
             self._edge = self._merge(self._edge, item.edge)
             value = self._cursor.reached(item.window, self._edge.value if self._edge else None, self._before)
             if self._edge is None or self._edge.value != value:
-                keys = {} if self._edge is None else self._edge.keys
-                self._edge = Edge(value, {k: v for k, v in keys.items() if self._cursor.repeats(v, value)})
+                self._edge = _at(self._edge or Edge(value), value, self._stays)
 
-    def _merge(self, first: Edge | None, second: Edge | None) -> Edge | None:
+    def _merge(self, first: Edge | None, second: Edge | None, kept: Container[str] = ()) -> Edge | None:
+        """What is remembered of two edges, at the greater value. kept: digests that stay wherever their records lie.
+
+        Where both have met a record both have counted it: the greater number holds, not their sum.
+        """
         if first is None or second is None:
             return first or second
-        greatest = self._cursor.greatest([first.value, second.value])
-        keys = {k: v for edge in (first, second) for k, v in edge.keys.items() if self._cursor.repeats(v, greatest)}
-        return Edge(greatest, keys)
+        values = [edge.value for edge in (first, second) if edge.value is not None]
+        greatest = self._cursor.greatest(values) if values else None
+        keys = {
+            digest: value
+            for edge in (first, second)
+            for digest, value in edge.keys.items()
+            if digest in kept or self._stays(value, greatest)
+        }
+        counts = {d: max(first.count(d), second.count(d)) for d in {**first.counts, **second.counts} if d in keys}
+        held = {d: max(first.held.get(d, 0), second.held.get(d, 0)) for d in {**first.held, **second.held}}
+        return Edge(greatest, keys, counts, held)
+
+    def _stays(self, value: Json, reached: Json) -> bool:
+        """Whether a record is still to be remembered: those without a cursor value come with every window."""
+        return value is None or self._cursor.repeats(value, reached)
 
     def _unfinished(self) -> Resume | None:
         """What this attempt has read; None when it has read nothing."""
@@ -247,6 +320,12 @@ class SliceCheckpointReader(PartitionReader):
         while opened and isinstance(opened[-1].position, Start):
             opened.pop()
         return Resume(self._through, tuple(opened)) if opened or self._any_closed else None
+
+
+def _at(edge: Edge, value: Json, stays: Callable[[Json, Json], bool]) -> Edge:
+    """What is still remembered of an edge when the cursor stands at `value`."""
+    keys = {digest: at for digest, at in edge.keys.items() if stays(at, value)}
+    return replace(edge, value=value, keys=keys, counts={d: n for d, n in edge.counts.items() if d in keys})
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +369,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._queue: AckQueue[_Member] = AckQueue()
         self._tickets: dict[Partition, Ticket[_Member]] = {}
         self._newer: deque[Partition] = deque()
+        self._asked_again: deque[PartitionReader] = deque()
         self._changed = self._planned = False
 
     def next(self) -> Slice | None:
@@ -299,6 +379,9 @@ class PartitionCheckpointReader(CheckpointReader):
                     return slice
                 self._refresh(self._current)
                 self._current = None
+            if self._asked_again:
+                self._current = self._asked_again.popleft()
+                continue
             item = next(self._partitions, None)
             if item is None and self._newer:
                 self._open(self._newer.popleft())
@@ -316,6 +399,9 @@ class PartitionCheckpointReader(CheckpointReader):
         reader = self._readers[slice.partition]
         reader.observe(slice, position, edge)
         self._refresh(reader)
+        if isinstance(position, Done) and reader is not self._current and not reader.finished:
+            # It had planned all it could; what has ended may be a reason to read some of it once more.
+            self._asked_again.append(reader)
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         return self._readers[slice.partition].resume(slice, position, edge)

@@ -36,6 +36,10 @@ class Cursor(ABC):
     def greatest(self, values: Sequence[Json]) -> Json | None:
         """The greatest of some values, in its own spelling; values that are none of this cursor's do not count."""
 
+    def unreadable(self, values: Sequence[Json]) -> Sequence[int]:
+        """Where in `values` those lie that are none of this cursor's; a subclass may answer without a look at each."""
+        return [i for i, value in enumerate(values) if value is None or self.greatest([value]) is None]
+
     @abstractmethod
     def owns(self, window: Window, value: Json) -> bool:
         """Whether a record with this value belongs to `window` and not to a neighbour. Unreadable values do."""

@@ -104,6 +104,11 @@ class DatetimeCursor(Cursor):
         moments = [(moment, i) for i, value in enumerate(values) if (moment := self._moment(value)) is not None]
         return values[max(moments)[1]] if moments else None
 
+    def unreadable(self, values: Sequence[Json]) -> Sequence[int]:
+        if values and self._all_text_in_order(values) and None not in map(self._moment, (min(values), max(values))):
+            return ()
+        return super().unreadable(values)
+
     def owns(self, window: Window, value: Json) -> bool:
         moment = self._moment(value)
         if moment is None:

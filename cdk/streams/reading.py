@@ -5,13 +5,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cdk.base.errors import FatalError, StaleToken
-from cdk.base.json_lines import field_values
+from cdk.base.json_lines import JsonLines, field_values
 from cdk.base.logs import logger
+from cdk.base.spelling import nearest
 from cdk.base.values import Json, Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Slice
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Page, Stream
+
+_FIELDS = 30
+_SHOWN = 60
 
 PAGE_RECORDS = 1000
 """Records handed on at once when an author yields them one by one."""
@@ -25,6 +29,7 @@ class ReadPage:
     edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
     skipped: records left out because an earlier run had them (`cdk.engine.remember`).
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
+    warning: what a person should know of these records, in words; whoever runs the read says it once for a stream.
     """
 
     records: Sequence[Record]
@@ -32,6 +37,7 @@ class ReadPage:
     edge: Edge | None = None
     skipped: int = 0
     restarted: bool = False
+    warning: str = ""
 
 
 def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
@@ -84,20 +90,49 @@ class _Finisher:
     def __init__(self, stream: Stream, slice: Slice) -> None:
         self._stream, self._slice = stream, slice
         self._edge: Edge | None = None
+        self._warned = False
+        self._first = True
 
     def __call__(self, records: Sequence[Record], position: Position | None) -> ReadPage:
         cursor = self._stream.cursor
         if isinstance(position, Checkpoint) and not self._stream.supports_checkpointing:
             position = None
+        warning = ""
         if cursor is not None and records:
-            values = _present(field_values(records, cursor.field))
+            found = field_values(records, cursor.field)
+            warning = self._undated(cursor, records, found)
+            values = _present(found)
             if not self._owns_all(cursor, values):
                 records = self._owned(cursor, records)
                 values = _present(field_values(records, cursor.field))
             self._advance(cursor, values)
         if cursor is not None and cursor.ordered and not isinstance(position, Done):
             position = self._reached(cursor.field)
-        return ReadPage(records, position, self._edge)
+        return ReadPage(records, position, self._edge, warning=warning)
+
+    def _undated(self, cursor: Cursor, records: Sequence[Record], found: Sequence[Json]) -> str:
+        """What to say, once, of records without a cursor value that can be read."""
+        if self._warned:
+            return ""
+        # To parse each value of each page is dear, and a source that writes another format does so from the start.
+        missing = None in found
+        look, self._first = self._first or missing, False
+        undated = cursor.unreadable(found) if look else ()
+        if not undated:
+            return ""
+        self._warned = True
+        value = found[undated[0]]
+        # To look at one of many records that are still text would decode them all.
+        fields = sorted(records.last() if isinstance(records, JsonLines) else records[-1])
+        near = None if cursor.field in fields else nearest(cursor.field, fields)
+        return (
+            f"{self._stream.name}: {len(undated)} of {len(records)} records of a page have no value of the cursor "
+            f"{cursor.field!r} that can be read; the first has {'none' if value is None else repr(value)[:_SHOWN]}. "
+            f"The fields that are there: {', '.join(map(repr, fields[:_FIELDS]))}"
+            f"{' and more' if len(fields) > _FIELDS else ''}{'' if near is None else f'; did you mean {near!r}?'} "
+            f"Check the cursor's field and formats: such records come with every read, and `sync` keeps each once only "
+            f"while there are at most {Edge.MAX_KEYS:,} of them"
+        )
 
     def _owns_all(self, cursor: Cursor, values: Sequence[Json]) -> bool:
         window = self._slice.window

@@ -2,12 +2,14 @@
 
 import itertools
 import json
+import logging
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
 from datetime import datetime, timedelta
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -36,6 +38,7 @@ from cdk.state.position import Edge
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
 from cdk.streams.reading import ReadPage
+from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users, pages
 
 KINDS = st.sampled_from(STREAMS)
@@ -155,8 +158,11 @@ class Table:
         before = self.rows.total()
         reader = self.stream.checkpoint_reader(through_the_wire(self.stream, self.state, exact=True))
         held: dict[tuple[Partition, Window | None], list[Record]] = {}
-        reading = Chance(seed)(self.stream, iter(reader.next, None))
-        for slice, page in itertools.islice(reading, pages):
+        # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
+        again = (
+            Chance(seed)(self.stream, chain([slice], iter(reader.next, None))) for slice in iter(reader.next, None)
+        )
+        for slice, page in itertools.islice(chain.from_iterable(again), pages):
             part = slice.partition, slice.window
             held.setdefault(part, []).extend(page.records)
             if page.position is not None:
@@ -186,6 +192,84 @@ def test_a_further_run_appends_nothing(stream: Stream, seed: int) -> None:
     table.sync(seed)
 
     assert table.sync(seed + 1) == 0
+
+
+@given(made(), st.lists(st.integers(0, 25), max_size=4), st.integers(0, 2**32))
+@settings(deadline=None, max_examples=150)
+def test_every_record_of_a_made_up_source_lands_once_wherever_it_is_cut(
+    source: Made, cuts: list[int], seed: int
+) -> None:
+    table = Table(source.stream())
+    for i, cut in enumerate(cuts):
+        table.sync(seed + i, cut)
+    table.sync(seed)
+
+    assert table.rows == source.stream().all()
+    assert table.sync(seed + 1) == 0
+
+
+@given(made(), st.lists(st.integers(0, 12), max_size=3), st.integers(0, 2**32))
+@settings(deadline=None, max_examples=150)
+def test_records_that_come_between_two_syncs_land_once_though_equal_ones_are_there(
+    source: Made, cuts: list[int], seed: int
+) -> None:
+    source.rows.append((SPAN, "red"))
+    table = Table(source.stream())
+    table.sync(seed)
+    # Those that lie behind the cursor are found only where it looks back.
+    behind = 1 if "look back" in source.kind else 0
+    source.rows += [(SPAN - behind * hour, colour) for hour, colour in source.later]
+    for i, cut in enumerate(cuts):
+        table.sync(seed + i, cut)
+    table.sync(seed)
+
+    assert table.rows == source.stream().all()
+    assert table.sync(seed + 1) == 0
+
+
+@given(made(), st.integers(0, 60), EXECUTORS)
+@settings(deadline=None, max_examples=100)
+def test_a_cut_read_of_a_made_up_source_yields_every_record_when_it_is_resumed(
+    source: Made, cut: int, execute: Executor
+) -> None:
+    stream = source.stream()
+    reading = read(stream, StreamState(), execute)
+    first = list(itertools.islice(reading, cut))
+    reading.close()
+    state = states(first)[-1] if states(first) else StreamState()
+
+    again = list(read(stream, through_the_wire(stream, state), execute))
+
+    assert Counter(records(first)) + Counter(records(again)) >= stream.all()
+
+
+class Undated(Orders):
+    """Every record has its moment in another field than the cursor looks for."""
+
+    def rows(self, partition: Partition) -> list[dict[str, Json]]:
+        return [{"id": row["id"], "updatedAt": row["updated_at"]} for row in super().rows(partition)]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        yield from pages([*self.rows(slice.partition)], slice)
+
+
+def test_records_without_a_cursor_value_are_named_once_with_the_fields_that_are_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="cdk"):
+        list(read(Undated(), StreamState()))
+
+    (said,) = caplog.messages
+    assert said.startswith("undated: 3 of 3 records of a page have no value of the cursor 'updated_at'")
+    assert "'id', 'updatedAt'; did you mean 'updatedAt'?" in said
+
+
+def test_records_without_a_cursor_value_land_once_however_many_windows_give_them() -> None:
+    table = Table(Undated())
+    table.sync(1)
+
+    assert table.rows == Counter(canonical(row) for row in Undated().rows(WHOLE))
+    assert table.sync(2) == 0
 
 
 def test_a_new_record_at_the_edge_of_the_cursor_is_still_appended() -> None:

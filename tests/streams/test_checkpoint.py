@@ -169,6 +169,16 @@ def test_the_peers_date_ranges_are_resumed_in_their_gaps_and_behind_them() -> No
     assert starts(windows(state.of(WHOLE))) == [3, 4, 6, 9]
 
 
+def test_a_cursor_that_looks_back_does_so_from_the_value_reached_and_not_from_a_gap_in_what_was_read() -> None:
+    back = DatetimeCursor(
+        "day", start="2024-01-01", step=timedelta(days=1), lookback=timedelta(days=2), formats=["%Y-%m-%d"]
+    )
+    ranges = [{"start": day(s), "end": day(e)} for s, e in [(1, 4), (6, 7)]]
+    state = decode({"slices": ranges, "state_type": "date-range"}, cursor_field="day")
+
+    assert starts(windows(state.of(WHOLE), back)) == [4, 5, 7, 8, 9]
+
+
 def test_date_ranges_that_overlap_or_come_in_disorder_lose_nothing() -> None:
     ranges = [{"start": day(s), "end": day(e)} for s, e in [(1, 3), (7, 9), (2, 4), (5, 6)]]
     reader = windows(decode({"slices": ranges, "state_type": "date-range"}, cursor_field="day").of(WHOLE))
@@ -189,7 +199,7 @@ def test_a_number_without_an_end_resumes() -> None:
     reader.observe(slice, Checkpoint({"page": 2}), Edge(9))
 
     assert list(slices(windows(stored(reader.position), cursor))) == [
-        Slice(window=Window(5), start=Checkpoint({"page": 2}), edge=Edge(5))
+        Slice(window=Window(5), start=Checkpoint({"page": 2}), edge=Edge(5), met=Edge(9))
     ]
 
 
