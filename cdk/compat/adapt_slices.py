@@ -1,7 +1,9 @@
 """Custom partition routers and retrievers, behind our interfaces."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.compat.airbyte.slicing import SubstreamPartitionRouter
 from cdk.compat.airbyte.streaming import SeenStream, seen_slice
@@ -9,10 +11,13 @@ from cdk.compat.guard import CustomCodeError, guard
 from cdk.compat.names_seen import fill
 from cdk.declarative.draft import Draft
 from cdk.declarative.families import Router, StreamParts
+from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
 from cdk.streams.stream import Item, Stream
+
+_LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: logging.WARNING}
 
 
 class CustomRouting:
@@ -77,6 +82,12 @@ class CustomReading:
                 record = next(records, None)
             if record is None:
                 return
+            if isinstance(record, AirbyteMessage):
+                if record.log is not None:
+                    logger.log(_LEVELS.get(record.log.level, logging.INFO), "%s", record.log.message)
+                if record.record is None:
+                    continue
+                record = record.record.data
             if not isinstance(record, Mapping):
                 name, kind = type(self._custom).__name__, type(record).__name__
                 raise CustomCodeError(f"the custom component {name}.read_records gave {kind}, expected a record")

@@ -80,8 +80,7 @@ def _beside(name: str, folder: Path) -> Path | None:
 
 
 def _from_file(file: Path, folder: Path) -> ModuleType:
-    digest = hashlib.sha256(str(file).encode()).hexdigest()[:16]
-    spec = spec_from_file_location(f"custom_{file.stem}_{digest}", file)
+    spec = spec_from_file_location(_module_name(file, folder.resolve()), file)
     if spec is None or spec.loader is None or not file.is_file():
         raise ManifestError(f"there is no file {file}")
     module = module_from_spec(spec)
@@ -90,6 +89,21 @@ def _from_file(file: Path, folder: Path) -> ModuleType:
     with _importable(folder.resolve().parent if (folder / "__init__.py").is_file() else folder.resolve()):
         spec.loader.exec_module(module)
     return module
+
+
+def _module_name(file: Path, folder: Path) -> str:
+    """The name under which a file is imported: inside of a package that is its folder, for imports that are relative.
+
+    Nothing is run of the package itself: what connectors write into `__init__.py` starts them.
+    """
+    inside = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
+    home = folder if file.is_relative_to(folder) else file.parent
+    name = f"custom_{hashlib.sha256(str(home).encode()).hexdigest()[:16]}"
+    for part in (None, *inside.parts[:-1]):
+        name, home = (name, home) if part is None else (f"{name}.{part}", home / part)
+        package = sys.modules.setdefault(name, ModuleType(name))
+        package.__path__ = [str(home)]
+    return f"{name}.{inside.stem}"
 
 
 def _injected(config: Mapping[str, Json], where: str) -> ModuleType:

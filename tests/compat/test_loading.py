@@ -78,6 +78,25 @@ def test_other_modules_beside_the_manifest_are_found_and_may_import_each_other(t
     assert run.records == [{"id": 3}]
 
 
+@pytest.mark.parametrize("package", [False, True])
+def test_code_may_import_its_neighbours_relatively(tmp_path: Path, package: bool) -> None:  # noqa: FBT001
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "ids.py").write_text("ID = 3\n")
+    more = "from ..ids import ID as THREE\nfrom . import last\nID = THREE + last.ID\n"
+    (tmp_path / "inner" / "more.py").write_text(more)
+    (tmp_path / "inner" / "last.py").write_text("ID = 1\n")
+    if package:
+        (tmp_path / "__init__.py").write_text("from .source import run\nraise RuntimeError('started')\n")
+    code = f"from .inner.more import ID{CODE.replace('1', 'ID')}"
+    (tmp_path / "inner" / "parsing.py").write_text(code.replace(".inner.more", ".more"))
+
+    beside = read(source(tmp_path, code, extracting("source_x.components.One"), answering()))
+    below = read(source(tmp_path, code, extracting("source_x.inner.parsing.One"), answering()))
+
+    assert (beside.error, below.error) == (None, None)
+    assert beside.records == below.records == [{"id": 4}]
+
+
 def injected(code: str, **sums: str) -> Json:
     return {"__injected_components_py": code, "__injected_components_py_checksums": sums}
 
@@ -104,7 +123,7 @@ def test_code_in_the_config_without_its_checksum_does_not_run(tmp_path: Path, su
     ("code", "class_name", "said"),
     [
         ("from airbyte_cdk.sources.file_based import FileBasedSource", "components.One", "custom-components.md"),
-        ("from airbyte_cdk.models import Level", "components.One", "'Level'"),
+        ("from airbyte_cdk.models import Levels", "components.One", "'Levels'"),
         ("import package_nobody_has", "components.One", "install the package"),
         ("1 / 0", "components.One", "ZeroDivisionError"),
         (CODE, "components.Ones", "did you mean 'One'"),

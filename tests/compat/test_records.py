@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from cdk.base.errors import ManifestError
+from cdk.base.values import Json
 from cdk.compat.guard import CustomCodeError
 from cdk.testing import MockApi, read
 from tests.compat.sources import manifest, source
@@ -313,3 +314,48 @@ class Rows:
 
     assert isinstance(run.error, ManifestError)
     assert "source_x.components.Rows needs columns" in str(run.error)
+
+
+def test_a_transformation_may_extend_the_one_that_adds_fields(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.transformations.add_fields import AddFields
+
+@dataclass
+class Shout(AddFields):
+    def transform(self, record, config=None, stream_state=None, stream_slice=None):
+        super().transform(record, config, stream_state, stream_slice)
+        for field in self._parsed_fields:
+            shouted = str(field.value.eval(config, record=record, stream_slice=stream_slice)).upper()
+            record["loud_" + "_".join(field.path)] = shouted
+"""
+    fields = [
+        {"type": "AddedFieldDefinition", "path": ["a", "b"], "value": "{{ record.id }}x{{ config.mark }}"},
+        {"path": ["n"], "value": "{{ record.id }}", "value_type": "string"},
+        {"path": ["m"], "value": "{{ record.id }}"},
+    ]
+    shout = {"type": "CustomTransformation", "class_name": "components.Shout", "fields": fields}
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+
+    run = read(source(tmp_path, code, manifest({"transformations": [shout]}), api), config={"mark": "y"})
+
+    assert run.records == [
+        {"id": 1, "a": {"b": "1xy"}, "n": "1", "m": 1, "loud_a_b": "1XY", "loud_n": "1", "loud_m": "1"}
+    ]
+
+
+def test_fields_are_added_where_a_condition_holds(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.transformations import AddFields
+
+class Same(AddFields):
+    pass
+"""
+    fields = [{"path": ["a"], "value": "{{ record.id }}"}, {"path": ["b"], "value": "2"}]
+    same: Json = {"type": "CustomTransformation", "class_name": "components.Same", "fields": fields}
+    same["condition"] = "{{ value > 1 }}"
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+
+    assert read(source(tmp_path, code, manifest({"transformations": [same]}), api)).records == [{"id": 1, "b": 2}]

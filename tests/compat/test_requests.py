@@ -1,11 +1,13 @@
 from pathlib import Path
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl
 
 import orjson
 
 from cdk.base.errors import ConfigError
+from cdk.base.values import Json
+from cdk.streams.events import Events
 from cdk.testing import MockApi, read
-from tests.compat.sources import manifest, source
+from tests.compat.sources import URL, manifest, source
 
 
 def test_an_authenticator_exchanges_a_token_and_uses_it(tmp_path: Path) -> None:
@@ -343,3 +345,58 @@ class SafeRequester(HttpRequester):
     assert run.records == [{"id": 1}]
     assert items.requests[0].full_url.endswith("/items?q=(name:List(a,x))")
     assert items.requests[0].headers["Authorization"] == "Bearer t"
+
+
+SINGLE_USE = """
+from airbyte_cdk.sources.declarative.auth.oauth import DeclarativeSingleUseRefreshTokenOauth2Authenticator
+
+class Single(DeclarativeSingleUseRefreshTokenOauth2Authenticator):
+    connector_config: dict
+    token_refresh_endpoint: str
+
+    def __init__(self, config, token_refresh_endpoint, parameters=None):
+        super().__init__(config, token_refresh_endpoint, refresh_token_config_path=["tokens", "next"])
+"""
+
+
+def test_a_refresh_token_that_serves_once_is_saved_when_it_was_exchanged(tmp_path: Path) -> None:
+    kept: list[Json] = []
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    tokens = api.post("/token").returns(json={"access_token": "a1", "expires_in": 3600, "refresh_token": "r2"})
+    signer = {
+        "type": "CustomAuthenticator",
+        "class_name": "components.Single",
+        "token_refresh_endpoint": f"{URL}/token",
+    }
+    config = {"credentials": {"client_id": "i", "client_secret": "s"}, "tokens": {"next": "r1"}}
+    made = source(tmp_path, SINGLE_USE, manifest(requester={"authenticator": signer}), api)
+    made.events = Saving(kept)
+
+    run = read(made, config=config)
+
+    assert run.error is None
+    (asked,) = tokens.requests
+    assert dict(parse_qsl((asked.body or b"").decode())) == {
+        "grant_type": "refresh_token",
+        "client_id": "i",
+        "client_secret": "s",
+        "refresh_token": "r1",
+    }
+    (saved,) = kept
+    expires = saved["credentials"].pop("token_expiry_date")
+    assert expires > "2024"
+    assert saved == {
+        "credentials": {"client_id": "i", "client_secret": "s", "access_token": "a1"},
+        "tokens": {"next": "r2"},
+    }
+
+
+class Saving(Events):
+    """Keeps the configs that are saved."""
+
+    def __init__(self, configs: list[Json]) -> None:
+        self._configs = configs
+
+    def config_changed(self, config: Json) -> None:
+        self._configs.append(config)

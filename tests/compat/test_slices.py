@@ -381,6 +381,61 @@ class Range(DatetimeBasedCursor):
     assert run.states[-1] == {"at": "2024-01-02"}
 
 
+def test_a_cursor_may_have_fields_of_its_own_and_ask_as_the_manifest_says_besides(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.incremental import DatetimeBasedCursor
+
+@dataclass
+class Zoned(DatetimeBasedCursor):
+    zone: str = "utc"
+
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters=parameters)
+        self._field = self.cursor_field.eval(self.config)
+
+    def get_request_params(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        given = super().get_request_params(
+            stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
+        )
+        return {**given, "zone": self.zone, "by": self._field}
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": [{"at": "2024-01-02"}]})
+    since = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "since"}
+    own = {"start_time_option": since, "zone": "cet", "partition_field_start": "begin"}
+    cursor = {"type": "CustomIncrementalSync", "class_name": "components.Zoned", **INCREMENTAL, **own}
+
+    run = read(source(tmp_path, code, manifest({"incremental_sync": cursor}), api))
+
+    assert run.error is None
+    assert [dict(asked.params) for asked in items.requests] == [{"since": "2024-01-01", "zone": "cet", "by": "at"}]
+
+
+def test_a_retriever_may_give_messages(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.models import AirbyteLogMessage, AirbyteMessage, AirbyteRecordMessage, Level, Type
+from airbyte_cdk.sources.declarative.retrievers.simple_retriever import FULL_REFRESH_SYNC_COMPLETE_KEY
+
+class Talking:
+    def __init__(self, config, parameters, **fields):
+        pass
+
+    def read_records(self, records_schema, stream_slice=None):
+        yield AirbyteMessage(type=Type.LOG, log=AirbyteLogMessage(level=Level.WARN, message="one is missing"))
+        yield AirbyteMessage(
+            type=Type.RECORD, record=AirbyteRecordMessage(stream="items", data={"id": 1}, emitted_at=0)
+        )
+        yield {"id": FULL_REFRESH_SYNC_COMPLETE_KEY}
+"""
+    written = manifest(type="CustomRetriever", class_name="components.Talking")
+
+    run = read(source(tmp_path, code, written, MockApi()))
+
+    assert run.records == [{"id": 1}, {"id": "__ab_full_refresh_sync_complete"}]
+    assert any("one is missing" in line for line in run.logs)
+
+
 @pytest.mark.parametrize("base", ["DatetimeBasedCursor", "DeclarativeCursor"])
 def test_a_cursor_that_plans_windows_itself_is_refused_with_what_to_do(tmp_path: Path, base: str) -> None:
     code = f"""

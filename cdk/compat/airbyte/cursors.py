@@ -1,6 +1,13 @@
 """Cursors of old custom components: fields that describe a `DatetimeBasedCursor` of the manifest."""
 
-from cdk.compat.airbyte.requesting import RequestOptionsProvider
+from collections.abc import Iterator, Mapping
+from dataclasses import InitVar, dataclass
+
+from cdk.base.values import Json
+from cdk.compat.airbyte.interpolation import InterpolatedString
+from cdk.compat.airbyte.plain_types import Config
+from cdk.compat.airbyte.requesting import RequestOption, RequestOptionsProvider
+from cdk.compat.airbyte.slicing import Placing
 
 
 class DeclarativeCursor(RequestOptionsProvider):
@@ -11,5 +18,45 @@ class Cursor(DeclarativeCursor):
     """Another name for it."""
 
 
-class DatetimeBasedCursor(DeclarativeCursor):
+class ConcurrentCursorFactory:
+    """Makes cursors of partitions. It can be imported, and not be used."""
+
+
+class ConcurrentPerPartitionCursor(DeclarativeCursor):
+    """A cursor of many partitions. It can be imported, and not be used."""
+
+
+@dataclass
+class DatetimeBasedCursor(Placing, DeclarativeCursor):
     """The manifest's cursor. A subclass may add to requests; windows and states stay ours."""
+
+    start_datetime: Json
+    cursor_field: Json
+    datetime_format: str
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    end_datetime: Json = None
+    step: Json = None
+    cursor_granularity: str | None = None
+    start_time_option: RequestOption | None = None
+    end_time_option: RequestOption | None = None
+    partition_field_start: Json = None
+    partition_field_end: Json = None
+    lookback_window: Json = None
+    message_repository: Json = None
+    is_compare_strictly: bool | None = False
+    cursor_datetime_formats: list[str] | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+        self.cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
+        self._partition_field_start = InterpolatedString.create(
+            self.partition_field_start or "start_time", parameters=parameters
+        )
+        self._partition_field_end = InterpolatedString.create(
+            self.partition_field_end or "end_time", parameters=parameters
+        )
+
+    def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
+        yield self.start_time_option, str(self._partition_field_start.eval(self.config))
+        yield self.end_time_option, str(self._partition_field_end.eval(self.config))

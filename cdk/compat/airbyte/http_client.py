@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from urllib.parse import parse_qsl
 
 import requests
 
@@ -12,6 +13,34 @@ from cdk.compat.airbyte.response import SeenResponse, from_prepared, texts
 from cdk.rest import HttpClient as OurClient
 
 BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
+
+
+class HttpRequestMatcher:
+    """Requests that have all of the parts given here, and which a rate is about."""
+
+    def __init__(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        params: Mapping[str, Json] | None = None,
+        headers: Mapping[str, Json] | None = None,
+    ) -> None:
+        self._method, self._url = method, url
+        self._params = {str(name): str(value) for name, value in (params or {}).items()}
+        self._headers = {str(name).lower(): str(value) for name, value in (headers or {}).items()}
+
+    def __call__(self, request: Json) -> bool:
+        """Whether a request is one of these."""
+        prepared = request.prepare() if isinstance(request, requests.Request) else request
+        if not isinstance(prepared, requests.PreparedRequest):
+            return False
+        url, _, query = str(prepared.url).partition("?")
+        if self._method is not None and self._method != prepared.method:
+            return False
+        if self._url is not None and self._url.rstrip("/") != url.rstrip("/"):
+            return False
+        sent = {name.lower(): value for name, value in prepared.headers.items()}
+        return self._params.items() <= dict(parse_qsl(query)).items() and self._headers.items() <= sent.items()
 
 
 class HttpClient:

@@ -5,6 +5,53 @@ from collections.abc import Iterator
 from enum import Enum
 
 from cdk.base.errors import CdkError
+from cdk.protocol import (
+    AirbyteCatalog,
+    AirbyteConnectionStatus,
+    AirbyteLogMessage,
+    AirbyteMessage,
+    AirbyteRecordMessage,
+    AirbyteStateMessage,
+    AirbyteStream,
+    AirbyteTraceMessage,
+    ConfiguredAirbyteCatalog,
+    ConfiguredAirbyteStream,
+    ConnectorSpecification,
+    DestinationSyncMode,
+    Level,
+    Status,
+    StreamDescriptor,
+    Type,
+)
+
+__all__ = [
+    "AirbyteCatalog",
+    "AirbyteConnectionStatus",
+    "AirbyteLogMessage",
+    "AirbyteMessage",
+    "AirbyteRecordMessage",
+    "AirbyteStateMessage",
+    "AirbyteStream",
+    "AirbyteTraceMessage",
+    "AirbyteTracedException",
+    "ConfiguredAirbyteCatalog",
+    "ConfiguredAirbyteStream",
+    "ConnectorSpecification",
+    "DefaultBackoffException",
+    "DestinationSyncMode",
+    "FailureType",
+    "InMemoryMessageRepository",
+    "Level",
+    "MessageRepository",
+    "NoopMessageRepository",
+    "RequestBodyException",
+    "Status",
+    "StreamDescriptor",
+    "SyncMode",
+    "Type",
+    "UserDefinedBackoffException",
+    "is_cloud_environment",
+]
 
 
 class SyncMode(Enum):

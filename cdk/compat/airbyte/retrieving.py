@@ -12,6 +12,8 @@ from cdk.compat.airbyte.plain_types import Config, Record, StreamData, StreamSli
 from cdk.compat.airbyte.response import SeenResponse
 from cdk.compat.airbyte.slicing import SinglePartitionRouter
 
+FULL_REFRESH_SYNC_COMPLETE_KEY = "__ab_full_refresh_sync_complete"
+
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 
 

@@ -36,6 +36,11 @@ class InlineSchemaLoader(SchemaLoader):
         return self.schema
 
 
+def _default_file_path() -> str:
+    """Where a schema's file lies that no one names, as an expression."""
+    return "./schemas/{{ parameters['name'] }}.json"
+
+
 @dataclass
 class JsonFileSchemaLoader(SchemaLoader):
     """A schema in a file beside the manifest."""
@@ -46,8 +51,7 @@ class JsonFileSchemaLoader(SchemaLoader):
 
     def __post_init__(self, parameters: Mapping[str, Json]) -> None:
         self._parameters = parameters
-        default = "./schemas/{{ parameters['name'] }}.json"
-        self.file_path = InterpolatedString.create(self.file_path or default, parameters=parameters)
+        self.file_path = InterpolatedString.create(self.file_path or _default_file_path(), parameters=parameters)
 
     def get_json_schema(self) -> Mapping[str, Json]:
         """See SchemaLoader."""

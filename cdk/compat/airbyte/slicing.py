@@ -44,7 +44,7 @@ class SinglePartitionRouter(PartitionRouter):
         yield StreamSlice(partition={}, cursor_slice={})
 
 
-class _Placing(PartitionRouter):
+class Placing(PartitionRouter):
     """Puts fields of the slice where request options say."""
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
@@ -72,7 +72,7 @@ class _Placing(PartitionRouter):
 
 
 @dataclass
-class ListPartitionRouter(_Placing):
+class ListPartitionRouter(Placing):
     """One slice for each value of a list."""
 
     values: Json
@@ -115,7 +115,7 @@ class ParentStreamConfig:
 
 
 @dataclass
-class SubstreamPartitionRouter(_Placing):
+class SubstreamPartitionRouter(Placing):
     """One slice for each record of a parent stream.
 
     Where a parent is followed, its progress counts once every slice was read, whatever a subclass makes of the slices.

@@ -94,6 +94,17 @@ def seen_slice(slice: Slice, fields: tuple[str, str] = ("start_time", "end_time"
     return seen
 
 
+class HttpStream(Stream):
+    """A stream of an API that is written in Python, beside a manifest's. It can be imported, and not be used."""
+
+
+class YamlDeclarativeSource:
+    """How connectors start themselves. Here the manifest is started instead: this can be imported, and not be used."""
+
+    def __init__(self, *_: Json, **__: Json) -> None:
+        raise NotImplementedError("a manifest is started by `spark-cdk`, with --manifest-path, and not by its code")
+
+
 class AbstractStream(Stream):
     """Another name under which custom code asks for a stream."""
 
