@@ -44,7 +44,7 @@ def tables(pipeline: Path, *, as_json: bool) -> None:
     if not target.is_dir():
         raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
     try:
-        found = tables_of(target, settings.name, settings.streams or ())
+        found = tables_of(target, settings.name, settings.streams)
     except (DeltaError, OSError) as error:
         raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
     if as_json:

@@ -15,6 +15,7 @@ from cdk.base.errors import StateError
 from cdk.spark.place import Place
 from cdk.spark.rewrite import LARGE_BYTES, MANY, SMALL_BYTES, Rewrite, crowded
 from cdk.spark.table_files import bounded_columns, file_actions, files_of
+from cdk.spark.table_guard import Use, Way, guard_of
 from cdk.spark.tasks import here
 
 
@@ -24,9 +25,11 @@ def join_small_files(handle: DeltaTable, root: Place, now: datetime) -> int:
     The handle is brought to the version that is then the newest. Raises StateError: the table refused the commit, as
     it does when another has come between; nothing has changed. And what a store raises.
     """
-    if handle.metadata().partition_columns:
-        return _join_in_partitions(handle, root, now)
-    return _join(handle, root)
+    if not handle.metadata().partition_columns:
+        return _join(handle, root)
+    if guard_of(handle, str(root), "").way(Use.JOIN) is Way.ENGINE:
+        return _join(handle, root) if crowded(files_of(handle)) else 0
+    return _join_in_partitions(handle, root, now)
 
 
 def _join(handle: DeltaTable, root: Place) -> int:

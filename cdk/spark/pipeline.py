@@ -20,6 +20,10 @@ from cdk.spark.store import known_schemes
 from cdk.spark.store_options import SCHEMES
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
+_ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
+"""Begins an address that is none of ours, such as dbfs:/lake. A single letter is a disk of Windows."""
+_TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -36,7 +40,15 @@ def _duration(value: Json) -> Json:
 
 def _target(path: str) -> str:
     if not path or ("://" in path and path.partition("://")[0] not in {"file", *SCHEMES}):
-        raise ValueError(f"expected a folder that the driver and all executors see, or an address: {known_schemes()}")
+        raise ValueError(f"expected {_PLACES}")
+    if found := _ONE_SLASH.match(path):
+        also = f", where Databricks shows it as the folder /dbfs{path[len('dbfs:') :]}" if found[1] == "dbfs" else ""
+        raise ValueError(f"expected {_PLACES}; {path!r} is neither{also}")
+    if _TABLE_NAME.fullmatch(path):
+        raise ValueError(
+            f"expected {_PLACES}; {path!r} is the name of a table in a catalog: give the folder or address that its "
+            f"tables lie in, or ./{path} for a folder of that name"
+        )
     return path
 
 

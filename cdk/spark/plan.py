@@ -4,6 +4,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pyspark import cloudpickle
+
 from cdk.base.errors import ConfigError
 from cdk.spark.conditional_pages import to_follow
 from cdk.spark.evolution import Policy
@@ -106,6 +108,18 @@ def check_apart(plans: list[StreamPlan]) -> None:
             raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")
         if root in roots[:n]:
             raise ConfigError(f"streams: two tables would lie at {root}; rename a stream, or keep no history")
+
+
+def check_travels(stream: Stream) -> None:
+    """Raise ConfigError for a stream that cannot be pickled: alone, it would take all others down with the job."""
+    try:
+        cloudpickle.dumps(stream)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
+    except Exception as error:
+        raise ConfigError(
+            f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
+            "or leave it out in __getstate__",
+            stream=stream.name,
+        ) from error
 
 
 def _with_options(stream: Stream, options: StreamOptions) -> Stream:

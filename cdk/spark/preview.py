@@ -8,10 +8,11 @@ from cdk.base.run import Run
 from cdk.base.values import Json, Record
 from cdk.engine.remember import remembering
 from cdk.spark.going_on import go_on
-from cdk.spark.pipeline import Pipeline
-from cdk.spark.plan import StreamPlan
+from cdk.spark.pipeline import Pipeline, StreamOptions
+from cdk.spark.plan import StreamPlan, check_travels
 from cdk.spark.progress import Failure
-from cdk.spark.state_tables import Located, of_plans
+from cdk.spark.remove_stale import check_table
+from cdk.spark.writing import check_writing
 from cdk.state.wire import decode
 from cdk.streams.checkpoint import CheckpointReader
 
@@ -39,10 +40,10 @@ class Preview:
 def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int) -> Iterator[Preview]:
     """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs."""
     run = Run()
-    for plan, one in zip(plans, of_plans(plans), strict=True):
+    for plan in plans:
         preview = Preview(plan.stream.name, plan.sync_mode, plan.write_mode)
         try:
-            preview = _at(preview, plan, one, pipeline)
+            preview = _at(preview, plan, pipeline)
             with run.working():
                 preview = _read(preview, plan, most)
             yield preview
@@ -50,15 +51,18 @@ def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int) -> Iter
             yield replace(preview, failure=Failure.of(error))
 
 
-def _at(preview: Preview, plan: StreamPlan, one: Located, pipeline: Pipeline) -> Preview:
-    """Where the sync would go on. Opening a table that is there writes nothing."""
-    saved = None
-    if one.there and not pipeline.state.ignore_old_state:
-        saved = one.open(pipeline.name).saved
-    return replace(
-        preview,
-        state=go_on(plan, saved, "")[0].state,
-    )
+def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline) -> Preview:
+    """Where the sync would go on. Opening a table that is there writes nothing.
+
+    Raises what a sync would before it reads.
+    """
+    check_travels(plan.stream)
+    table = check_writing(plan, pipeline.name)
+    removal = (pipeline.streams or {}).get(plan.stream.name, StreamOptions()).remove_stale
+    if removal is not None and table is not None:
+        check_table(plan, table, removal.removal)
+    saved = None if table is None or pipeline.state.ignore_old_state else table.saved
+    return replace(preview, state=go_on(plan, saved, "")[0].state)
 
 
 def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:

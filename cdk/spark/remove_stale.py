@@ -20,7 +20,8 @@ from cdk.spark.plan import StreamPlan
 from cdk.spark.receipt import Receipt
 from cdk.spark.saved import Saved
 from cdk.spark.schema import column_name
-from cdk.spark.tables import TableChanged, repeat_if_changed
+from cdk.spark.table_guard import Use
+from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here
 from cdk.spark.unseen import FLAG, Counts, Unseen, check_flag
 from cdk.spark.write_modes import AppendDedup
@@ -92,8 +93,7 @@ class StaleRemoval:
         self._table, self._options, self._clock = writing.table, wanted.options, clock
         self._keys, self._bounded = _keys(plan), writing.target(0).bounded
         self._unwilling = wanted.unwilling or ("removal is report" if wanted.options.removal == "report" else "")
-        if wanted.options.removal == "soft":
-            check_flag(self._table.schema, self.where)
+        check_table(plan, self._table, wanted.options.removal)
         _, *histories = writing.mode.tables
         history = History(histories[0]) if histories else None
         identity = Identity(self._keys, hard=plan.hard_deletes)
@@ -163,6 +163,13 @@ class StaleRemoval:
             if plan != options.accept_removals:
                 return too_much("", counted, options, plan)
         return ""
+
+
+def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
+    """Raise ConfigError where rows cannot leave a table in this way."""
+    if removal == "soft":
+        check_flag(table.schema, f"streams.{plan.stream.name}.remove_stale")
+    table.guard.check({"soft": [Use.FLAG, Use.GAIN], "hard": [Use.DELETE]}.get(removal, []))
 
 
 def _where(files: Sequence[TableFile], spread: Spread) -> Spread:

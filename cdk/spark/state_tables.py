@@ -6,7 +6,6 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from cdk.base.errors import ConfigError
 from cdk.base.spelling import did_you_mean
@@ -14,6 +13,7 @@ from cdk.base.times import Clock, system_clock
 from cdk.spark.history import History
 from cdk.spark.place import Disk, Place
 from cdk.spark.plan import HISTORY, StreamPlan
+from cdk.spark.table_guard import is_table
 from cdk.spark.tables import StreamTable
 
 
@@ -29,8 +29,7 @@ class Located:
     @property
     def there(self) -> bool:
         """Whether there is a table."""
-        with self.root.explaining(self.stream):
-            return DeltaTable.is_deltatable(self.root.uri, self.root.storage_options)
+        return is_table(self.root, self.stream)
 
     @property
     def name(self) -> str:

@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from pyspark import cloudpickle
-
 from cdk.base.errors import ConfigError
 from cdk.base.garbage import rare_collections
 from cdk.base.logs import logger
@@ -25,7 +23,7 @@ from cdk.spark.lineage import Opened, lineage
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline, StreamOptions
 from cdk.spark.place import Place
-from cdk.spark.plan import StreamPlan, check_apart, plan_stream
+from cdk.spark.plan import StreamPlan, check_apart, check_travels, plan_stream
 from cdk.spark.preview import Preview, previews
 from cdk.spark.progress import Failure
 from cdk.spark.redundant_run import RedundantRuns
@@ -208,7 +206,7 @@ class SyncRunner:
         """The stream's run, or its report when not even its table or schema can be used."""
         stream = plan.stream
         try:
-            _check_travels(stream)
+            check_travels(stream)
             removal, followed = self._removal(stream.name), self._followed(plan)
             return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
@@ -229,15 +227,3 @@ class SyncRunner:
         if options is None:
             return None
         return Wanted(options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else "")
-
-
-def _check_travels(stream: Stream) -> None:
-    """Raise ConfigError for a stream that cannot be pickled: alone, it would take all others down with the job."""
-    try:
-        cloudpickle.dumps(stream)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
-    except Exception as error:
-        raise ConfigError(
-            f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
-            "or leave it out in __getstate__",
-            stream=stream.name,
-        ) from error

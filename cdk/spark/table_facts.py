@@ -1,6 +1,6 @@
 """What can be told of a pipeline's tables without reading or changing them, from Delta logs and saved states."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from cdk.base.values import Json, from_json
+from cdk.spark.pipeline import StreamOptions
+from cdk.spark.place import Disk
+from cdk.spark.table_guard import Guard, Use, check_openable, guard_at, guard_of
 
 _LOOKED_BACK = 20
 """Commits in which a RESTORE is looked for."""
@@ -34,9 +37,9 @@ class Standing(StrEnum):
 class TableFacts:
     """A stream's table.
 
-    rows: None where a file does not say how many it has. bytes: of the files that the table's version names.
-    waiting: rows of a generation that is not visible yet. committed: when the version was made. The counts are 0 and
-    version is None where there is no table.
+    rows: None where a file does not say how many it has. bytes: of the files that the table's version names. waiting:
+    rows of a generation that is not visible yet. refused: why the next sync cannot write to it. committed: when the
+    version was made. The counts are 0 and version is None where there is no table.
     """
 
     stream: str
@@ -52,6 +55,7 @@ class TableFacts:
     sync_mode: str | None = None
     write_mode: str | None = None
     waiting: int = 0
+    refused: Sequence[str] = ()
 
     @property
     def file_bytes(self) -> int:
@@ -61,6 +65,8 @@ class TableFacts:
     @property
     def next(self) -> str:
         """What the next sync does with this stream."""
+        if self.refused:
+            return "fails before it reads: the table has features that forbid it"
         match self.standing:
             case Standing.NEVER:
                 return "reads everything"
@@ -70,14 +76,15 @@ class TableFacts:
                 return "goes on from the rows that were restored"
             case Standing.UNREADABLE:
                 return "fails: bring its state file back, or move the table away"
-            case Standing.COMPLETE if self.sync_mode == "incremental":
-                return "reads what is new"
             case Standing.COMPLETE:
-                return f"reads everything, {'replaces' if self.write_mode == 'overwrite' else 'adds to'} the rows"
+                what = f"everything, {'replaces' if self.write_mode == 'overwrite' else 'adds to'} the rows"
+                return f"reads {'what is new' if self.sync_mode == 'incremental' else what}"
 
     @property
     def hint(self) -> str | None:
         """What a person might do about this table."""
+        if self.refused:
+            return "; ".join(self.refused)
         if self.waiting:
             return f"{self.waiting:,} rows of generation {self.generation} are not visible before it is complete"
         if self.files >= _MANY and self.file_bytes < _SMALL:
@@ -85,20 +92,33 @@ class TableFacts:
         return None
 
 
-def tables_of(target: Path, pipeline: str, named: Collection[str] = ()) -> list[TableFacts]:
+def tables_of(target: Path, pipeline: str, named: Mapping[str, StreamOptions] | None = None) -> list[TableFacts]:
     """The tables below `target` that the pipeline has filled, and streams of `named` that have none; by name.
 
-    Raises OSError, and DeltaError for a table whose log cannot be read.
+    Raises OSError, DeltaError for a table whose log cannot be read, and ConfigError for one that cannot be opened.
     """
-    found = [table_facts(root, pipeline) for root in _roots(target) if (root / "_cdk_state" / pipeline).is_dir()]
+    named = named or {}
+    roots = [root for root in _roots(target) if (root / "_cdk_state" / pipeline).is_dir()]
+    found = [table_facts(root, pipeline, named.get(root.name, StreamOptions())) for root in roots]
     known = {facts.stream for facts in found}
-    missing = [TableFacts(name, str(target / name), Standing.NEVER) for name in named if name not in known]
+    missing = [
+        TableFacts(
+            name, str(target / name), Standing.NEVER, refused=_refused(guard_at(Disk(target / name), name), options)
+        )
+        for name, options in named.items()
+        if name not in known
+    ]
     return sorted([*found, *missing], key=lambda facts: facts.path)
 
 
-def table_facts(root: Path, pipeline: str) -> TableFacts:
-    """What the log and the state of one table say. Raises DeltaError: the log cannot be read."""
-    table = DeltaTable(str(root))
+def table_facts(root: Path, pipeline: str, options: StreamOptions | None = None) -> TableFacts:
+    """What the log and the state of one table say. options: what the pipeline says of its stream.
+
+    Raises DeltaError: the log cannot be read. ConfigError: delta-rs knows no table with such features.
+    """
+    options = options or StreamOptions()
+    with check_openable(str(root), root.name):
+        table = DeltaTable(str(root))
     stream = root.name
     marker = table.transaction_version(f"spark-cdk/{pipeline}/{stream}")
     history = table.history(_LOOKED_BACK)
@@ -121,7 +141,17 @@ def table_facts(root: Path, pipeline: str) -> TableFacts:
         sync_mode=None if state is None else state.get("sync_mode"),
         write_mode=None if state is None else state.get("write_mode"),
         waiting=0 if state is None else sum(file["rows"] for file in state.get("pending", ())),
+        refused=_refused(guard_of(table, str(root), stream), options, (state or {}).get("write_mode")),
     )
+
+
+def _refused(guard: Guard, options: StreamOptions, write_mode: str | None = None) -> list[str]:
+    """Why the next sync cannot write to a table. write_mode: of the last one, where the pipeline does not say."""
+    uses = [Use(options.write_mode or write_mode or Use.APPEND)]
+    removal = None if options.remove_stale is None else options.remove_stale.removal
+    if removal in {"soft", "hard"}:
+        uses.append(Use(f"remove_stale: {removal}"))
+    return guard.refusals(uses)
 
 
 def _roots(folder: Path, depth: int = 2) -> Iterator[Path]:

@@ -36,6 +36,7 @@ from cdk.spark.receipt import RECEIPT, Receipt, row_count
 from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
 from cdk.spark.table_files import file_actions, files_of, row_counts
+from cdk.spark.table_guard import Guard, check_openable, guard_of
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -143,6 +144,11 @@ class StreamTable:
     def version(self) -> int:
         """The table's version, as Delta counts it."""
         return int(self._handle.version())
+
+    @property
+    def guard(self) -> Guard:
+        """What may be done to the table, as the handle sees it."""
+        return guard_of(self._handle, str(self.root), self._stream)
 
     @property
     def schema(self) -> pa.Schema:
@@ -300,7 +306,8 @@ class StreamTable:
         return Schema.from_arrow(schema)
 
     def _opened(self) -> DeltaTable:
-        return DeltaTable(self.root.uri, storage_options=self.root.storage_options)
+        with check_openable(str(self.root), self._stream):
+            return DeltaTable(self.root.uri, storage_options=self.root.storage_options)
 
     def _marker(self) -> int | None:
         """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""

@@ -12,12 +12,14 @@ from cdk.spark.evolution import Plan, plan, with_columns
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
 from cdk.spark.newest import Identity
-from cdk.spark.plan import StreamPlan
+from cdk.spark.partitions import check_columns
+from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.progress import Target
 from cdk.spark.receipt import Receipt
 from cdk.spark.rewrite import Rewrite
 from cdk.spark.saved import Saved
-from cdk.spark.schema import ColumnType, JsonText, column_name, columns
+from cdk.spark.schema import OWN_COLUMNS, ColumnType, JsonText, column_name, columns
+from cdk.spark.table_guard import Guard, Use, guard_at, is_table
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread
 from cdk.spark.write_modes import Append, AppendDedup, Overwrite, WriteMode
@@ -31,10 +33,11 @@ class Writing:
         self._plan, self._stream = stream_plan, stream_plan.stream
         self._declared = columns(self._stream.json_schema())
         name = self._stream.name
-        begin = plan(None, self._declared, stream_plan.policy).schema
-        by = _partition_by(stream_plan, self._declared)
+        by, begin = _partition_by(stream_plan, self._declared), _begin(stream_plan, self._declared)
+        _check_new(stream_plan, begin, by)
         self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
         self._columns = self._planned()
+        _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
         identity = _identity(stream_plan, self._columns.schema)
         self._bounded = _bounded(stream_plan, self._columns.schema)
         self.mode: WriteMode
@@ -105,19 +108,72 @@ class Writing:
         return True
 
     def _planned(self, exact: frozenset[str] = frozenset()) -> Plan:
-        where = str(self.table.root)
-        found = self.table.schema
-        new = plan(found, self._declared, self._plan.policy, exact=exact, stream=self._stream.name, path=where)
-        for column, old, wide in ((one.column, one.old, one.new) for one in new.widen):
-            if column in self.table.partition_by:
-                raise ConfigError(
-                    f"the table is partitioned by {column!r}, which is {old} there, and the stream's schema needs "
-                    f"{wide}: a partition column keeps its type. Sync into another path, change the schema back, or "
-                    "choose the schema policy discard",
-                    path=where,
-                    stream=self._stream.name,
-                )
-        return new
+        return _planned(self._plan, self._declared, self.table, exact)
+
+
+def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
+    """Raise what `Writing` would, and make and change nothing; the table, where there is one."""
+    declared = columns(stream_plan.stream.json_schema())
+    by, begin = _partition_by(stream_plan, declared), _begin(stream_plan, declared)
+    if _check_new(stream_plan, begin, by):
+        return None
+    table = StreamTable(stream_plan.root, pipeline, stream_plan.stream.name, begin, partition_by=by)
+    planned = _planned(stream_plan, declared, table)
+    _check_guards(stream_plan, declared, planned, table.guard)
+    _identity(stream_plan, planned.schema)
+    return table
+
+
+def _check_new(stream_plan: StreamPlan, begin: pa.Schema, partition_by: Sequence[str]) -> bool:
+    """Whether the table is still to be made. Raises ConfigError: it is, and cannot be with the columns of `begin`."""
+    name = stream_plan.stream.name
+    if is_table(stream_plan.root, name):
+        return False
+    check_columns(begin, partition_by, f"streams.{name}.partition_by")
+    _identity(stream_plan, begin)
+    return True
+
+
+def _begin(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> pa.Schema:
+    """The columns of a table that is new."""
+    return plan(None, declared, stream_plan.policy).schema
+
+
+def _planned(
+    stream_plan: StreamPlan,
+    declared: Mapping[str, ColumnType],
+    table: StreamTable,
+    exact: frozenset[str] = frozenset(),
+) -> Plan:
+    """What becomes of a table. Raises ConfigError: the stream does not fit it."""
+    where, name = str(table.root), stream_plan.stream.name
+    new = plan(table.schema, declared, stream_plan.policy, exact=exact, stream=name, path=where)
+    for column, old, wide in ((one.column, one.old, one.new) for one in new.widen):
+        if column in table.partition_by:
+            raise ConfigError(
+                f"the table is partitioned by {column!r}, which is {old} there, and the stream's schema needs "
+                f"{wide}: a partition column keeps its type. Sync into another path, change the schema back, or "
+                "choose the schema policy discard",
+                path=where,
+                stream=name,
+            )
+    return new
+
+
+def _check_guards(stream_plan: StreamPlan, declared: Mapping[str, ColumnType], planned: Plan, guard: Guard) -> None:
+    """Raise ConfigError where the features of the table, or of its history, forbid what is to be done to them."""
+    also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
+    written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
+    guard.check([_USES[stream_plan.write_mode], *also], written)
+    if stream_plan.history is not None:
+        guard_at(stream_plan.history, f"{stream_plan.stream.name}/history").check([Use.HISTORY, *also], written)
+
+
+_USES: Mapping[WriteModeName, Use] = {
+    "append": Use.APPEND,
+    "overwrite": Use.OVERWRITE,
+    "append_dedup": Use.MERGE,
+}
 
 
 def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:

@@ -279,6 +279,27 @@ def test_what_is_neither_a_folder_nor_a_known_address_is_refused(tmp_path: Path,
     assert "s3://" in line
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("dbfs:/lake", "'dbfs:/lake' is neither, where Databricks shows it as the folder /dbfs/lake"),
+        ("s3:/bucket/lake", "'s3:/bucket/lake' is neither"),
+        ("file:/srv/lake", "'file:/srv/lake' is neither"),
+        ("main.raw.orders", "'main.raw.orders' is the name of a table in a catalog: give the folder"),
+    ],
+)
+def test_what_only_looks_like_a_folder_is_refused_by_name(tmp_path: Path, path: str, expected: str) -> None:
+    (line,) = error(tmp_path, LEAST.replace("lake", f'"{path}"'))
+
+    assert line.startswith(f"pipeline.yaml:3 target.path: found '{path}', expected a folder")
+    assert expected in line
+
+
+@pytest.mark.parametrize("path", ["C:\\lake", "./main.raw.orders", "raw.orders", "lake.v1.2"])
+def test_a_folder_may_have_dots_and_be_on_a_disk_with_a_letter(tmp_path: Path, path: str) -> None:
+    assert load(tmp_path, LEAST.replace("lake", f"'{path}'")).target.path == str(tmp_path / path)
+
+
 @pytest.mark.parametrize("path", ["s3://bucket/lake", "gs://bucket", "file:///srv/lake"])
 def test_an_address_stays_as_it_is(tmp_path: Path, path: str) -> None:
     assert load(tmp_path, LEAST.replace("lake", f'"{path}"')).target.path == path

@@ -7,6 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdk.spark.files import DataFile
+from cdk.spark.pipeline import StreamOptions
 from cdk.spark.saved import Saved
 from cdk.spark.schema import table_schema
 from cdk.spark.table_facts import Standing, TableFacts, table_facts, tables_of
@@ -87,7 +88,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         grow(opened(root), root)
     write_deltalake(str(tmp_path / "theirs"), pa.table({"a": [1], "b": [1]}), partition_by=["a"])
 
-    found = tables_of(tmp_path, "shop", ["users", "new"])
+    found = tables_of(tmp_path, "shop", {"users": StreamOptions(), "new": StreamOptions()})
 
     assert [(facts.stream, facts.standing) for facts in found] == [
         ("events", Standing.COMPLETE),
