@@ -8,7 +8,7 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -83,8 +83,12 @@ class Place(ABC):
         """Put a file there in one step: it has the old content or the new, and the new is durable on return."""
 
     @abstractmethod
+    def sizes(self, names: Collection[str]) -> Mapping[str, int]:
+        """The bytes of those of these files that are there."""
+
     def has(self, names: Collection[str]) -> bool:
         """Whether all these files are there."""
+        return self.sizes(names).keys() >= set(names)
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -170,8 +174,12 @@ class Disk(Place):
         draft.replace(path)
         sync_to_disk(path)
 
-    def has(self, names: Collection[str]) -> bool:
-        return all((self.path / name).exists() for name in names)
+    def sizes(self, names: Collection[str]) -> Mapping[str, int]:
+        sizes: dict[str, int] = {}
+        for name in names:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                sizes[name] = (self.path / name).stat().st_size
+        return sizes
 
     def names(self) -> list[str]:
         try:

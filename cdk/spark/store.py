@@ -112,10 +112,11 @@ class Store(Place):
         with self.explaining(), self.open(name) as file:
             file.write(content)
 
-    def has(self, names: Collection[str]) -> bool:
+    def sizes(self, names: Collection[str]) -> Mapping[str, int]:
         with self.explaining():
             found = self._files.get_file_info([self._at(name) for name in names])
-        return all(item.type is fs.FileType.File for item in found)
+        there = zip(names, found, strict=True)
+        return {name: item.size for name, item in there if item.type is fs.FileType.File}
 
     def names(self) -> list[str]:
         with self.explaining():

@@ -17,6 +17,7 @@ from cdk.spark.progress import Failure, Progress, Target
 from cdk.spark.remove_stale import StaleRemoval, Wanted
 from cdk.spark.saved import Saved
 from cdk.spark.stream_report import Status, StreamReport
+from cdk.spark.tables import FilesGone
 from cdk.spark.tasks import Spread, here
 from cdk.spark.write_modes import Committed
 from cdk.spark.writing import Writing
@@ -25,6 +26,9 @@ from cdk.state.position import Done
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint import CheckpointReader
+
+LOST_IN_A_ROW = 3
+"""Commits whose files are gone, one after the other, that end a stream."""
 
 
 class StreamRun:
@@ -48,6 +52,7 @@ class StreamRun:
         Raises ConfigError and StateError of the table.
         """
         self.stream = stream = plan.stream
+        self._plan, self._followed, self._wanted = plan, followed, removal
         self._writing = Writing(plan, pipeline)
         self._removal = None if removal is None else StaleRemoval(plan, self._writing, removal)
         self.table = self._writing.table
@@ -61,15 +66,7 @@ class StreamRun:
                 sync_mode,
                 before.records,
             )
-        if (why := self._writing.unusable(self.saved.pending)) is not None:
-            logger.warning("%s: %s; reading from the start", stream.name, why)
-            # A generation that a platform numbers keeps its number: nobody has seen a row of it.
-            generation = self.saved.generation + 1 if plan.generation is None else plan.generation
-            self.saved, resumed = Saved(sync_mode, write_mode, sync, generation), False
-        self.saved = replace(self.saved, source=carried(before))
-        self._answers: KnownAnswers | None = None
-        if followed is not None:
-            self._answers = KnownAnswers(plan, followed, before, resumed=resumed, removal=removal)
+        resumed = self._begin(resumed=resumed)
         self._begins = not resumed or (self.saved.state is None and not self.saved.complete)
         status = Status.DONE if self.saved.complete else Status.READING
         self.report = StreamReport(
@@ -82,22 +79,38 @@ class StreamRun:
             generation=self.saved.generation,
         )
         self._http = Tally()
-        # What the slices counted since the last commit: nothing that is counted on the way to the table adds to it.
-        self._read = Counted()
-        self._handed = 0
-        state = decode(
+        self._committed = self.report
+        self._warn = FirstWarning()
+        self._lost = 0
+
+    def _begin(self, *, resumed: bool) -> bool:
+        """Get ready to read what the saved state does not cover; False: it covers nothing, for its files are gone.
+
+        resumed: what is read goes on with a generation that was begun. Raises StateError.
+        """
+        plan, stream, saved = self._plan, self.stream, self.saved
+        if (why := self._writing.unusable(saved.pending)) is not None:
+            logger.warning("%s: %s; reading from the start", stream.name, why)
+            # A generation that a platform numbers keeps its number: nobody has seen a row of it.
+            generation = saved.generation + 1 if plan.generation is None else plan.generation
+            saved, resumed = Saved(plan.sync_mode, plan.write_mode, saved.sync, generation), False
+        before = self.table.saved
+        self.saved = replace(saved, source=carried(before))
+        self._answers: KnownAnswers | None = None
+        if self._followed is not None:
+            self._answers = KnownAnswers(plan, self._followed, before, resumed=resumed, removal=self._wanted)
+        self._state = decode(
             self.saved.state,
             path=f"state of {stream.name}",
             cursor_field=stream.cursor_field,
             partition_field=stream.partition_field,
         )
-        self._reader: CheckpointReader = stream.checkpoint_reader(state)
-        self._state = state
-        self._committed = self.report
+        self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
+        # What the slices counted since the last commit: nothing that is counted on the way to the table adds to it.
+        self._read = Counted()
         self._again: deque[Slice] = deque()
-        self._warn = FirstWarning()
-        self._planned = False
-        self._out = 0
+        self._planned, self._handed, self._out = False, 0, 0
+        return resumed
 
     @property
     def standing(self) -> StreamReport:
@@ -196,12 +209,27 @@ class StreamRun:
         return self._writing.grow(names)
 
     def commit(self, files: Sequence[DataFile], spread: Spread = here) -> None:
-        """Make the files and the state of their records one, and finish when nothing is left. Raises StateError.
+        """Make the files and the state of their records one, and finish when nothing is left.
 
-        What is finished stays as it is.
+        What is finished stays as it is. Where files are gone, what they held is read again by the next epochs.
+        Raises StateError, and FilesGone where files are gone for the third time in a row.
         """
         if self.report.status is Status.DONE:
             return
+        try:
+            self._commit(files, spread)
+        except FilesGone as error:
+            self._lost += 1
+            if self._lost >= LOST_IN_A_ROW or not self.active:
+                raise
+            logger.warning("%s: %s; reading again what they held", self.stream.name, error)
+            self._begin(resumed=True)
+            total, generation = self.saved.records, self.saved.generation
+            self.report = self._committed = replace(self._committed, total=total, generation=generation)
+        else:
+            self._lost = 0
+
+    def _commit(self, files: Sequence[DataFile], spread: Spread) -> None:
         # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits for the next epoch.
         if self.active and not self._out and not self._again:
             self._planned = False

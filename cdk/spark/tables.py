@@ -21,7 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import DeltaError
 
-from cdk.base.errors import CdkError, ConfigError, StateConflict, StateError
+from cdk.base.errors import CdkError, ConfigError, StateConflict, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import to_json
@@ -67,6 +67,19 @@ def repeat_if_changed(attempt: Callable[[], T]) -> T:
                 raise
             logger.warning("%s; doing it again", error)
     raise AssertionError("the last attempt returns or raises")
+
+
+class FilesGone(TransientError):
+    """Files that a commit was to name are gone, or not as they were written. Nothing is committed; read them again."""
+
+    def __init__(self, gone: Sequence[str], count: int, *, stream: str, path: str) -> None:
+        super().__init__(
+            f"{len(gone)} of {count} files that a commit was to name are gone, or not as they were written, such as "
+            f"{gone[0]}. VACUUM removes files that no version names yet when they are older than its retention, 0 "
+            "hours for example. Nothing was committed; run VACUUM while no sync runs, or with a longer retention",
+            stream=stream,
+            path=path,
+        )
 
 
 class StreamTable:
@@ -211,6 +224,13 @@ class StreamTable:
         rows = [counts[path] for path in (counts if paths is None else paths)]
         return None if None in rows else sum(count for count in rows if count is not None)
 
+    def check_files(self, files: Sequence[DataFile]) -> None:
+        """Raise FilesGone unless all these files lie here, as large as they were written."""
+        with self.root.explaining(self._stream):
+            sizes = self.root.sizes([file.path for file in files]) if files else {}
+        if gone := [file.path for file in files if sizes.get(file.path) != file.size]:
+            raise FilesGone(gone, len(files), stream=self._stream, path=str(self.root))
+
     def commit(
         self,
         saved: Saved,
@@ -231,9 +251,9 @@ class StreamTable:
         the table's history: what a person did to the state. receipt: what becomes of the rows; None: those of `files`
         come and those of other files leave.
 
-        Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. StateConflict:
-        another run moved this stream's state since the table was opened. TableChanged: somebody
-        else has committed; the table has been opened anew, and `files` tells what is there now.
+        Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
+        of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
+        TableChanged: somebody else has committed; the table has been opened anew, and `files` tells what is there now.
         """
         alone = alone or overwrite or bool(remove)
         before = self._version
@@ -247,6 +267,7 @@ class StreamTable:
         crash_point("before_state_blob")
         self.draft(version, saved)
         crash_point("after_state_blob")
+        self.check_files(files)
         actions = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
         properties = CommitProperties(
             custom_metadata={

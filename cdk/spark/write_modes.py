@@ -108,6 +108,7 @@ class Overwrite(WriteMode):
         if finished:
             receipt = repeat_if_changed(lambda: self._shown(saved, pending, receipt))
         elif done:
+            self.table.check_files(files)
             self.table.commit(saved, receipt=receipt)
         return Committed(saved, done, files, receipt)
 
@@ -169,9 +170,11 @@ class AppendDedup(WriteMode):
         self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: Spread
     ) -> tuple[Saved, Merged, Receipt]:
         table = self.table
-        source = None if self._history is None else self._history.table.root
-        merge = Merge(table.root, table.schema, self._identity, spread, source, self._bounded, table.partition_by)
+        source = self.tables[-1]
+        staged_in = None if source is table else source.root
+        merge = Merge(table.root, table.schema, self._identity, spread, staged_in, self._bounded, table.partition_by)
         present = table.files(self._identity.keys[0])
+        source.check_files(files)
         merged = merge(files, present)
         crash_point("merged")
         rows = sum(file.rows for file in present) + merged.added - merged.replaced
@@ -184,6 +187,8 @@ class AppendDedup(WriteMode):
             added=merged.added,
             removed=merged.replaced,
         )
+        if staged_in is not None:
+            source.check_files(files)
         try:
             # Alone, though no file may leave: a neighbour may have brought the same new key.
             table.commit(saved, merged.add, remove=merged.remove, alone=True, receipt=receipt)

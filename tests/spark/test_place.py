@@ -59,6 +59,8 @@ def test_what_is_not_there_is_told_apart(place: Place) -> None:
     assert place.has([])
     assert not place.has(["there", "gone"])
     assert not place.join("there").has(["gone"])
+    place.write("long", b"12345")
+    assert place.sizes(["there", "gone", "long"]) == {"there": 0, "long": 5}
     assert place.join("nowhere").names() == []
 
 

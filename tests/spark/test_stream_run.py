@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import Item, Json, Page, Partition, ServerError, Slice, Stream
+from cdk import Item, Json, JsonSchema, Page, Partition, ServerError, Slice, Stream, TransientError
 from cdk.base.errors import StateConflict
 from cdk.base.values import canonical
 from cdk.spark.epoch import Job, read_bundle
@@ -21,7 +21,7 @@ from cdk.spark.place import Disk
 from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.progress import Failure
 from cdk.spark.stream_report import Status, StreamReport
-from cdk.spark.stream_run import StreamRun
+from cdk.spark.stream_run import LOST_IN_A_ROW, StreamRun
 from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions, told
 from tests.spark.epochs_here import expected, read_epoch
 
@@ -179,13 +179,98 @@ def test_an_overwrite_whose_hidden_files_were_vacuumed_begins_again(
     cut = opened(tmp_path, stream, sync="s2")
     for _ in range(2):
         cut.commit(epoch(cut, seconds=0))
-    DeltaTable(str(tmp_path)).vacuum(retention_hours=0, full=True, enforce_retention_duration=False, dry_run=False)
+    vacuum(tmp_path)
     report = finish(opened(tmp_path, stream, sync="s3"))
 
     assert (report.resumed, report.read) == (False, 15)
     assert generations(tmp_path) == {3: 15}
     assert rows(tmp_path) == expected(stream)
     assert "users: files of the interrupted sync are gone" in caplog.text
+
+
+def vacuum(root: Path) -> None:
+    """Remove every file that no version of the table names."""
+    DeltaTable(str(root)).vacuum(retention_hours=0, full=True, enforce_retention_duration=False, dry_run=False)
+
+
+@given(st.sampled_from(STREAMS), st.sampled_from(["append", "overwrite"]), st.integers(0, 2**16))
+@settings(max_examples=40, deadline=None)
+def test_files_that_are_gone_before_their_commit_are_read_again(
+    tmp_path_factory: pytest.TempPathFactory, stream: Stream, mode: WriteModeName, seed: int
+) -> None:
+    root = tmp_path_factory.mktemp("lake") / stream.name
+    chance = random.Random(seed)
+    run, vacuums = opened(root, stream, None if stream.incremental else mode), 0
+    while run.active:
+        files = epoch(run, seconds=chance.randrange(6), most=chance.randrange(1, 4))
+        if chance.random() < 1 / 3 and vacuums < LOST_IN_A_ROW - 1:
+            vacuum(root)
+            vacuums += 1
+        run.commit(files)
+
+    assert run.report.status is Status.DONE
+    assert rows(root) == expected(stream)
+    assert run.report.total == rows(root).total()
+
+
+def test_a_file_that_was_cut_before_its_commit_is_read_again(tmp_path: Path) -> None:
+    run = opened(tmp_path, Users())
+    files = epoch(run)
+    whole = (tmp_path / files[0].path).read_bytes()
+    (tmp_path / files[0].path).write_bytes(whole[: len(whole) // 2])
+    run.commit(files)
+
+    assert (run.report.read, run.report.commits, run.active) == (0, 0, True)
+    assert (finish(run).read, rows(tmp_path)) == (15, expected(Users()))
+
+
+def test_files_that_are_gone_again_and_again_fail_the_stream_and_move_no_state(tmp_path: Path) -> None:
+    run = opened(tmp_path, Users(), "append")
+    for _ in range(LOST_IN_A_ROW - 1):
+        files = epoch(run)
+        vacuum(tmp_path)
+        run.commit(files)
+    files = epoch(run)
+    vacuum(tmp_path)
+    with pytest.raises(TransientError, match=r"1 of 1 files .* are gone"):
+        run.commit(files)
+
+    assert run.table.saved is None
+    assert not rows(tmp_path)
+    # The next sync reads what is missing.
+    assert (finish(opened(tmp_path, Users(), "append")).read, rows(tmp_path)) == (15, expected(Users()))
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: bool) -> None:
+    things = Things()
+    other = Disk(tmp_path / "things_history") if history else None
+    plan = StreamPlan(things, Disk(tmp_path / "things"), "full_refresh", "append_dedup", history=other)
+    finish(StreamRun(plan, "shop", sync="s1"))
+    run = StreamRun(plan, "shop", sync="s2")
+    files = epoch(run)
+    for root in filter(Path.exists, (tmp_path / "things", tmp_path / "things_history")):
+        vacuum(root)
+    run.commit(files)
+
+    assert (run.report.commits, run.active) == (0, True)
+    assert finish(run).status is Status.DONE
+    assert sorted(row["id"] for row in table_rows(tmp_path / "things")) == [0, 1, 2]
+    if history:
+        assert len(table_rows(tmp_path / "things_history")) == 6
+
+
+class Things(Stream):
+    name = "things"
+    primary_key = "id"
+    schema: JsonSchema | None = {"type": "object", "properties": {"id": {"type": "integer"}}}  # noqa: RUF012 - as an author writes it
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        yield from ({"id": n} for n in range(3))
+
+
+def table_rows(root: Path) -> list[dict[str, Json]]:
+    return [row for file in DeltaTable(str(root)).file_uris() for row in pq.read_table(file).to_pylist()]
 
 
 def test_an_overwrite_that_finds_nothing_empties_the_table(tmp_path: Path) -> None:
