@@ -198,12 +198,6 @@ BUGS = [
         "result.progress = [item for item in result.progress if pieces[item.number].target != n]",
         "pass",
     ),
-    Bug(
-        "a history gets the rows of a commit once",
-        "spark/write_modes",
-        "Committed(replace(saved, logged=()), True",
-        "Committed(saved, True",
-    ),
     Bug("rows that do not add up are not committed", "spark/receipt", "if left != right:", "if left > right + 99:"),
     Bug(
         "a receipt compares what was read with the files",
@@ -338,6 +332,29 @@ BUGS = [
         "            self._begin(resumed=True)\n",
         "            self._read = Counted()\n",
     ),
+    Bug(
+        "the history gets a commit's rows once",
+        "spark/tables",
+        "logged=None if logged is None else tuple(logged)",
+        "logged=saved.logged if logged is None else tuple(logged)",
+        "tests/spark/test_history.py",
+    ),
+    Bug(
+        "a history knows what it lacks",
+        "spark/tables",
+        "self.saved.logged_at if self.saved.logged is None else self._held",
+        "self.saved.logged_at",
+        "tests/spark/test_history.py",
+    ),
+    Bug("a history is widened when its table was", "spark/history", "        self._align(spread)\n", ""),
+    Bug(
+        "a history names no missing file",
+        "spark/history",
+        "if files is None or missing_files(",
+        "if files is None or not (",
+    ),
+    Bug("a history is not filled twice", "spark/history", "row is not None and row not in known", "row is not None"),
+    Bug("rows without a history are noted", "spark/history", "if not saved.logged:", "if False:"),
 ]
 
 

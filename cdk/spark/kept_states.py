@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from cdk.base.errors import BadState, ConfigError, StateError, TransientError
-from cdk.base.values import from_json, to_json
+from cdk.base.values import Json, from_json, to_json
 from cdk.spark.files import DataFile
 from cdk.spark.place import Place
 from cdk.spark.saved import Saved
@@ -50,8 +50,8 @@ class KeptStates:
             raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
         try:
             blob.pop("stream")
-            pending, logged = (tuple(DataFile(**file) for file in blob.pop(name)) for name in ("pending", "logged"))
-            return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending, logged=logged)
+            pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
+            return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending or (), logged=logged)
         except (KeyError, TypeError) as error:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
@@ -62,3 +62,7 @@ class KeptStates:
                 version = Path(name).stem
                 if version.isdecimal() and spare(int(version)):
                     self._place.delete(name)
+
+
+def _files(blob: Json) -> tuple[DataFile, ...] | None:
+    return None if blob is None else tuple(DataFile(**file) for file in blob)

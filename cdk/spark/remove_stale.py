@@ -13,7 +13,6 @@ from cdk.base.logs import logger
 from cdk.base.times import Clock, system_clock
 from cdk.spark.files import DataFile
 from cdk.spark.handling import RemoveStaleOptions
-from cdk.spark.history import History
 from cdk.spark.merge import SMALL_ROWS, TableFile
 from cdk.spark.newest import Identity
 from cdk.spark.plan import StreamPlan
@@ -94,10 +93,9 @@ class StaleRemoval:
         self._keys, self._bounded = _keys(plan), writing.target(0).bounded
         self._unwilling = wanted.unwilling or ("removal is report" if wanted.options.removal == "report" else "")
         check_table(plan, self._table, wanted.options.removal)
-        _, *histories = writing.mode.tables
-        history = History(histories[0]) if histories else None
-        identity = Identity(self._keys, hard=plan.hard_deletes)
-        self._mode = writing.mode = AppendDedup(self._table, identity, self._bounded, history)
+        assert isinstance(writing.mode, AppendDedup)  # of others, rows cannot be told apart
+        self._mode = writing.mode
+        self._mode.identity = Identity(self._keys, hard=plan.hard_deletes)
 
     def known(self, generation: int, spread: Spread) -> int:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""

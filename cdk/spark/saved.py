@@ -12,10 +12,12 @@ class Saved:
 
     sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this
     generation reached the end. state: the stream's state in its exact wire form. pending: files of a generation that
-    is not yet visible. logged: files that this commit names for the history of the table. records: rows committed in
-    this generation. history: versions of earlier states, newest first. known: rows that were shown when the read of
-    this generation began, where rows that it does not see are to leave; None: nobody counted them. source: what the
-    source said of the answers that the rows came from (`cdk.spark.known_answers`); None: nobody asked.
+    is not yet visible. logged: files that this commit names for the history of the table; empty: rows came, and there
+    is no history; None: no rows came. logged_at: the version of the last state before that brought rows. Both are what
+    `StreamTable.commit` makes them. records: rows committed in this generation. history: versions of earlier states,
+    newest first. known: rows that were shown when the read of this generation began, where rows that it does not see
+    are to leave; None: nobody counted them. source: what the source said of the answers that the rows came from
+    (`cdk.spark.known_answers`); None: nobody asked.
     """
 
     sync_mode: str
@@ -25,7 +27,8 @@ class Saved:
     complete: bool = False
     state: Json = None
     pending: tuple[DataFile, ...] = ()
-    logged: tuple[DataFile, ...] = ()
+    logged: tuple[DataFile, ...] | None = field(default=None, compare=False)
+    logged_at: int | None = field(default=None, compare=False)
     records: int = 0
     known: int | None = None
     source: Json = None

@@ -181,7 +181,7 @@ class Admin:
         if other.state_version is not None:
             raise StateError(f"the pipeline {name!r} has a state of its own already", stream=one.stream)
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."
-        change = Change(f"fork from {self.pipeline}", replace(saved, sync="", logged=()), (), (means,))
+        change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))
         return Admin(self.target, name, clock=self.clock, dry=self.dry).commit(one, other, change)
 
     def commit(self, one: Located, table: StreamTable, change: Change) -> Done:
@@ -189,7 +189,7 @@ class Admin:
         if self.dry or change.saved == table.saved:
             return Done(one.name, change)
         one.settle(self.pipeline, table)
-        table.commit(replace(change.saved, logged=()), note=self._note(change))
+        table.commit(change.saved, note=self._note(change))
         return Done(one.name, change, table.version)
 
     def _restore(self, one: Located, table: StreamTable, change: Change, to: int) -> int:

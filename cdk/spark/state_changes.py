@@ -98,7 +98,9 @@ def rolled_back(saved: Saved | None, older: Saved, number: int) -> Change:
     """Take an earlier state of the same table."""
     means = _again(older.write_mode, "What was read since is read again.")
     before = None if saved is None else saved.state
-    return Change(f"rollback to state {number}", replace(older, logged=()), tuple(moves(before, older.state)), (means,))
+    return Change(
+        f"rollback to state {number}", replace(older, logged=None), tuple(moves(before, older.state)), (means,)
+    )
 
 
 def decoded(stream: Stream, blob: Json) -> StreamState:
@@ -128,7 +130,7 @@ def _moved(what: str, saved: Saved, state: StreamState, stream: Stream | None = 
         exact=True,
     )
     means = _again(saved.write_mode, "The next sync reads again what lies behind the new position.")
-    return Change(what, replace(saved, state=blob, logged=()), tuple(moves(saved.state, blob)), (means,))
+    return Change(what, replace(saved, state=blob), tuple(moves(saved.state, blob)), (means,))
 
 
 def _again(write_mode: str, first: str) -> str:

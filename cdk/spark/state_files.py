@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from urllib.parse import unquote
 
 import orjson
 from deltalake import DeltaTable
@@ -14,6 +13,7 @@ from cdk.base.values import from_json
 from cdk.spark.place import Disk, Place
 from cdk.spark.saved import Saved
 from cdk.spark.state_tables import Located
+from cdk.spark.table_files import missing_files
 from cdk.spark.table_log import actions
 from cdk.spark.tables import StreamTable, number
 
@@ -58,19 +58,10 @@ def findings(one: Located, pipeline: str) -> Iterator[Finding]:
         except StateError as error:
             if version != table.held:
                 yield Finding(one.name, f"{_state(version)} cannot be rolled back to: {error}", broken=False)
-    if missing := _missing(one, table):
+    if missing := missing_files(one.root, [file.path for file in table.files()]):
         yield Finding(one.name, f"{len(missing)} files of the table are gone, such as {missing[0]}")
     if table.saved is not None:
         yield from _of_saved(one, table, table.saved)
-
-
-def _missing(one: Located, table: StreamTable) -> list[str]:
-    """Files of the table's version that are gone."""
-    paths = [file.path for file in table.files()]
-    if one.root.has(paths):
-        return []
-    # The log writes the folder of a partition as a URL does; the file may be called by either.
-    return [path for path in paths if not one.root.has([path]) and not one.root.has([unquote(path)])]
 
 
 def _of_saved(one: Located, table: StreamTable, saved: Saved) -> Iterator[Finding]:
@@ -137,7 +128,7 @@ def _waiting(root: Disk) -> set[str]:
     for path in root.path.glob("_cdk_state/*/*.json"):
         try:
             blob = from_json(path.read_bytes())
-            named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind]}
+            named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind] or ()}
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise BadState(str(path), str(error), "a state; remove it if it is no longer needed") from error
     return named

@@ -49,11 +49,9 @@ class Located:
         return StreamTable(self.root, pipeline, self.stream, pa.schema([]), clock=clock, lost=lost)
 
     def settle(self, pipeline: str, table: StreamTable) -> None:
-        """Add to the history what the table's last commit named for it: a commit that moves the state forgets it."""
-        if self.history is not None and table.saved is not None and table.saved.logged:
-            History(StreamTable(self.history, pipeline, f"{self.stream}/history", table.schema)).follow(
-                table.state_version, table.saved.logged
-            )
+        """Add to the history what it lacks, before the table's state goes elsewhere. Raises what History does."""
+        if self.history is not None and table.saved is not None:
+            History(self.history, table, pipeline, self.stream).make_whole()
 
 
 def of_plans(plans: Sequence[StreamPlan]) -> list[Located]:

@@ -192,8 +192,8 @@ class StreamRun:
         return target if self._answers is None else replace(target, source=self._answers.snapshot)
 
     def prepare(self, spread: Spread) -> None:
-        """Bring the table's files to the stream's schema, where they are not. Raises StateError."""
-        self._writing.widen(self.saved, spread)
+        """Bring the table's files to the stream's schema, and its history to the table. Raises StateError."""
+        self._writing.prepare(self.saved, spread)
         if self._answers is None:
             self._count_shown(spread)
         elif self._answers.alone:
@@ -262,7 +262,7 @@ class StreamRun:
         assert self.table.saved is not None  # something was known
         saved = self.table.saved
         if answers.moved:
-            saved = replace(saved, sync=self.saved.sync, logged=(), source=self._source(answers, finished=True))
+            saved = replace(saved, sync=self.saved.sync, source=self._source(answers, finished=True))
             self.table.commit(saved)
             self._note(Committed(saved, done=True))
         self.saved = saved

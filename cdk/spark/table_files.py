@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -11,6 +12,7 @@ from cdk.base.values import Json
 from cdk.spark.files import DataFile
 from cdk.spark.merge import TableFile
 from cdk.spark.partitions import text_of
+from cdk.spark.place import Place
 
 
 def files_of(handle: DeltaTable, key: str | None = None) -> list[TableFile]:
@@ -35,6 +37,14 @@ def row_counts(handle: DeltaTable) -> dict[str, int | None]:
     """The rows of each file of the version that the handle is pinned to; None where the log does not say."""
     files = pa.table(handle.get_add_actions(flatten=False))
     return dict(zip(files["path"].to_pylist(), files["num_records"].to_pylist(), strict=True))
+
+
+def missing_files(root: Place, paths: Sequence[str]) -> list[str]:
+    """Those of these files, as the log spells them, that are gone."""
+    if root.has(paths):
+        return []
+    # The log writes the folder of a partition as a URL does; the file may be called by either.
+    return [path for path in paths if not root.has([path]) and not root.has([unquote(path)])]
 
 
 def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:

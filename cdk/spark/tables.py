@@ -240,6 +240,7 @@ class StreamTable:
         schema: pa.Schema | None = None,
         remove: Sequence[TableFile] = (),
         alone: bool = False,
+        logged: Sequence[DataFile] | None = None,
         note: str = "",
         receipt: Receipt | None = None,
     ) -> None:
@@ -247,9 +248,9 @@ class StreamTable:
 
         schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
         table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
-        the table was last looked at, as where rows leave, or where what is added depends on what is there. note: for
-        the table's history: what a person did to the state. receipt: what becomes of the rows; None: those of `files`
-        come and those of other files leave.
+        the table was last looked at, as where rows leave, or where what is added depends on what is there. logged: see
+        Saved; what `saved` says of it does not count. note: for the table's log: what a person did to the state.
+        receipt: what becomes of the rows; None: those of `files` come and those of other files leave.
 
         Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
         of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
@@ -262,7 +263,11 @@ class StreamTable:
         version = successor(before)
         earlier = [before, self._held, *(self.saved.history if self.saved else ())]
         history = tuple(dict.fromkeys(n for n in earlier if n is not None))[:_KEPT]
-        saved = replace(saved, history=history)
+        if logged is None and self.saved is None and before is not None:
+            logged = ()  # what the lost state had brought is not known
+        saved = replace(saved, history=history, logged=None if logged is None else tuple(logged), logged_at=None)
+        if self.saved is not None:
+            saved = replace(saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._held)
         receipt = self._checked(receipt, files, None if overwrite else [file.path for file in remove])
         crash_point("before_state_blob")
         self.draft(version, saved)

@@ -4,12 +4,16 @@ Each makes rows and state one commit, and leaves both as they were when it canno
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
+from cdk.base.errors import CdkError
+from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.spark.counts import Counted
 from cdk.spark.crash import crash_point
@@ -64,6 +68,9 @@ class WriteMode(ABC):
         Raises ReceiptError, StateError, and what a store raises: neither is committed.
         """
 
+    def prepare(self, spread: Spread) -> None:  # noqa: B027 - most have nothing beside the table
+        """Make ready what lies beside the table, before the first commit."""
+
     def add(self, columns: Sequence[pa.Field]) -> None:
         """Add columns. Raises StateConflict."""
         self.table.add(columns)
@@ -83,7 +90,7 @@ class Append(WriteMode):
         receipt = replace(_staged(read, files), added=row_count(files))
         saved = replace(saved, records=saved.records + receipt.landed)
         if done := bool(files) or self._changed(saved):
-            self.table.commit(saved, files, receipt=receipt)
+            self.table.commit(saved, files, logged=() if files else None, receipt=receipt)
         return Committed(saved, done, files, receipt)
 
 
@@ -115,7 +122,7 @@ class Overwrite(WriteMode):
     def _shown(self, saved: Saved, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
         """Commit the whole generation instead of the rows that are there now."""
         receipt = replace(receipt, removed=self.table.row_count() or 0)
-        self.table.commit(saved, pending, overwrite=True, schema=self._whole(), receipt=receipt)
+        self.table.commit(saved, pending, overwrite=True, schema=self._whole(), logged=(), receipt=receipt)
         return receipt
 
     def _whole(self) -> pa.Schema:
@@ -131,15 +138,38 @@ class Overwrite(WriteMode):
 
 
 class AppendDedup(WriteMode):
-    """One row per key: what comes replaces what is older. history: gets every row as it came."""
+    """One row per key: what comes replaces what is older. A history gets every row as it came.
 
-    def __init__(
-        self, table: StreamTable, identity: Identity, bounded: tuple[str, ...], history: History | None = None
-    ) -> None:
+    The history is not what the table waits for: where it cannot be written, the sync goes on and says so, and the next
+    one gives it what it lacks.
+    """
+
+    def __init__(self, table: StreamTable, identity: Identity, bounded: tuple[str, ...], stream: str) -> None:
         super().__init__(table)
-        self._identity, self._bounded, self._history = identity, bounded, history
-        if history is not None and table.saved is not None:
-            history.follow(table.state_version, table.saved.logged)
+        self.identity, self._bounded, self._stream = identity, bounded, stream
+        self._history: History | None = None
+
+    def open_history(self, opened: Callable[[], History]) -> None:
+        """Let a history follow the table, if it can be opened."""
+        with self._telling():
+            self._history = opened()
+
+    def prepare(self, spread: Spread) -> None:
+        history, self._history = self._history, None
+        if history is not None:
+            with self._telling():
+                history.make_whole(spread)
+                self._history = history
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Say what goes wrong with the history, and go on."""
+        try:
+            yield
+        except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
+            text = "%s: its history lacks rows: %s. The next sync adds them; if it cannot, move the folder of "
+            text += "the history away, and the next sync makes it anew from the table's log"
+            logger.warning(text, self._stream, error)
 
     @property
     def staging(self) -> Place:
@@ -158,13 +188,13 @@ class AppendDedup(WriteMode):
             if done := self._changed(saved):
                 self.table.commit(saved, receipt=staged)
             return Committed(saved, done, receipt=staged)
-        saved = replace(saved, logged=() if self._history is None else tuple(files))
         saved, merged, receipt = repeat_if_changed(partial(self._merged, saved, files, staged, spread))
         for path in merged.spare:
             self.table.root.delete(path)
         if self._history is not None:
-            self._history.follow(self.table.state_version, files)
-        return Committed(replace(saved, logged=()), True, merged.add, receipt)
+            with self._telling():
+                self._history.follow()
+        return Committed(saved, True, merged.add, receipt)
 
     def _merged(
         self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: Spread
@@ -172,8 +202,8 @@ class AppendDedup(WriteMode):
         table = self.table
         source = self.tables[-1]
         staged_in = None if source is table else source.root
-        merge = Merge(table.root, table.schema, self._identity, spread, staged_in, self._bounded, table.partition_by)
-        present = table.files(self._identity.keys[0])
+        merge = Merge(table.root, table.schema, self.identity, spread, staged_in, self._bounded, table.partition_by)
+        present = table.files(self.identity.keys[0])
         source.check_files(files)
         merged = merge(files, present)
         crash_point("merged")
@@ -191,7 +221,8 @@ class AppendDedup(WriteMode):
             source.check_files(files)
         try:
             # Alone, though no file may leave: a neighbour may have brought the same new key.
-            table.commit(saved, merged.add, remove=merged.remove, alone=True, receipt=receipt)
+            logged = () if self._history is None else files
+            table.commit(saved, merged.add, remove=merged.remove, alone=True, logged=logged, receipt=receipt)
         except TableChanged:
             for file in merged.add:
                 if file not in files:
@@ -202,7 +233,8 @@ class AppendDedup(WriteMode):
     def add(self, columns: Sequence[pa.Field]) -> None:
         super().add(columns)
         if self._history is not None:
-            self._history.add(columns)
+            with self._telling():
+                self._history.add(columns)
 
 
 def _staged(read: Counted, files: Sequence[DataFile]) -> Receipt:

@@ -46,11 +46,10 @@ class Writing:
         elif identity is None:
             self.mode = Append(self.table)
         else:
-            history = None
+            self.mode = AppendDedup(self.table, identity, self._bounded, name)
             if stream_plan.history is not None:
-                folder, schema = stream_plan.history, self.table.schema
-                history = History(StreamTable(folder, pipeline, f"{name}/history", schema, partition_by=by))
-            self.mode = AppendDedup(self.table, identity, self._bounded, history)
+                folder = stream_plan.history
+                self.mode.open_history(lambda: History(folder, self.table, pipeline, name, self._bounded))
         self.mode.add(self._columns.add)
 
     def target(self, generation: int) -> Target:
@@ -72,21 +71,19 @@ class Writing:
                 return "the schema has changed since the interrupted sync"
         return None
 
-    def widen(self, saved: Saved, spread: Spread) -> None:
-        """Write the table's files again where a column has become wider. One commit; the state stays what it is.
+    def prepare(self, saved: Saved, spread: Spread) -> None:
+        """Write the table's files again where a column has become wider, in one commit, and let its history follow.
 
-        Raises StateError.
+        The state stays what it is. Raises StateError.
         """
-        if not self._columns.widen or self._plan.write_mode == "overwrite":
-            return
-        exact: frozenset[str] = frozenset()
-        for table in self.mode.tables:
-            exact |= Rewrite(table.root, self._planned(exact).schema).unfit(table.files(), spread)
-        for table in self.mode.tables:
-            repeat_if_changed(partial(self._widened, table, saved, exact, spread))
-        self._columns = self._planned()
+        if self._columns.widen and self._plan.write_mode != "overwrite":
+            exact = Rewrite(self.table.root, self._columns.schema).unfit(self.table.files(), spread)
+            repeat_if_changed(partial(self._widened, saved, exact, spread))
+            self._columns = self._planned()
+        self.mode.prepare(spread)
 
-    def _widened(self, table: StreamTable, saved: Saved, exact: frozenset[str], spread: Spread) -> None:
+    def _widened(self, saved: Saved, exact: frozenset[str], spread: Spread) -> None:
+        table = self.table
         rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
         files = rewrite.files(table.files(), spread)
         before = table.saved or replace(saved, state=None)

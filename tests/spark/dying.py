@@ -1,10 +1,13 @@
 """A sync that dies at a named point, in this process."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
 import pytest
+
+from cdk.spark.crash import _reached
 
 
 @contextmanager
@@ -19,3 +22,21 @@ def dying_at(point: str, module: ModuleType) -> Iterator[None]:
         patch.setattr(module, "crash_point", crash)
         with pytest.raises(SystemExit, match=point):
             yield
+
+
+@contextmanager
+def dying_if_reached(point: str, time: int = 1) -> Iterator[None]:
+    """What is done within ends where the driver gets to the point for the `time`th time, if it does."""
+
+    def die(process: int, signal: int) -> None:
+        del process, signal
+        raise SystemExit(point)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CDK_CRASH_AT", f"{point}:{time}")
+        patch.setattr(os, "kill", die)
+        _reached.clear()
+        try:
+            yield
+        except SystemExit as death:
+            assert death.code == point  # noqa: PT017 - whether it is reached is open
