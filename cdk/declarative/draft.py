@@ -94,7 +94,9 @@ class Draft:
         return Request(self.method, self.url, params, headers, body, stream=self.stream, scope=scope)
 
     def _body(self) -> tuple[bytes | None, dict[str, str]]:
-        if self.text is not None:
+        if self.text:
+            if self.json or self.form:
+                raise ManifestError(f"{self.where}: the body cannot be a text and fields at once; keep one of the two")
             return self.text.encode(), {}
         if self.json:
             if self.form:
@@ -102,7 +104,7 @@ class Draft:
             return to_json(self.json, str), {"Content-Type": _JSON}
         if self.form:
             return urlencode(_texts(self.form, ""), doseq=True).encode(), {"Content-Type": _FORM}
-        return None, {}
+        return None if self.text is None else b"", {}
 
     def _free_body(self) -> None:
         if self.text is not None:

@@ -41,7 +41,9 @@ def from_header(name: str, *, pattern: str | None = None, longest: float | None 
     number = _header_number(name, pattern)
 
     def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a Wait
-        return bounded(number(outcome), longest, outcome)
+        seconds = number(outcome)
+        # To ask for no wait is nothing that a limit could refuse.
+        return bounded(seconds, longest, outcome) if seconds else seconds
 
     return wait
 
@@ -57,19 +59,16 @@ def until_header(
     """Until the epoch time, in seconds, in a header. pattern: what of the header's beginning is the number.
 
     least: the shortest wait, also where there is no such header. A time that has passed says nothing.
-    The wait raises RateLimited: it is `longest` or longer.
+    The wait raises RateLimited: it is `longest` or longer, the shortest one, too.
     """
     number = _header_number(name, pattern)
 
     def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a Wait
         until = number(outcome)
-        if until is None:
-            return least
-        seconds = until - clock().timestamp()
-        bounded(seconds, longest, outcome)
+        seconds = None if until is None else until - clock().timestamp()
         if least is not None:
-            return max(seconds, least)
-        return seconds if seconds >= 0 else None
+            seconds = least if seconds is None else max(seconds, least)
+        return None if seconds is None or seconds < 0 else bounded(seconds, longest, outcome)
 
     return wait
 

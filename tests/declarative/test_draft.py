@@ -57,6 +57,15 @@ def test_a_body_is_of_one_kind() -> None:
     both.put("body_json", ["b"], 1)
     text.text = "raw"
 
+    mixed, empty = draft("POST"), draft("POST")
+    mixed.put("body_json", ["a"], 1)
+    mixed.text = "raw"
+    empty.put("body_json", ["a"], 1)
+    empty.text = ""
+
+    with pytest.raises(ManifestError, match="a text and fields at once"):
+        mixed.request()
+    assert empty.request().body == b'{"a":1}'
     with pytest.raises(ManifestError, match="JSON and a form at once"):
         both.request()
     with pytest.raises(ManifestError, match="the body is a text"):

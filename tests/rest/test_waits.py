@@ -62,7 +62,7 @@ def test_a_wait_as_long_as_the_longest_is_too_long() -> None:
         ("soon", {}, None),
         (f"{NOW + 50:.0f} at", {"pattern": "[0-9]+"}, 50),
         (f"at {NOW + 50}", {"pattern": "at"}, None),
-        (NOW + 50, {"least": 60, "longest": 51}, 60),
+        (NOW + 50, {"least": 60, "longest": 61}, 60),
     ],
 )
 def test_a_header_tells_a_time(header: Any, options: dict[str, Any], expected: float | None) -> None:
@@ -74,6 +74,14 @@ def test_a_header_tells_a_time(header: Any, options: dict[str, Any], expected: f
 def test_a_time_too_far_away_ends_the_read() -> None:
     with pytest.raises(RateLimited):
         until_header("X-Reset", longest=600, clock=lambda: NOON)(response(headers={"X-Reset": str(NOW + 700)}), 1)
+
+
+@pytest.mark.parametrize("header", [NOW + 50, "soon"])
+def test_a_shortest_wait_that_is_too_long_ends_the_read(header: Any) -> None:
+    wait = until_header("X-Reset", least=60, longest=60, clock=lambda: NOON)
+
+    with pytest.raises(RateLimited, match="asks to wait 60 s"):
+        wait(response(headers={"X-Reset": str(header)}), 1)
 
 
 def test_the_shortest_wait_holds_without_an_answer_too() -> None:

@@ -146,6 +146,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
         wanted = ctx.expression(self, "wait_time_in_seconds")
 
         def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a Backoff
+            longest = _number(ctx, self, "max_waiting_time_in_seconds")
             names = (
                 {"response": body_of(outcome), "headers": outcome.headers}
                 if isinstance(outcome, Response)
@@ -158,7 +159,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
                 return None
             if seconds is None or seconds <= 0:
                 return None
-            return bounded(seconds, _number(ctx, self, "max_waiting_time_in_seconds"), outcome)
+            return bounded(seconds, longest, outcome)
 
         return wait
 

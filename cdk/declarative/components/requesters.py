@@ -130,6 +130,8 @@ class _HttpRequester:
 
     def draft(self, names: Names) -> Draft:
         """See Requester."""
+        if self.properties is not None and not isinstance(names.get(PROPERTIES), list):
+            raise ManifestError(f"{self._where}: query_properties are for the requester of a SimpleRetriever alone")
         draft = Draft(self._method, self._url(names), self._where, stream=self._stream)
         if self._scope is not None:
             draft.scope = self._scope()

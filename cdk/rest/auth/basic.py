@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Generator
 
 from cdk.rest.auth.authenticator import Given, text_of
+from cdk.rest.auth.placed import with_header
 from cdk.rest.message import Request, Response
 
 
@@ -15,7 +16,7 @@ class Basic:
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         credentials = basic_credentials(text_of(self._user), text_of(self._password))
-        yield request.with_headers({"Authorization": credentials}, secret=True)
+        yield with_header(request, "Authorization", credentials)
 
     def __repr__(self) -> str:
         return "Basic(****)"

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 
 from cdk.rest.auth.authenticator import Given, text_of
+from cdk.rest.auth.placed import with_header
 from cdk.rest.message import Request, Response
 
 
@@ -13,7 +14,7 @@ class Bearer:
         self._token, self._scheme = token, scheme
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        yield request.with_headers({"Authorization": f"{self._scheme} {text_of(self._token)}"}, secret=True)
+        yield with_header(request, "Authorization", f"{self._scheme} {text_of(self._token)}")
 
     def __repr__(self) -> str:
         return f"Bearer(****, scheme={self._scheme!r})"

@@ -10,6 +10,7 @@ from cdk.base.errors import CredentialsError
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
 from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
+from cdk.rest.auth.placed import with_header
 from cdk.rest.auth.session_token import SessionToken
 from cdk.rest.auth.token_answer import body_of
 from cdk.rest.message import Request, Response
@@ -92,7 +93,7 @@ class LegacySessionToken:
         return body.get(text_of(self._answer_field)) if type(body) is dict else None
 
     def _present(self, request: Request, token: str) -> Request:
-        return request.with_headers({text_of(self._header): token}, secret=True)
+        return with_header(request, text_of(self._header), token)
 
     def __repr__(self) -> str:
         return "LegacySessionToken(****)"

@@ -5,6 +5,7 @@ from collections.abc import Generator, Sequence
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
+from cdk.rest.auth.placed import with_header
 from cdk.rest.message import Request, Response
 
 
@@ -32,7 +33,7 @@ class MultipleToken:
         with self._lock:
             token = self._tokens[self._turn]
             self._turn = (self._turn + 1) % len(self._tokens)
-        yield request.with_headers({self._header: f"{self._scheme} {token}"}, secret=True)
+        yield with_header(request, self._header, f"{self._scheme} {token}")
 
     def __repr__(self) -> str:
         return f"MultipleToken({len(self._tokens)} tokens, header={self._header!r})"

@@ -12,6 +12,7 @@ from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
 from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
 from cdk.rest.auth.basic import basic_credentials
+from cdk.rest.auth.placed import with_header
 from cdk.rest.auth.token_answer import Refusal, body_of, expiry, find, saved_expiry, written_expiry
 from cdk.rest.backoff import retry_after
 from cdk.rest.errors import error_for
@@ -232,7 +233,7 @@ class OAuth2:
 
 
 def _bearing(request: Request, token: str) -> Request:
-    return request.with_headers({"Authorization": f"Bearer {token}"}, secret=True)
+    return with_header(request, "Authorization", f"Bearer {token}")
 
 
 def _shown(value: Json) -> Json:

@@ -21,24 +21,40 @@ _FORM = "application/x-www-form-urlencoded"
 def placed(request: Request, place: Place, path: Sequence[str], value: str) -> Request:
     """`request` with a secret in it. path: one name, except in a JSON body, where it may lead deeper.
 
-    What is there already is replaced. Raises ConfigError: the body is of another kind than the place.
+    Raises ConfigError: something else is there already, for nobody could say which of the two an API wants; or the body
+    is of another kind than the place.
     """
     match place:
         case "header":
-            return request.with_headers({path[0]: value}, secret=True)
+            return with_header(request, path[0], value)
         case "query":
             return _in_query(request, path[0], value)
         case "form":
-            fields = [(name, text) for name, text in _form(request, path[0]) if name != path[0]]
+            fields = _form(request, path[0])
+            if any(name == path[0] for name, _ in fields):
+                raise _twice(request, f"the form field {path[0]!r}")
             return _with_body(request, urlencode([*fields, (path[0], value)]).encode(), _FORM, value)
         case "json":
             return _with_body(request, _deep(request, path, value), _JSON, value)
+
+
+def with_header(request: Request, name: str, value: str) -> Request:
+    """`request` with a header that holds a secret. Raises ConfigError: it has one of this name, in the same case."""
+    if name in request.headers:
+        raise _twice(request, f"the header {name!r}")
+    return request.with_headers({name: value}, secret=True)
+
+
+def _twice(request: Request, what: str) -> ConfigError:
+    return ConfigError(f"{request}: {what} is set by the request and by its authenticator; keep it in one place")
 
 
 def _in_query(request: Request, name: str, value: str) -> Request:
     # The link to a next page often brings the key along; twice the same key is refused by some APIs.
     if "?" in request.url and (name, value) in parse_qsl(urlsplit(request.url).query, keep_blank_values=True):
         return replace(request, secret=request.secret | {name.lower()})
+    if name in request.params:
+        raise _twice(request, f"the query parameter {name!r}")
     return request.with_params({name: value}, secret=True)
 
 
@@ -62,6 +78,8 @@ def _deep(request: Request, path: Sequence[str], value: str) -> bytes:
             node = node.setdefault(name, {})
     if type(node) is not dict:
         raise _unfit(request, " > ".join(path), "a JSON object")
+    if node.get(last, value) != value:
+        raise _twice(request, f"{' > '.join(path)} of the JSON body")
     node[last] = value
     return to_json(body)
 

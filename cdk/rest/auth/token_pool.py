@@ -10,6 +10,7 @@ from cdk.base.logs import logger
 from cdk.base.times import Clock, Sleep, sleep, system_clock
 from cdk.base.values import Json
 from cdk.rest.auth.authenticator import Given, text_of
+from cdk.rest.auth.placed import with_header
 from cdk.rest.auth.quota import Left, Quota
 from cdk.rest.auth.token_answer import body_of
 from cdk.rest.errors import error_for
@@ -162,7 +163,7 @@ class TokenPool:
         self._left, self._told = left, told
 
     def _with(self, request: Request, turn: int) -> Request:
-        return request.with_headers({self._header: f"{self._scheme} {self._tokens[turn]}"}, secret=True)
+        return with_header(request, self._header, f"{self._scheme} {self._tokens[turn]}")
 
     def __repr__(self) -> str:
         return f"TokenPool({len(self._tokens)} tokens, quotas={[quota.name for quota in self._quotas]})"

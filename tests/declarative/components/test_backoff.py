@@ -70,6 +70,47 @@ def test_a_wait_that_is_too_long_ends_the_read(manifest: dict[str, Any]) -> None
         built(manifest)(ANSWER, 1)
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"type": "WaitTimeFromHeader", "header": "X-Wait", "regex": "[0-9]+"},
+        {"type": "WaitUntilTimeFromHeader", "header": "X-None", "min_wait": 5},
+        {"type": "WaitTimeFromResponse", "wait_time_in_seconds": "8"},
+        {"type": "WaitTimeFromResponse", "wait_time_in_seconds": "{{ response.nothing }}"},
+    ],
+)
+@pytest.mark.parametrize("limit", ["", "soon", "{{ config['no'] }}", "{{ none }}", "nan", "inf", float("nan"), "[1]"])
+def test_a_limit_that_is_no_number_is_an_error(strategy: dict[str, Any], limit: Any) -> None:
+    with pytest.raises(ManifestError, match="max_waiting_time_in_seconds"):
+        built({**strategy, "max_waiting_time_in_seconds": limit})(ANSWER, 1)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        ({"type": "WaitTimeFromHeader", "header": "X-Zero"}, 0),
+        ({"type": "WaitTimeFromHeader", "header": "X-None"}, None),
+        ({"type": "WaitUntilTimeFromHeader", "header": "X-None"}, None),
+        ({"type": "WaitTimeFromResponse", "wait_time_in_seconds": "0"}, None),
+    ],
+)
+def test_no_limit_refuses_not_to_wait(manifest: dict[str, Any], expected: float | None) -> None:
+    answer = response(BODY, status=429, headers={"X-Zero": "0"})
+
+    assert built({**manifest, "max_waiting_time_in_seconds": 0})(answer, 1) == expected
+
+
+@pytest.mark.parametrize(("header", "least", "limit"), [("X-Reset", 60, 60), ("X-None", 20, 20), ("X-Reset", 1, 50)])
+def test_the_shortest_wait_is_limited_too(header: str, least: float, limit: float) -> None:
+    manifest = {"type": "WaitUntilTimeFromHeader", "header": header, "min_wait": least}
+
+    assert built({**manifest, "max_waiting_time_in_seconds": limit + 1})(ANSWER, 1) == max(
+        least, 50 if header == "X-Reset" else 0
+    )
+    with pytest.raises(RateLimited):
+        built({**manifest, "max_waiting_time_in_seconds": limit})(ANSWER, 1)
+
+
 def test_without_an_answer_there_is_nothing_to_look_into() -> None:
     gone = Timeout("gone")
 

@@ -1,6 +1,7 @@
 from typing import Any
 
 import orjson
+import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.context import Runtime
@@ -147,3 +148,22 @@ def test_properties_are_told_in_one_place() -> None:
 
     assert isinstance(made.error, ManifestError)
     assert "told in 2 places" in made.error.message
+
+
+@pytest.mark.parametrize("fields", [{"query_properties": asked()}, {"request_parameters": {"fields": asked()}}])
+def test_properties_of_a_request_that_nobody_fills_are_an_error(fields: dict[str, Any]) -> None:
+    status = {"type": "AsyncJobStatusMap", "completed": ["x"], "failed": ["f"], "running": ["r"], "timeout": ["t"]}
+    requester = {"type": "HttpRequester", "url": "https://api.example.com/items"}
+    jobs = {
+        "type": "AsyncRetriever",
+        "creation_requester": {**requester, **fields},
+        "polling_requester": requester,
+        "download_requester": requester,
+        "status_mapping": status,
+        "status_extractor": {"type": "DpathExtractor", "field_path": ["status"]},
+        "record_selector": {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": []}},
+    }
+
+    made = run(MockApi(), stream={"retriever": jobs})
+
+    assert "query_properties are for the requester of a SimpleRetriever alone" in str(made.error)

@@ -15,7 +15,7 @@ from cdk.declarative.context import BuildContext
 from cdk.declarative.durations import later, parse_duration
 from cdk.declarative.families import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDecoder
-from cdk.rest.auth.placed import placed
+from cdk.rest.auth.placed import placed, with_header
 from cdk.rest.auth.session_token import Present, SessionToken
 from cdk.rest.extract import path
 
@@ -61,7 +61,7 @@ class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):
 
     def build(self, ctx: BuildContext) -> Present:
         """See AnySessionTokenRequest."""
-        return lambda request, token: request.with_headers({"Authorization": f"Bearer {token}"}, secret=True)
+        return lambda request, token: with_header(request, "Authorization", f"Bearer {token}")
 
 
 class SessionTokenAuthenticator(AnyAuthenticator):
