@@ -355,6 +355,27 @@ BUGS = [
     ),
     Bug("a history is not filled twice", "spark/history", "row is not None and row not in known", "row is not None"),
     Bug("rows without a history are noted", "spark/history", "if not saved.logged:", "if False:"),
+    Bug(
+        "a table that lost its marker is not new",
+        "spark/tables",
+        "if drafts and (not self.row_count() or self.other_pipelines):",
+        "if drafts or not drafts:",
+        "tests/spark/test_state_admin.py",
+    ),
+    Bug(
+        "a renamed pipeline appends nothing again",
+        "spark/stream_run",
+        'if write_mode == "append":\n            raise StateError',
+        'if write_mode == "":\n            raise StateError',
+        "tests/spark/test_state_admin.py",
+    ),
+    Bug(
+        "versions go up where the marker was lost",
+        "spark/tables",
+        "self._after if before is None else before",
+        "before",
+        "tests/spark/test_state_admin.py",
+    ),
 ]
 
 

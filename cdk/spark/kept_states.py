@@ -55,13 +55,18 @@ class KeptStates:
         except (KeyError, TypeError) as error:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
+    @property
+    def versions(self) -> list[int]:
+        """The versions whose files are there, drafts among them, in any order."""
+        names = (Path(name) for name in self._place.names())
+        return [int(name.stem) for name in names if name.suffix == ".json" and name.stem.isdecimal()]
+
     def remove(self, spare: Callable[[int], bool]) -> None:
         """Remove the states whose version is spare; those that a store does not remove now stay for another time."""
         with suppress(ConfigError, TransientError):
-            for name in self._place.names():
-                version = Path(name).stem
-                if version.isdecimal() and spare(int(version)):
-                    self._place.delete(name)
+            for version in self.versions:
+                if spare(version):
+                    self._place.delete(f"{version}.json")
 
 
 def _files(blob: Json) -> tuple[DataFile, ...] | None:

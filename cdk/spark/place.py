@@ -95,6 +95,10 @@ class Place(ABC):
         """The names of the files, in any order; none where there is no such folder."""
 
     @abstractmethod
+    def folders(self) -> list[str]:
+        """The names of the folders right in this one, in any order; none where there is no such folder."""
+
+    @abstractmethod
     def delete(self, name: str) -> None:
         """Remove a file. One that is not there is no error, and what a store refuses to remove stays."""
 
@@ -184,6 +188,12 @@ class Disk(Place):
     def names(self) -> list[str]:
         try:
             return [path.name for path in self.path.iterdir() if path.is_file()]
+        except FileNotFoundError:
+            return []
+
+    def folders(self) -> list[str]:
+        try:
+            return [path.name for path in self.path.iterdir() if path.is_dir()]
         except FileNotFoundError:
             return []
 

@@ -118,7 +118,7 @@ class Admin:
     def reset(self, one: Located, partition: Partition | None = None) -> Done:
         """Have the stream, or a partition, read from its start; also where the state is lost."""
         table = one.open(self.pipeline, clock=self.clock, lost=True)
-        if table.state_version is None:
+        if table.state_version is None and not self._kept(one, table):
             raise StateError("nothing was committed for this stream yet: there is no state", stream=one.stream)
         saved = table.saved
         if saved is None:

@@ -42,13 +42,13 @@ class Waste:
 def findings(one: Located, pipeline: str) -> Iterator[Finding]:
     """What is wrong with a stream's state and its files; nothing when all is well."""
     table = one.open(pipeline, lost=True)
-    if table.state_version is None:
-        return
     try:
         one.open(pipeline)
     except StateError as error:
         yield Finding(one.name, str(error))
     else:
+        if table.state_version is None:
+            return
         if table.held != table.state_version:
             whose = "no state, so the next sync reads from the start" if table.held is None else _state(table.held)
             yield Finding(one.name, f"the table was restored; its rows belong to {whose}", broken=False)

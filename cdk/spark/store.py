@@ -123,6 +123,11 @@ class Store(Place):
             found = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
         return [item.base_name for item in found if item.type is fs.FileType.File]
 
+    def folders(self) -> list[str]:
+        with self.explaining():
+            found = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
+        return [item.base_name for item in found if item.type is fs.FileType.Directory]
+
     def delete(self, name: str) -> None:
         with suppress(OSError):
             self._files.delete_file(self._at(name))

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cdk.base.errors import CdkError
+from cdk.base.errors import CdkError, StateError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.values import Json
 from cdk.rest.tally import Tally, counting
@@ -57,6 +57,8 @@ class StreamRun:
         self._removal = None if removal is None else StaleRemoval(plan, self._writing, removal)
         self.table = self._writing.table
         sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
+        if before is None and self.table.state_version is None:
+            self._check_owner(pipeline, write_mode)
         self.saved, resumed = go_on(plan, before, sync)
         if before is not None and before.records and before.sync_mode != sync_mode and write_mode == "append":
             logger.warning(
@@ -111,6 +113,20 @@ class StreamRun:
         self._again: deque[Slice] = deque()
         self._planned, self._handed, self._out = False, 0, 0
         return resumed
+
+    def _check_owner(self, pipeline: str, write_mode: str) -> None:
+        """Raise StateError: another pipeline has filled the table, and this one would append its rows again."""
+        others = self.table.other_pipelines if self.table.row_count() != 0 else []
+        if not others:
+            return
+        text = (
+            f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
+            f"renamed, `spark-cdk state fork` of {others[0]!r} lets {pipeline!r} go on from there; if both are to fill "
+            "the table, do the same, and then `spark-cdk state reset`"
+        )
+        if write_mode == "append":
+            raise StateError(text, path=str(self.table.root), stream=self.stream.name)
+        logger.warning("%s: %s; it is read from its start", self.stream.name, text)
 
     @property
     def standing(self) -> StreamReport:

@@ -128,12 +128,44 @@ class StreamTable:
         self._version = self._seen = self._marker()
         self._held: int | None = None
         self.saved: Saved | None = None
+        # Versions go up, also where the marker was lost.
+        self._after = self._version
         try:
+            if self._version is None:
+                self._check_new()
             self._held = None if self._version is None else self._of_rows(self._version)
             self.saved = None if self._held is None else self.load(self._held)
         except StateError:
             if not lost:
                 raise
+
+    def _check_new(self) -> None:
+        """Raise StateError: the table has no marker, and had one. A first commit that was killed leaves a draft."""
+        versions = self._states.versions
+        if not versions:
+            return
+        self._after = max(versions)
+        drafts = number(self._after) == 1
+        if drafts and (not self.row_count() or self.other_pipelines):
+            return
+        raise StateError(
+            f"states of this stream lie beside the table, up to number {number(self._after)}, and the table's marker "
+            "that says which one holds is gone: the table was cloned or created again, or its transaction ids expired. "
+            "Reading from the start would add every row again. Take the state that fits the table's rows with "
+            "`spark-cdk state rollback`, have all read again with `spark-cdk state reset`, or move the table away",
+            path=str(self.root),
+            stream=self._stream,
+        )
+
+    @property
+    def other_pipelines(self) -> list[str]:
+        """The other pipelines that have committed to the table and whose states lie beside it."""
+        own, stream = self._app.split("/", 2)[1:]
+        names = sorted(name for name in self.root.join("_cdk_state").folders() if name != own)
+        with self.root.explaining(self._stream):
+            return [
+                name for name in names if self._handle.transaction_version(f"spark-cdk/{name}/{stream}") is not None
+            ]
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
@@ -260,7 +292,7 @@ class StreamTable:
         before = self._version
         if self._seen != before:  # refused before; the handle has seen the other run's commit since
             raise self._conflict(before, None)
-        version = successor(before)
+        version = successor(self._after if before is None else before)
         earlier = [before, self._held, *(self.saved.history if self.saved else ())]
         history = tuple(dict.fromkeys(n for n in earlier if n is not None))[:_KEPT]
         if logged is None and self.saved is None and before is not None:

@@ -1,11 +1,13 @@
 """The table of a stream that is being written: its columns, as the schema and the table agree on them, and its mode."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
 from cdk.spark.evolution import Plan, plan, with_columns
@@ -163,7 +165,8 @@ def _check_guards(stream_plan: StreamPlan, declared: Mapping[str, ColumnType], p
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
     guard.check([_USES[stream_plan.write_mode], *also], written)
     if stream_plan.history is not None:
-        guard_at(stream_plan.history, f"{stream_plan.stream.name}/history").check([Use.HISTORY, *also], written)
+        with suppress(DeltaError):  # one that cannot be read stops no sync
+            guard_at(stream_plan.history, f"{stream_plan.stream.name}/history").check([Use.HISTORY, *also], written)
 
 
 _USES: Mapping[WriteModeName, Use] = {

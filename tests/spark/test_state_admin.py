@@ -1,12 +1,13 @@
 """What a sync makes of a state that a person has changed; tasks run in this process."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from cdk import Json, JsonSchema, Partition, Stream
 from cdk.base.errors import StateConflict, StateError
@@ -22,6 +23,7 @@ from cdk.spark.schema import table_schema
 from cdk.spark.state_admin import Admin
 from cdk.spark.state_changes import Change, rewound
 from cdk.spark.state_tables import Located, of_plans, on_disk
+from cdk.spark.stream_report import StreamReport
 from cdk.spark.sync import SyncRunner
 from cdk.spark.table_log import commits
 from cdk.spark.tables import StreamTable
@@ -40,18 +42,28 @@ class Lake:
     folder: Path
     stream: Stream
     options: StreamOptions = field(default_factory=StreamOptions)
+    pipeline: str = "shop"
 
     def sync(self) -> int:
         """Sync, and say how many rows were added."""
+        report = self._run()
+        assert report.failure is None
+        return report.written
+
+    def refused(self) -> str:
+        """Sync, which must fail, and say why."""
+        report = self._run()
+        assert report.failure is not None
+        return report.failure.message
+
+    def _run(self) -> StreamReport:
         pipeline = Pipeline(
-            name="shop",
+            name=self.pipeline,
             source=SourceOptions(connector="given"),
             target=TargetOptions(path=str(self.folder)),
             streams={self.stream.name: self.options},
         )
-        result = SyncRunner(pipeline, Given([self.stream]), workers=Workers(here, 1)).run()
-        assert result.ok, result.streams
-        return result.streams[0].written
+        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(here, 1)).run().streams[0]
 
     @property
     def one(self) -> Located:
@@ -60,7 +72,7 @@ class Lake:
 
     @property
     def admin(self) -> Admin:
-        return Admin(Disk(self.folder), "shop", clock=lambda: NOON)
+        return Admin(Disk(self.folder), self.pipeline, clock=lambda: NOON)
 
     @property
     def rows(self) -> list[str]:
@@ -69,7 +81,7 @@ class Lake:
 
     @property
     def table(self) -> StreamTable:
-        return self.one.open("shop")
+        return self.one.open(self.pipeline)
 
 
 DEDUP = StreamOptions(write_mode="append_dedup", history=True)
@@ -324,3 +336,57 @@ def test_a_change_that_changes_nothing_commits_nothing(tmp_path: Path) -> None:
     done = lake.admin.change(lake.one, lambda saved: Change("nothing", saved, (), ()))
 
     assert (done.version, lake.table.version) == (None, before)
+
+
+def created_again(lake: Lake) -> None:
+    """The rows in a table whose log begins anew, as a clone or CREATE OR REPLACE leaves it."""
+    root = lake.folder / lake.stream.name
+    rows = DeltaTable(str(root)).to_pyarrow_table()
+    shutil.rmtree(root / "_delta_log")
+    write_deltalake(str(root), rows)
+
+
+def test_a_table_whose_marker_is_gone_is_not_read_again_on_its_own(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    everything = lake.sync()
+    created_again(lake)
+
+    assert "marker that says which one holds is gone" in lake.refused()
+    assert len(lake.rows) == everything
+
+    number = max(lake.admin.standing(lake.one).kept)
+    lake.admin.rollback(lake.one, number)
+    assert (lake.sync(), len(lake.rows)) == (0, everything)
+    assert (lake.admin.standing(lake.one).number or 0) > number
+
+
+def test_a_table_whose_marker_is_gone_is_read_again_after_a_reset(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    everything = lake.sync()
+    created_again(lake)
+
+    lake.admin.reset(lake.one)
+
+    assert (lake.sync(), len(lake.rows)) == (everything, 2 * everything)
+
+
+def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
+    old = Lake(tmp_path, Orders())
+    everything = old.sync()
+    new = Lake(tmp_path, Orders(), pipeline="store")
+
+    assert "a state of the pipeline 'shop', and none of 'store'" in new.refused()
+    assert len(old.rows) == everything
+
+    old.admin.fork(old.one, "store")
+    assert (new.sync(), len(old.rows)) == (0, everything)
+
+
+def test_a_renamed_pipeline_that_merges_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Lake(tmp_path, Keyed(), DEDUP).sync()
+    new = Lake(tmp_path, Keyed(), DEDUP, pipeline="store")
+    caplog.clear()
+
+    assert new.sync() == 21
+    assert len(new.rows) == 21
+    assert "state of the pipeline 'shop'" in caplog.text
