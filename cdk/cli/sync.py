@@ -24,8 +24,9 @@ from cdk.cli.options import (
     manifest_option,
     with_egress,
 )
-from cdk.cli.sync_file import file_pipeline
+from cdk.cli.sync_file import config_file, file_pipeline
 from cdk.cli.sync_given import check_given, given_pipeline
+from cdk.cli.told import SyncTold
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
     from cdk.spark.pipeline import Pipeline
@@ -103,13 +104,14 @@ def sync(
             settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
         else:
             settings, source = given_pipeline(options, secrets, trusted=allow_custom_code)
+        source.events = SyncTold(secrets, config if pipeline is None else config_file(pipeline))
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
         if dry or preview is not None or settings.state.ignore_new_state:
-            told.runner = SyncRunner(settings, source)
+            told.runner = SyncRunner(settings, source, learn=secrets.add)
             return show_previews(told.runner.preview(preview or 0), secrets.mask, told.runner.notes())
         with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
-            told.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask)
+            told.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
             result = told.runner.run()
     if not quiet:
         display.summary(_masked(result, secrets), settings.target.path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdk.base.masking import Secrets, secret_values
+from cdk.base.yaml_file import YamlFile
 from cdk.sources.config import check_config
 from cdk.sources.finding import find_source, manifest_source
 from cdk.streams.source import Source
@@ -27,6 +28,14 @@ def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> "tuple[Pipe
     settings = settings.model_copy(update={"source": settings.source.model_copy(update={"config": config})})
     check_config(settings.config, source.config_schema, f"{path} source.config", secrets)
     return settings, source
+
+
+def config_file(path: Path) -> Path | None:
+    """The file that a pipeline takes its config from; None: the config stands in the pipeline itself."""
+    value = YamlFile.load(path).value
+    source = value.get("source") if isinstance(value, dict) else None
+    named = source.get("config") if isinstance(source, dict) else None
+    return path.parent / Path(named).expanduser() if isinstance(named, str) and "${" not in named else None
 
 
 def _source(options: "SourceOptions", folder: Path, *, trusted: bool) -> Source:

@@ -1,14 +1,14 @@
 """What a source tells while it runs, passed on: secrets to the mask, configs to the platform and to their file."""
 
-import json
-import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
 from cdk.base.logs import logger
+from cdk.base.masking import Secrets
 from cdk.base.times import system_clock
 from cdk.base.values import Json
+from cdk.cli.config_file import save_config
 from cdk.cli.output import Output
 from cdk.protocol import (
     AirbyteControlConnectorConfigMessage,
@@ -37,8 +37,8 @@ class Told(Events):
         self._output.secrets.add(secret)
 
     def config_changed(self, config: Mapping[str, Json]) -> None:
-        if self._config is not None:
-            self._save(self._config, config)
+        if self._config is not None and (why := save_config(self._config, config)) is not None:
+            logger.warning("the config has changed; %s: keep the CONTROL message's", why)
         content = AirbyteControlConnectorConfigMessage(config=dict(config))
         control = AirbyteControlMessage(
             type=OrchestratorType.CONNECTOR_CONFIG,
@@ -52,18 +52,19 @@ class Told(Events):
         until = now + timedelta(seconds=seconds)
         self._output.write(status_line(descriptor, AirbyteStreamStatus.RUNNING, now, limited_until=until))
 
-    def _save(self, path: Path, config: Mapping[str, Json]) -> None:
-        """Replace the file in one step: a crash in between must not lose the only copy of a token."""
-        if path.suffix in (".yaml", ".yml"):
-            logger.warning("the config has changed; %s is YAML and stays as it is: keep the CONTROL message's", path)
-            return
-        beside = path.with_name(f".{path.name}.new")
-        try:
-            with beside.open("w", encoding="utf-8") as file:
-                beside.chmod(path.stat().st_mode & 0o777)
-                json.dump(config, file, indent=2)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except OSError as error:
-            logger.warning("the config has changed and cannot be saved (%s): keep the CONTROL message's", error)
+
+class SyncTold(Events):
+    """Events of a sync. The target keeps rotated tokens; the config's file, if there is one, gets them as well.
+
+    config: that file.
+    """
+
+    def __init__(self, secrets: Secrets, config: Path | None) -> None:
+        self._secrets, self._config = secrets, config
+
+    def learned(self, secret: str) -> None:
+        self._secrets.add(secret)
+
+    def config_changed(self, config: Mapping[str, Json]) -> None:
+        if self._config is not None and (why := save_config(self._config, config)) is not None:
+            logger.info("the config has changed; %s: the target keeps what is new", why)

@@ -9,6 +9,7 @@ from cdk.base.values import Json, JsonSchema
 from cdk.declarative.cursors import ManifestCursor
 from cdk.declarative.durations import Duration, earlier
 from cdk.declarative.stream import ManifestStream
+from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import CheckpointReader, ParentState
@@ -44,6 +45,10 @@ class DelegatingStream(Stream):
     def migrate_state(self, blob: Json) -> Json:
         self._choose(self._fitting(self.later.migrate_state(blob)))
         return self._chosen.migrate_state(blob) if self._chosen is self.later else None
+
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """See cdk.rest.auth.tokens.TokenUser."""
+        return self._chosen.access_tokens(seconds)
 
     def json_schema(self) -> JsonSchema:
         return self._chosen.json_schema()

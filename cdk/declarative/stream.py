@@ -9,6 +9,7 @@ from cdk.base.times import Clock
 from cdk.base.values import Json, JsonSchema
 from cdk.declarative.cursors import ManifestCursor
 from cdk.declarative.families import Incremental, SliceReader
+from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -21,6 +22,7 @@ class ManifestStream(Stream):
     """Partitions of a router, windows of a cursor, pages of a retriever. Built by `DeclarativeStream`.
 
     reload: rebuilds the stream in another process: the manifest and the config travel, not what was built of them.
+    issue: gives the access tokens of its requests, for so many seconds.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ManifestStream(Stream):
         self._incremental = incremental
         self.template = ""
         self.reload: Callable[[], Stream] | None = None
+        self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
         if incremental is not None:
             self.cursor, self.cursor_field = incremental.cursor, incremental.cursor.field
             self.supports_checkpointing = True
@@ -55,6 +58,10 @@ class ManifestStream(Stream):
         if self.partitioned:
             return {"use_global_cursor": False, "states": [], "lookback_window": 0}
         return {self._incremental.cursor.field: self._incremental.cursor.start}
+
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """See cdk.rest.auth.tokens.TokenUser."""
+        return self.issue(seconds)
 
     def json_schema(self) -> JsonSchema:
         """The schema that the manifest gives."""
@@ -104,6 +111,11 @@ class ManifestStream(Stream):
         if self.reload is None:
             raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
         return self.reload, ()
+
+
+def _no_tokens(_: float) -> Mapping[str, IssuedToken]:
+    """The tokens of requests without."""
+    return {}
 
 
 class _Known(CheckpointReader):

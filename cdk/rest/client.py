@@ -1,7 +1,8 @@
 """HttpClient: a request until it succeeds, is given up, or is ignored."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
+from typing import TypeVar
 
 from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger
@@ -14,6 +15,8 @@ from cdk.rest.message import Request, Response
 from cdk.rest.status_handler import StatusErrorHandler
 from cdk.rest.tally import tally
 from cdk.rest.transport import Transport
+
+T = TypeVar("T")
 
 
 class HttpClient:
@@ -53,13 +56,39 @@ class HttpClient:
                         logger.info("%s answered %s, which is ignored", request, outcome.status)
                     return outcome
                 case Action.RETRY | Action.RATE_LIMITED:
-                    self._wait(request, outcome, verdict, attempt)
+                    self._wait(_said(request, outcome), verdict, attempt)
                 case Action.REFRESH_TOKEN_THEN_RETRY:
                     renewed = self._renew(outcome, renewed=renewed)
-                    self._wait(request, outcome, verdict, attempt)
+                    self._wait(_said(request, outcome), verdict, attempt)
                 case _:
                     raise _error(outcome, verdict)
             attempt += 1
+
+    def obtain(self, flow: Callable[[], Generator[Request, Response, T]]) -> T:
+        """What a flow of requests ends with, such as a token's; the whole flow is tried again where that helps.
+
+        Its answers are its own to judge; the error handler hears of the errors that it raises. Raises CdkErrors.
+        """
+        attempt = 1
+        while True:
+            try:
+                return self._followed(flow())
+            except CdkError as error:
+                verdict = self._error_handler.judge(error, attempt)
+                if verdict.action not in {Action.RETRY, Action.RATE_LIMITED}:
+                    raise _error(error, verdict) from None
+                self._wait(error.message, verdict, attempt)
+            attempt += 1
+
+    def _followed(self, flow: Generator[Request, Response, T]) -> T:
+        with closing(flow):
+            try:
+                request = next(flow)
+                while True:
+                    request = flow.send(self._send(request))
+            except StopIteration as end:
+                value: T = end.value
+                return value
 
     def _outcome(self, request: Request) -> Response | CdkError:
         try:
@@ -105,16 +134,21 @@ class HttpClient:
         self._authenticator.forget()
         return True
 
-    def _wait(self, request: Request, outcome: Response | CdkError, verdict: Verdict, attempt: int) -> None:
-        said = f"{request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
-        if isinstance(outcome, Response):
-            outcome.close()
+    def _wait(self, why: str, verdict: Verdict, attempt: int) -> None:
         limited = ", rate limited" if verdict.action is Action.RATE_LIMITED else ""
-        logger.info("%s%s; waiting %.1f s after attempt %d", said, limited, verdict.wait, attempt)
+        logger.info("%s%s; waiting %.1f s after attempt %d", why, limited, verdict.wait, attempt)
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
         tally().retry(verdict.wait)
         self._sleep(verdict.wait)
+
+
+def _said(request: Request, outcome: Response | CdkError) -> str:
+    """Why there is another attempt. An answer is of no more use then."""
+    if isinstance(outcome, CdkError):
+        return outcome.message
+    outcome.close()
+    return f"{request} answered {outcome.status}"
 
 
 def _error(outcome: Response | CdkError, verdict: Verdict) -> CdkError:

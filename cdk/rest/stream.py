@@ -8,6 +8,8 @@ from cdk.base.errors import DecodeError
 from cdk.base.times import Sleep, sleep
 from cdk.base.values import Json, Record, to_json
 from cdk.rest.auth.authenticator import Authenticator
+from cdk.rest.auth.oauth2 import OAuth2, collecting, issue_all, report
+from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.budget import Budget
 from cdk.rest.cache import CachedTransport
 from cdk.rest.client import HttpClient
@@ -55,6 +57,7 @@ class HttpStream(PagedStream):
     sleep: Sleep = staticmethod(sleep)
 
     _retriever: PageRetriever | None = None
+    _oauth2: Sequence[OAuth2] = ()
     _scopes: Mapping[str, CredentialScope] | None = None
 
     @property
@@ -79,7 +82,10 @@ class HttpStream(PagedStream):
         return None
 
     def authenticator(self) -> Authenticator | None:
-        """What adds the credentials to requests; asked for once."""
+        """What adds the credentials to requests; asked for once in a process.
+
+        An OAuth2 that it returns, or makes, gets its tokens where the slices are planned, once for all tasks.
+        """
         return None
 
     def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
@@ -133,13 +139,24 @@ class HttpStream(PagedStream):
         retriever = self._retriever or self._build()
         return retriever.page(slice, token)
 
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """See cdk.rest.auth.tokens.TokenUser."""
+        self._build()
+        return issue_all(
+            self._oauth2, HttpClient(self.transport, error_handler=self.error_handler, sleep=self.sleep), seconds
+        )
+
     def _build(self) -> PageRetriever:
         # One for all threads: its authenticator renews tokens for all of them.
         with _building:
             if self._retriever is None:
+                with collecting() as self._oauth2:
+                    authenticator = self.authenticator()
+                    if isinstance(authenticator, OAuth2):
+                        report(authenticator)
                 client = HttpClient(
                     CachedTransport(self.transport) if self.use_cache else self.transport,
-                    authenticator=self.authenticator(),
+                    authenticator=authenticator,
                     error_handler=self.error_handler,
                     budget=self.budget,
                     sleep=self.sleep,
@@ -149,7 +166,9 @@ class HttpStream(PagedStream):
 
     def __getstate__(self) -> dict[str, Json]:
         """What travels to another process: everything but the connections."""
-        return {name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes"}}
+        return {
+            name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes", "_oauth2"}
+        }
 
 
 def _join(base: str, path: str) -> str:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cdk.base.expected_lines import expecting
+from cdk.base.times import system_clock
 from cdk.engine.executors import threads
+from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens
 from cdk.rest.share import Dealer, Share, Spent, sharing
 from cdk.rest.tally import counting
 from cdk.spark.collected import Collected, Writer
@@ -32,21 +34,27 @@ class BundleResult:
     """What a task returns: the progress of the pieces it began, and the files of each target.
 
     grown: undeclared fields that got columns in those files, in the order they were met. spent: its calls, by budget.
+    tokens: what it found out of its access tokens.
     """
 
     progress: list[Progress] = field(default_factory=list)
     files: dict[int, list[DataFile]] = field(default_factory=dict)
     grown: dict[int, tuple[str, ...]] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
+    tokens: Findings = field(default_factory=Findings)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once."""
+    """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once.
+
+    tokens: the access tokens that they use, by key.
+    """
 
     targets: Sequence[Target]
     seconds: float
     threads: int
+    tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
 
     def share(self, task: int, tasks: int) -> "Job":
         """The job as one of several tasks sees it: all threads together are those of the job."""
@@ -63,14 +71,15 @@ def run_epoch(spread: Spread, job: Job, bundles: Sequence[Sequence[Piece]]) -> l
     results = spread(_read_share, [(job.share(n, count), bundles[n], dealt[n]) for n in range(count)])
     for result in results:
         _BUDGETS.spent(result.spent)
+        run_tokens().take(result.tokens)
     return results
 
 
 def _read_share(given: tuple[Job, Sequence[Piece], Share]) -> BundleResult:
     job, pieces, share = given
-    with sharing(share) as ledger:
+    with sharing(share) as ledger, holding(job.tokens) as held:
         result = read_bundle(job, pieces)
-    result.spent = ledger.spent()
+    result.spent, result.tokens = ledger.spent(), held.found
     crash_point("files_written")
     return result
 
@@ -119,16 +128,21 @@ def _read(
 ) -> Iterator[ReadPage]:
     """The pages of a slice until the budget is spent; an error of the source ends this slice and no other.
 
-    A slice whose token was refused is read to its end whatever the budget: cut again, it would never get there.
+    A slice whose page token was refused is read to its end whatever the budget: cut again, it would never get there.
+    One whose access token has ended goes on in the next epoch.
     """
-    item, uncut = collected[piece.number], False
+    item, uncut, seen, reached = collected[piece.number], False, False, False
+    slice = SliceProgress(system_clock(), lambda: seen and not reached)
     try:
-        with counting(item.progress.http), expecting(writers[piece.target].expected):
+        with counting(item.progress.http), expecting(writers[piece.target].expected), reading(slice):
             for page in pages_of(targets[piece.target], piece.slice, item.progress):
                 uncut = uncut or page.restarted
+                seen, reached = True, reached or page.position is not None
                 crash_point("page_read")
                 yield page
                 if item.broken or (isinstance(page.position, Checkpoint) and enough() and not uncut):
                     return
+    except TokenEnded:
+        return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         item.progress.failure = Failure.of(error)

@@ -1,10 +1,11 @@
 """The loop of a sync: plan an epoch, run it, commit what it brought, until nothing is left to read."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from cdk.rest.auth.tokens import IssuedToken
 from cdk.spark.crash import crash_point
 from cdk.spark.epoch import BundleResult, Job, run_epoch
 from cdk.spark.job_name import job_name
@@ -82,11 +83,22 @@ class Epochs:
 
     def _read(self, pieces: Sequence[Piece]) -> list[BundleResult]:
         crash_point("epoch_begins")
+        tokens = self._tokens(pieces)
+        pieces = [piece for piece in pieces if self._runs[piece.target].active]
+        if not pieces:
+            return []
         self._workers.name(job_name(self._name, [(self._runs[p.target].stream.name, p.slice) for p in pieces]))
         self._watch(self._seconds)
         tasks = min(self._concurrency, len(pieces), self._workers.count)
-        job = Job([run.target for run in self._runs], self._seconds, self._concurrency)
+        job = Job([run.target for run in self._runs], self._seconds, self._concurrency, tokens)
         return run_epoch(self._workers.spread, job, [pieces[n::tasks] for n in range(tasks)])
+
+    def _tokens(self, pieces: Sequence[Piece]) -> Mapping[str, IssuedToken]:
+        """The access tokens for these slices. They are obtained here, for all tasks; a stream without fails."""
+        tokens: dict[str, IssuedToken] = {}
+        for n in sorted({piece.target for piece in pieces}):
+            tokens |= self._for(self._runs[n], partial(self._runs[n].access_tokens, self._seconds)) or {}
+        return tokens
 
     def _grow(self, pieces: Sequence[Piece], result: BundleResult) -> None:
         """Add the columns that a task needs. Where another task was quicker, and they differ, its slices wait."""

@@ -79,8 +79,11 @@ class Place(ABC):
         """A file, for reading any part of it. Raises FileNotFoundError."""
 
     @abstractmethod
-    def write(self, name: str, content: bytes) -> None:
-        """Put a file there in one step: it has the old content or the new, and the new is durable on return."""
+    def write(self, name: str, content: bytes, *, private: bool = False) -> None:
+        """Put a file there in one step: it has the old content or the new, and the new is durable on return.
+
+        private: only the user who writes it can read it, where the place knows users.
+        """
 
     @abstractmethod
     def sizes(self, names: Collection[str]) -> Mapping[str, int]:
@@ -169,11 +172,13 @@ class Disk(Place):
     def reader(self, name: str) -> pa.NativeFile:
         return _DISK.open_input_file(str(self.path / name))
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes, *, private: bool = False) -> None:
         self.make()
         path = self.path / name
         draft = path.with_suffix(".tmp")
-        draft.write_bytes(content)
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666), "wb") as file:
+            file.write(content)
         sync_to_disk(draft)
         draft.replace(path)
         sync_to_disk(path)

@@ -37,9 +37,11 @@ class Preview:
     failure: Failure | None = None
 
 
-def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int) -> Iterator[Preview]:
-    """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs."""
-    run = Run()
+def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: Run) -> Iterator[Preview]:
+    """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs.
+
+    run: of which the reading is a part.
+    """
     for plan in plans:
         preview = Preview(plan.stream.name, plan.sync_mode, plan.write_mode)
         try:

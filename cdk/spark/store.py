@@ -108,7 +108,7 @@ class Store(Place):
         with self.explaining():
             return self._files.open_input_file(self._at(name))
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes, *, private: bool = False) -> None:  # noqa: ARG002 - it knows no users
         with self.explaining(), self.open(name) as file:
             file.write(content)
 

@@ -1,12 +1,13 @@
 """One stream's part in a sync: plans its slices, takes their progress, commits rows and state."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cdk.base.errors import CdkError, StateError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.values import Json
+from cdk.rest.auth.tokens import IssuedToken, TokenUser
 from cdk.rest.tally import Tally, counting
 from cdk.spark.counts import Counted
 from cdk.spark.files import DataFile
@@ -159,6 +160,13 @@ class StreamRun:
         if slice is not None:
             self._out += 1
         return slice
+
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """The tokens for tasks that read this stream for so many seconds, by key. Raises CdkErrors."""
+        if not isinstance(self.stream, TokenUser):
+            return {}
+        with counting(self._http):
+            return self.stream.access_tokens(seconds)
 
     def untouched(self, slice: Slice) -> None:
         """Take back a slice that the epoch had no time for."""

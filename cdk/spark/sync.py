@@ -1,7 +1,7 @@
 """SyncRunner: reads a source's streams on Spark into Delta tables, rows and state in one commit."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -9,10 +9,12 @@ from cdk.base.errors import ConfigError
 from cdk.base.garbage import rare_collections
 from cdk.base.logs import logger
 from cdk.base.masking import Secrets, secret_values
-from cdk.base.run import one_run
+from cdk.base.run import Run, current_run
 from cdk.base.spelling import did_you_mean
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, canonical
+from cdk.rest.auth.authenticator import ignore
+from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.tally import counting
 from cdk.spark.crash import crash_point
 from cdk.spark.driver import driver_of
@@ -34,6 +36,7 @@ from cdk.spark.store import place_at
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import StreamRun
 from cdk.spark.tasks import Workers, executors
+from cdk.spark.token_files import TokenFiles
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 
@@ -74,16 +77,20 @@ class SyncRunner:
         clock: Clock = system_clock,
         workers: Workers | None = None,
         mask: Callable[[str], str] = str,
+        learn: Callable[[str], None] = ignore,
     ) -> None:
         """Prepare a sync. workers: where tasks run instead of on Spark's executors; tests read in this process.
 
-        mask: hides what is secret besides the config, in what others are told of errors.
+        mask: hides what is secret besides the config, in what others are told of errors. learn: told of each secret
+        that the run obtains, such as an access token.
         """
         self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
         self._workers = workers
         self._secrets = list(secret_values(source.config_schema, pipeline.config))
-        own = Secrets(self._secrets).mask
-        self._facts = RunFacts(pipeline.name, pipeline.target.path, begun=clock(), mask=lambda text: mask(own(text)))
+        self._own, self._learn = Secrets(self._secrets), learn
+        self._facts = RunFacts(
+            pipeline.name, pipeline.target.path, begun=clock(), mask=lambda text: mask(self._own.mask(text))
+        )
         self._reports: Callable[[], Sequence[StreamReport]] = tuple
 
     @property
@@ -97,17 +104,23 @@ class SyncRunner:
         Raises ConfigError: the pipeline does not fit the source, or Spark does not start. StateConflict: another sync
         of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
         """
-        with one_run(), counting(self._facts.http), rare_collections():
-            return self._run()
+        with self._one_run() as tokens, counting(self._facts.http), rare_collections():
+            try:
+                return self._run()
+            finally:
+                tokens.flush()
 
     def preview(self, most: int) -> Iterator[Preview]:
         """What a sync would read, stream by stream, with up to `most` records of each. Nothing that lasts is written.
 
         Raises ConfigError as `run` does; what goes wrong in a stream is in its preview.
         """
-        _, plans = self._planned
-        redundant = self._redundant
-        return previews([plan for plan in plans if plan.stream.name not in redundant], self._pipeline, most)
+        with self._one_run():
+            _, plans = self._planned
+            redundant = self._redundant
+            return previews(
+                [plan for plan in plans if plan.stream.name not in redundant], self._pipeline, most, current_run()
+            )
 
     def notes(self) -> Iterator[str]:
         """What a sync would do besides reading, a line each. Raises what `preview` does."""
@@ -120,9 +133,25 @@ class SyncRunner:
             if plan.follow_source is not None and plan.stream.name not in self._redundant:
                 yield f"{plan.stream.name}: followed, a sync would read it only where its source has changed"
 
+    @contextmanager
+    def _one_run(self) -> Iterator[Tokens]:
+        """A run of its own, whose rotated tokens are stored in the target, also when nothing else is written."""
+        with Run().working():
+            tokens = run_tokens()
+            tokens.store, tokens.learn = TokenFiles(self._target), self._hide
+            yield tokens
+
+    def _hide(self, secret: str) -> None:
+        self._own.add(secret)
+        self._learn(secret)
+
+    @cached_property
+    def _target(self) -> Place:
+        return place_at(self._pipeline.target.path, self._pipeline.target.storage)
+
     @cached_property
     def _planned(self) -> tuple[Place, list[StreamPlan]]:
-        target = place_at(self._pipeline.target.path, self._pipeline.target.storage)
+        target = self._target
         plans = []
         for stream, options in self._chosen():
             plans.append(plan_stream(stream, options, target))

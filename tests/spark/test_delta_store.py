@@ -53,8 +53,8 @@ class Interrupted(Disk):
 
     meanwhile: Callable[[], object] = lambda: None
 
-    def write(self, name: str, content: bytes) -> None:
-        super().write(name, content)
+    def write(self, name: str, content: bytes, *, private: bool = False) -> None:
+        super().write(name, content, private=private)
         self.meanwhile()
 
 

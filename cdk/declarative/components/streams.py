@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -22,6 +23,8 @@ from cdk.declarative.families import (
     StreamParts,
 )
 from cdk.declarative.stream import ManifestStream
+from cdk.rest import HttpClient
+from cdk.rest.auth.oauth2 import collecting, issue_all
 
 
 class DeclarativeStream(AnyStream):
@@ -64,6 +67,13 @@ class DeclarativeStream(AnyStream):
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> ManifestStream:
         """The stream."""
+        with collecting() as oauth2:
+            stream = self._built(ctx, as_parent=as_parent)
+        client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
+        stream.issue = partial(issue_all, oauth2, client)
+        return stream
+
+    def _built(self, ctx: BuildContext, *, as_parent: bool) -> ManifestStream:
         name = self.name
         ctx = ctx.within(name)
         incremental = None if self.incremental_sync is None else self.incremental_sync.build(ctx)

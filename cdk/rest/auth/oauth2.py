@@ -1,20 +1,35 @@
 """OAuth 2.0: access tokens that are renewed (RFC 6749, sections 4.4 and 6; RFC 7523)."""
 
-import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from cdk.base.errors import ConfigError, CredentialsError
+from cdk.base.run import current_run
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
 from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
 from cdk.rest.auth.basic import basic_credentials
 from cdk.rest.auth.placed import with_header
 from cdk.rest.auth.token_answer import Refusal, body_of, expiry, find, saved_expiry, written_expiry
+from cdk.rest.auth.tokens import (
+    IssuedToken,
+    TokenEnded,
+    Tokens,
+    TokenState,
+    held_tokens,
+    key_of,
+    mark_of,
+    run_tokens,
+    slice_progress,
+)
 from cdk.rest.backoff import retry_after
+from cdk.rest.client import HttpClient
 from cdk.rest.errors import error_for
 from cdk.rest.message import Request, Response
 
@@ -23,6 +38,9 @@ Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], Json]], None]
 
 _UNAUTHORIZED = 401
 _MARGIN = timedelta(seconds=30)
+_HOPELESS = 2
+"""Tokens in a row that the API refuses at once, after which its answer stands."""
+
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -71,8 +89,8 @@ class OAuth2:
     learn: is told of each token. fields: what the server calls the fields.
 
     A token without `expires_in` is taken to live an hour; it and the token may lie deeper in the answer. When the
-    answer brings a new refresh token, it is used from then on; by this process only, unless it is `kept`. One thread
-    renews, the others wait.
+    answer brings a new refresh token, it is used from then on, and in a sync it is stored for the next one. One thread
+    renews, the others wait; those that say the same share their token for the length of a run (`cdk.rest.auth.tokens`).
     """
 
     def __init__(
@@ -106,50 +124,173 @@ class OAuth2:
         self._given, self._given_expires, self._expiry_format = access_token, expires, expiry_format
         self._refusal, self._kept, self._fields = refusal or Refusal(), kept, fields or TokenFields()
         self._learn, self._clock = learn, clock
-        self._access_token: str | None = None
-        self._expires: datetime | None = None
-        self._lock = threading.Lock()
+        self._own, self._key = TokenState(), ""
+        report(self)
 
     def __getstate__(self) -> dict[str, Json]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_own"}
+        known = self._own
+        return {**state, "known": (known.refresh_token, known.access_token, known.begun, known.expires, known.rotated)}
 
     def __setstate__(self, state: dict[str, Json]) -> None:
+        self._own = TokenState(*state.pop("known"))
         self.__dict__.update(state)
-        self._lock = threading.Lock()
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """See Authenticator. Raises CredentialsError: the token request is refused, or its answer has no token."""
         token = yield from self._token()
         response = yield _bearing(request, token)
-        if response.status == _UNAUTHORIZED:
+        if response.status != _UNAUTHORIZED:
+            if (held := held_tokens()) is not None:
+                held.found.good.add(self.key)
+        elif self._refused(token):
             response.close()
             token = yield from self._token(refused=token)
             yield _bearing(request, token)
 
     def forget(self) -> None:
         """See Renewable."""
-        with self._lock:
-            self._access_token, self._given = None, None
+        held = held_tokens()
+        if held is not None and (issued := held.issued.get(self.key)) is not None:
+            self._refused(issued.token)
+            return
+        state = self._state()
+        with state.lock:
+            state.access_token, self._given = None, None
+
+    def issue(self, seconds: float) -> Generator[Request, Response, IssuedToken]:
+        """A token for tasks that use it for so many seconds, or for half of its life, whichever is shorter.
+
+        Yields the token requests to send, and is sent their answers. Raises as `flow` does.
+        """
+        state = self._state()
+        with state.lock:
+            now = self._clock()
+            self._begin(state, now)
+            if not self._lasts(state, now, seconds):
+                yield from self._renew(state, now)
+            assert state.access_token is not None
+            assert state.begun is not None
+            assert state.expires is not None
+            rotates = state.rotated or self._kept is not None
+            return IssuedToken(state.access_token, state.begun, state.expires, rotates, state.refusals)
+
+    @property
+    def key(self) -> str:
+        """The same for all that say the same of the same credentials, in every process."""
+        if not self._key:
+            refresh = None if self._refresh_token is None else text_of(self._refresh_token)
+            parts: list[Json] = [text_of(self._token_url), text_of(self._client_id), refresh]
+            if self._kept is None:
+                # Whoever owns a refresh token that works once owns it alone, whatever else is asked for with it.
+                extra = self._extra() if callable(self._extra) else self._extra
+                grant = None if self._grant_type is None else text_of(self._grant_type)
+                parts += [text_of(self._client_secret), grant, list(self._scopes), dict(extra)]
+            self._key = key_of(*parts)
+        return self._key
+
+    def _state(self) -> TokenState:
+        """The run's state; outside of a run, one's own."""
+        if not current_run().id:
+            return self._own
+        return run_tokens().state(self.key, self._own, self._load)
+
+    def _load(self, state: TokenState, tokens: Tokens) -> None:
+        """Go on with the tokens that an earlier run stored."""
+        if self._refresh_token is None or state.rotated:
+            return
+        stored = tokens.load(self.key, self._seal)
+        if stored is not None:
+            state.refresh_token, state.rotated = str(stored["refresh_token"]), True
+            state.access_token, state.begun = str(stored["access_token"]), self._clock()
+            state.expires = saved_expiry(str(stored["expires"]), None)
+            self._given = None
+            for secret in (state.refresh_token, state.access_token):
+                self._hide(secret)
+
+    @property
+    def _seal(self) -> str:
+        """What opens stored tokens: who has the config has it, and nobody else."""
+        first = "" if self._refresh_token is None else text_of(self._refresh_token)
+        return f"{first}\n{text_of(self._client_secret)}"
+
+    def _refused(self, token: str) -> bool:
+        """Take note that the API refused a token; False: there is no better one, so its answer stands."""
+        held = held_tokens()
+        issued = None if held is None else held.issued.get(self.key)
+        if held is None or issued is None or issued.token != token:
+            return True
+        if issued.refusals >= _HOPELESS:
+            return False
+        held.found.refused[self.key] = mark_of(token)
+        return True
 
     def _token(self, refused: str | None = None) -> Generator[Request, Response, str]:
-        """A token that has not expired and is not the one that was `refused`."""
-        with self._lock:
+        """A token that has not expired and is not the one that was `refused`. Raises TokenEnded: in a task."""
+        issued = self._issued()
+        if issued is not None:
+            return issued
+        state = self._state()
+        with state.lock:
             now = self._clock()
-            self._begin()
-            expired = self._expires is None or now >= self._expires
-            if self._access_token is None or expired or self._access_token == refused:
-                self._access_token = self._take((yield self._token_request()), now)
-            return self._access_token
+            self._begin(state, now)
+            expired = state.expires is None or now >= state.expires
+            if state.access_token is None or expired or state.access_token == refused:
+                yield from self._renew(state, now)
+            assert state.access_token is not None
+            return state.access_token
 
-    def _begin(self) -> None:
+    def _hide(self, secret: str) -> None:
+        self._learn(secret)
+        run_tokens().learn(secret)
+
+    def _issued(self) -> str | None:
+        """The token that this task was given; None: it was given none, or may ask for one itself."""
+        held = held_tokens()
+        issued = None if held is None else held.issued.get(self.key)
+        if held is None or issued is None:
+            return None
+        ended = self._clock() >= issued.expires
+        if not ended and held.found.refused.get(self.key) != mark_of(issued.token):
+            self._hide(issued.token)
+            return issued.token
+        slice = slice_progress()
+        if not ended or slice is None or not slice.stuck():
+            raise TokenEnded
+        # The slice would begin again with the next token, and get no further.
+        if not issued.rotates:
+            return None
+        if slice.begun - issued.begun <= (issued.expires - issued.begun) / 2:
+            raise CredentialsError(
+                "the access token ended before the slice came to a page after which it can go on, and no task may get "
+                "another, as the refresh token works once; have the stream say checkpoints, or read smaller slices"
+            )
+        raise TokenEnded
+
+    def _begin(self, state: TokenState, now: datetime) -> None:
         """Take the token that was given, once."""
         if self._given is not None:
-            self._access_token, self._given = text_of(self._given) or None, None
+            given, self._given = text_of(self._given) or None, None
+            if state.begun is not None:
+                return  # somebody who says the same was here before
             expires = self._given_expires
             text = expires if expires is None or isinstance(expires, datetime) else text_of(expires)
-            self._expires = text if isinstance(text, datetime) else saved_expiry(text, self._expiry_format)
+            state.expires = text if isinstance(text, datetime) else saved_expiry(text, self._expiry_format)
+            state.access_token, state.begun = given, now
 
-    def _token_request(self) -> Request:
+    @staticmethod
+    def _lasts(state: TokenState, now: datetime, seconds: float) -> bool:
+        """Whether the token is there, and will be for so many seconds or half of its life."""
+        if state.access_token is None or state.expires is None or state.begun is None or now >= state.expires:
+            return False
+        return (state.expires - now).total_seconds() >= min(seconds, (state.expires - state.begun).total_seconds() / 2)
+
+    def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
+        if state.rotated or self._kept is not None:
+            run_tokens().check(self.key)
+        self._take((yield self._token_request(state)), state, now)
+
+    def _token_request(self, state: TokenState) -> Request:
         url = text_of(self._token_url)
         if not url:
             raise ConfigError(
@@ -157,7 +298,7 @@ class OAuth2:
             )
         headers = dict(self._headers() if callable(self._headers) else self._headers)
         extra = self._extra() if callable(self._extra) else self._extra
-        fields = {**extra, **self._form(headers)}
+        fields = {**extra, **self._form(headers, state)}
         # Servers echo the fields in any kind of answer, so their secrets go with the request.
         client = text_of(self._client_id)
         hidden = frozenset(str(value) for name, value in fields.items() if value != client and name not in self._open)
@@ -176,9 +317,9 @@ class OAuth2:
         """Fields that are no secret, and that errors would be of little use without."""
         return {self._fields.grant_type, self._fields.client_id, "scope", "scopes"}
 
-    def _form(self, headers: dict[str, str]) -> dict[str, Json]:
+    def _form(self, headers: dict[str, str], state: TokenState) -> dict[str, Json]:
         """The fields that this class knows of; `headers` gets the client where it goes there."""
-        names, refresh = self._fields, None if self._refresh_token is None else text_of(self._refresh_token)
+        names, refresh = self._fields, self._refresh(state)
         usual = "client_credentials" if refresh is None else "refresh_token"
         form: dict[str, Json] = {names.grant_type: usual if self._grant_type is None else text_of(self._grant_type)}
         if self._assertion is not None:
@@ -194,7 +335,12 @@ class OAuth2:
             form["scope"] = " ".join(self._scopes)
         return form
 
-    def _take(self, response: Response, now: datetime) -> str:
+    def _refresh(self, state: TokenState) -> str | None:
+        if self._refresh_token is None or state.refresh_token is not None:
+            return state.refresh_token
+        return text_of(self._refresh_token)
+
+    def _take(self, response: Response, state: TokenState, now: datetime) -> None:
         self._refusal.check(response)
         if not response.ok:
             raise error_for(response, wait=retry_after(response, self._clock))
@@ -210,26 +356,61 @@ class OAuth2:
             )
         expires = expiry(find(answer, names.expires_in), self._expiry_format, now)
         renewed = find(answer, names.refresh_token)
-        self._learn(token)
+        self._hide(token)
         if isinstance(renewed, str) and renewed and self._refresh_token is not None:
-            self._learn(renewed)
-            self._refresh_token = renewed
-        self._save(token, expires)
-        self._expires = expires - min(_MARGIN, max(timedelta(), (expires - now) / 10))
-        return token
+            self._hide(renewed)
+            state.rotated = state.rotated or renewed != self._refresh(state)
+            state.refresh_token = renewed
+        usable = expires - min(_MARGIN, max(timedelta(), (expires - now) / 10))
+        self._save(token, expires, usable, state)
+        state.access_token, state.begun, state.expires = token, now, usable
 
-    def _save(self, token: str, expires: datetime) -> None:
+    def _save(self, token: str, expires: datetime, usable: datetime, state: TokenState) -> None:
+        """Have the tokens stored before the first of them is used: with the server's answer the old one is spent.
+
+        Our own store comes first, for it is durable when it returns; a config's file or platform may come too late.
+        """
+        if state.rotated and state.refresh_token is not None:
+            value = {"refresh_token": state.refresh_token, "access_token": token, "expires": usable.isoformat()}
+            run_tokens().save(self.key, value, self._seal)
         if self._kept is None:
             return
         updates = {self._kept.access_token: token, self._kept.expiry: written_expiry(expires, self._kept.expiry_format)}
-        if self._refresh_token is not None:
-            updates[self._kept.refresh_token] = text_of(self._refresh_token)
+        refresh = self._refresh(state)
+        if refresh is not None:
+            updates[self._kept.refresh_token] = refresh
         self._kept.save(updates)
 
     def __repr__(self) -> str:
         url = self._token_url if isinstance(self._token_url, str) else "..."
         grant = self._grant_type or ("client_credentials" if self._refresh_token is None else "refresh_token")
         return f"OAuth2({url!r}, grant={grant if isinstance(grant, str) else '...'!r})"
+
+
+_made: ContextVar[list[OAuth2] | None] = ContextVar("oauth2_made", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[OAuth2]]:
+    """The authenticators of this kind that this block makes or takes up, whatever they become a part of."""
+    before, mine = _made.get(), list[OAuth2]()
+    _made.set(mine)
+    try:
+        yield mine
+    finally:
+        _made.set(before)
+
+
+def report(authenticator: OAuth2) -> None:
+    """Let whoever collects know of one that is used again."""
+    made = _made.get()
+    if made is not None and authenticator not in made:
+        made.append(authenticator)
+
+
+def issue_all(authenticators: Sequence[OAuth2], client: HttpClient, seconds: float) -> Mapping[str, IssuedToken]:
+    """See TokenUser. client: sends token requests as they are."""
+    return {item.key: client.obtain(partial(item.issue, seconds)) for item in authenticators}
 
 
 def _bearing(request: Request, token: str) -> Request:

@@ -8,7 +8,7 @@ from cdk.declarative.component import Component
 from cdk.declarative.context import BuildContext
 from cdk.rest import Authenticator
 from cdk.rest.auth.authenticator import Learn
-from cdk.rest.auth.oauth2 import Keep
+from cdk.rest.auth.oauth2 import Keep, OAuth2, report
 
 A = TypeVar("A", bound=Authenticator)
 
@@ -19,6 +19,8 @@ def shared(ctx: BuildContext, key: str, make: Callable[[], A]) -> A:
     if key not in ctx.runtime.shared:
         ctx.runtime.shared[key] = make()
     found: A = ctx.runtime.shared[key]
+    if isinstance(found, OAuth2):
+        report(found)
     return found
 
 

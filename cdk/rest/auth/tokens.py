@@ -1,0 +1,252 @@
+"""Access tokens of a run: asked for in one place, once for each token's life, whoever needs them.
+
+All authenticators of a process that say the same share one `TokenState` for the length of a run. Where several
+processes read for a run, the one that plans obtains the tokens and gives each task an `IssuedToken`. A task asks a
+token server for nothing that another task could ask for, too: a refresh token that works once has one owner. A slice
+whose token has ended stops at that request (`TokenEnded`), and goes on from its last checkpoint with the next token.
+"""
+
+import base64
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from cdk.base.logs import logger
+from cdk.base.run import current_run
+from cdk.base.values import Json, canonical, from_json
+from cdk.rest.auth.authenticator import Learn, ignore
+
+if TYPE_CHECKING:  # few runs need it, and it takes 50 ms to import
+    from cryptography.fernet import Fernet
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """An access token as a task gets it.
+
+    begun, expires: from when to when it can be used. rotates: the refresh token behind it works once. refusals: how
+    many before it the API refused, each at once.
+    """
+
+    token: str = field(repr=False)
+    begun: datetime
+    expires: datetime
+    rotates: bool
+    refusals: int = 0
+
+
+class TokenEnded(BaseException):
+    """A task's token can be used no longer. No Exception: no stream may take it for an error of its own."""
+
+
+@dataclass
+class TokenState:
+    """What is known of a token between its requests. Guarded by `lock`.
+
+    begun, expires: from when to when the access token can be used. rotated: the server has replaced the refresh token.
+    refusals: access tokens that the API refused before their time, since one was good for a request.
+    """
+
+    refresh_token: str | None = field(default=None, repr=False)
+    access_token: str | None = field(default=None, repr=False)
+    begun: datetime | None = None
+    expires: datetime | None = None
+    rotated: bool = False
+    refusals: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+
+class TokenStore(Protocol):
+    """Keeps what must not be lost between runs: a few texts under names that are fit for files.
+
+    Methods raise CdkError and OSError.
+    """
+
+    def load(self, name: str) -> str | None:
+        """The text under a name; None when there is none."""
+
+    def check(self, name: str) -> None:
+        """Find out whether a text can be kept under a name."""
+
+    def save(self, name: str, text: str) -> None:
+        """Keep a text. It is durable on return."""
+
+
+class Tokens:
+    """The tokens of a run in one process. Made by `current_run().own(Tokens)`. Safe to use from several threads.
+
+    store: where rotated refresh tokens are kept for the next run; None: nowhere. learn: told of each token, to hide it.
+    """
+
+    def __init__(self) -> None:
+        self.store: TokenStore | None = None
+        self.learn: Learn = ignore
+        self._lock = threading.Lock()
+        self._states: dict[str, TokenState] = {}
+        self._unsaved: dict[str, str] = {}
+
+    def state(self, key: str, own: TokenState, load: Callable[[TokenState, "Tokens"], None]) -> TokenState:
+        """The state under `key`; the first to ask brings its `own`, and loads into it what is kept."""
+        with self._lock:
+            if key not in self._states:
+                load(own, self)
+                self._states[key] = own
+            return self._states[key]
+
+    def take(self, found: "Findings") -> None:
+        """Take over what a task found out of its tokens: let go of those that were refused."""
+        for key in found.refused.keys() | found.good:
+            with self._lock:
+                state = self._states.get(key)
+            if state is not None:
+                with state.lock:
+                    if state.access_token is not None and mark_of(state.access_token) == found.refused.get(key):
+                        state.access_token, state.refusals = None, state.refusals + 1
+                    if key in found.good:
+                        state.refusals = 0
+
+    def load(self, key: str, secret: str) -> Mapping[str, Json] | None:
+        """What an earlier run kept under `key`, if it was sealed with `secret`. Raises what the store raises."""
+        text = None if self.store is None else self.store.load(key)
+        return None if text is None else unseal(text, secret)
+
+    def save(self, key: str, value: Mapping[str, Json], secret: str) -> None:
+        """Keep a value under `key`, sealed. What cannot be kept now is tried again; see `flush`."""
+        if self.store is not None:
+            self._unsaved[key] = seal(value, secret)
+            self.flush()
+
+    def check(self, key: str) -> None:
+        """Find out, before a refresh token is spent, whether the next one can be kept. Raises what the store raises."""
+        if self.store is not None:
+            self.store.check(key)
+
+    def flush(self) -> None:
+        """Try again to keep what could not be kept; what still cannot is said."""
+        for key, text in list(self._unsaved.items()):
+            assert self.store is not None
+            try:
+                self.store.save(key, text)
+                del self._unsaved[key]
+            except Exception as error:  # noqa: BLE001 - the token is good, and the only copy of it: the run goes on
+                logger.error(
+                    "the new refresh token cannot be kept (%s); this run goes on with it, and the next one cannot: "
+                    "see to it that the target can be written, or re-authenticate afterwards",
+                    error,
+                )
+
+
+@dataclass
+class Findings:
+    """What a task found out: by key the `mark_of` tokens that were refused before their time; keys of good ones."""
+
+    refused: dict[str, str] = field(default_factory=dict)
+    good: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class HeldTokens:
+    """The tokens of a task, by key, and what it found out of them."""
+
+    issued: Mapping[str, IssuedToken]
+    found: Findings = field(default_factory=Findings)
+
+
+@dataclass(frozen=True)
+class SliceProgress:
+    """How a slice stands that a task reads. begun: when. stuck: it has given pages, and could not go on after any."""
+
+    begun: datetime
+    stuck: Callable[[], bool]
+
+
+_held: ContextVar[HeldTokens | None] = ContextVar("held_tokens", default=None)
+_slice: ContextVar[SliceProgress | None] = ContextVar("slice_progress", default=None)
+
+
+def held_tokens() -> HeldTokens | None:
+    """The tokens of the task that runs here; None where tokens are asked for."""
+    return _held.get()
+
+
+def slice_progress() -> SliceProgress | None:
+    """The slice that is read here, in a task."""
+    return _slice.get()
+
+
+@contextmanager
+def holding(issued: Mapping[str, IssuedToken]) -> Iterator[HeldTokens]:
+    """Let this block, and threads that the executors start in it, use these tokens."""
+    before, mine = _held.get(), HeldTokens(issued)
+    _held.set(mine)
+    try:
+        yield mine
+    finally:
+        _held.set(before)
+
+
+@contextmanager
+def reading(progress: SliceProgress) -> Iterator[None]:
+    """Let authenticators in this block know how the slice stands that they work for."""
+    before = _slice.get()
+    _slice.set(progress)
+    try:
+        yield
+    finally:
+        _slice.set(before)
+
+
+@runtime_checkable
+class TokenUser(Protocol):
+    """A stream whose requests need access tokens."""
+
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """The tokens for tasks that read the stream for so many seconds, by their keys. May ask token servers.
+
+        Raises CdkErrors.
+        """
+
+
+def run_tokens() -> Tokens:
+    """The tokens of the run that works here."""
+    return current_run().own(Tokens)
+
+
+def key_of(*parts: Json) -> str:
+    """A name for what says the same of the same credentials. It does not reveal them."""
+    return blake2b(canonical(list(parts)).encode(), digest_size=16).hexdigest()
+
+
+def mark_of(token: str) -> str:
+    """Which token is meant, to whoever has it."""
+    return blake2b(token.encode(), digest_size=16).hexdigest()
+
+
+def seal(value: Mapping[str, Json], secret: str) -> str:
+    """A text that gives the value back to whoever has the secret, and nothing to anybody else."""
+    return _cipher(secret).encrypt(canonical(dict(value)).encode()).decode()
+
+
+def unseal(text: str, secret: str) -> Mapping[str, Json] | None:
+    """What was sealed with the secret; None when it was sealed with another."""
+    from cryptography.fernet import InvalidToken  # noqa: PLC0415 - see above
+
+    try:
+        value = from_json(_cipher(secret).decrypt(text.encode()))
+    except InvalidToken:
+        return None
+    return value if isinstance(value, Mapping) else None
+
+
+def _cipher(secret: str) -> "Fernet":
+    from cryptography.fernet import Fernet  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
+
+    derived = HKDF(SHA256(), 32, salt=None, info=b"spark-cdk refresh token").derive(secret.encode())
+    return Fernet(base64.urlsafe_b64encode(derived))
