@@ -258,6 +258,14 @@ BUGS = [
         "result.progress = [item for item in result.progress if pieces[item.number].target != n]",
         "pass",
     ),
+    Bug("verify compares receipts with files", "spark/table_audit", "receipt.check(gained,", "receipt.check(None,"),
+    Bug("verify counts rows by footers", "spark/table_audit", "logged.rows != there", "logged.rows < 0"),
+    Bug(
+        "verify begins where a cleaned log begins",
+        "spark/table_audit",
+        "for version in range(first, now):",
+        "for version in ():",
+    ),
     Bug("rows that do not add up are not committed", "spark/receipt", "if left != right:", "if left > right + 99:"),
     Bug(
         "a receipt compares what was read with the files",

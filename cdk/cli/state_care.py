@@ -24,19 +24,24 @@ _DAYS = 7
 @json_option
 @said
 def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
-    """Look whether every state can be read and every file it needs is there; 1 when something is broken.
+    """Look whether every state can be read, every file is there and every receipt adds up; 1 when something is broken.
 
-    Reads logs and names of files, no rows.
+    Reads logs, names of files and their footers, no rows.
     """
-    from cdk.spark.state_files import findings  # noqa: PLC0415
+    from cdk.spark.state_files import audits, findings  # noqa: PLC0415
 
     tables = [one for one in pipeline.tables(names) if one.there]
-    found = [finding for one in tables for finding in findings(one, pipeline.name)]
+    audited = [audits(one) for one in tables]
+    found = [f for one, its in zip(tables, audited, strict=True) for f in findings(one, pipeline.name, its)]
+    sums = {name: audit for its in audited for name, audit in its.items()}
     broken = any(finding.broken for finding in found)
     if as_json:
         listed = [{"stream": one.stream, "text": one.text, "broken": one.broken} for one in found]
-        print_json("spark-cdk-state-verify/1", pipeline.name, ok=not broken, findings=listed)
+        receipts = [{"stream": name, **audit.to_json()} for name, audit in sums.items()]
+        print_json("spark-cdk-state-verify/1", pipeline.name, ok=not broken, findings=listed, receipts=receipts)
     else:
+        for name, audit in sums.items():
+            click.echo(f"{name}: {audit.summary()}")
         for one in found:
             click.echo(f"{one.stream}: {'broken' if one.broken else 'note'}: {one.text}")
         count = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}"

@@ -1,7 +1,7 @@
 """The files of states and tables: whether all are there that a state needs, and which nobody needs any more."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,6 +13,7 @@ from cdk.base.values import from_json
 from cdk.spark.place import Disk, Place
 from cdk.spark.saved import Saved
 from cdk.spark.state_tables import Located
+from cdk.spark.table_audit import Audit, audit
 from cdk.spark.table_files import missing_files
 from cdk.spark.table_log import actions
 from cdk.spark.tables import StreamTable, number
@@ -39,8 +40,17 @@ class Waste:
     bytes: int
 
 
-def findings(one: Located, pipeline: str) -> Iterator[Finding]:
-    """What is wrong with a stream's state and its files; nothing when all is well."""
+def audits(one: Located) -> dict[str, Audit]:
+    """The receipts of a stream's table, added up, and those of its history, by the name of the table."""
+    audited = {one.name: audit(one.root, one.stream)}
+    if one.history is not None and DeltaTable.is_deltatable(one.history.uri, one.history.storage_options):
+        audited[f"{one.name}, history"] = audit(one.history, one.stream)
+    return audited
+
+
+def findings(one: Located, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
+    """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
+    yield from _of_receipts(audited)
     table = one.open(pipeline, lost=True)
     try:
         one.open(pipeline)
@@ -61,16 +71,23 @@ def findings(one: Located, pipeline: str) -> Iterator[Finding]:
     if missing := missing_files(one.root, [file.path for file in table.files()]):
         yield Finding(one.name, f"{len(missing)} files of the table are gone, such as {missing[0]}")
     if table.saved is not None:
-        yield from _of_saved(one, table, table.saved)
+        yield from _of_saved(one, table, table.saved, audited[one.name])
 
 
-def _of_saved(one: Located, table: StreamTable, saved: Saved) -> Iterator[Finding]:
+def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[Finding]:
+    for name, found in audited.items():
+        yield from (Finding(name, text) for text in found.wrong)
+        yield from (Finding(name, text, broken=False) for text in found.notes())
+
+
+def _of_saved(one: Located, table: StreamTable, saved: Saved, audited: Audit) -> Iterator[Finding]:
     if not one.root.has([file.path for file in saved.pending]):
         text = "files of a generation that is not visible yet are gone; the next sync reads it from its start"
         yield Finding(one.name, text, broken=False)
+    rows = table.row_count()
     visible = saved.write_mode != "overwrite" or saved.complete
-    rows = sum(file.rows for file in table.files())
-    if visible and rows < saved.records:
+    if audited.since and visible and rows is not None and rows < saved.records:
+        # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
         text = f"the table has {rows:,} rows, and its state counts {saved.records:,}: some were deleted since"
         yield Finding(one.name, text, broken=False)
 

@@ -588,7 +588,10 @@ def test_a_fork_of_rows_that_wait_is_refused(state: CommandLine, folder: Path) -
 
 
 def test_verify_finds_nothing_where_all_is_well(state: CommandLine, orders: Filled) -> None:
-    assert state("verify").lines == ["shop: 1 table, nothing is broken"]
+    assert state("verify").lines == [
+        "orders: 3 receipts: 3 added, 0 removed; of 3 that were read 0 skipped and 0 merged away; the table has 3 rows",
+        "shop: 1 table, nothing is broken",
+    ]
     assert orders.version == 3
 
 
@@ -602,13 +605,16 @@ def test_verify_finds_what_is_gone(state: CommandLine, orders: Filled, folder: P
     ran = state("verify")
 
     assert ran.code == 1
-    assert ran.lines[0].startswith("orders: note: state 1 cannot be rolled back to: ")
-    assert ran.lines[1].startswith("orders: broken: 1 files of the table are gone, such as part-")
-    assert ran.lines[2].startswith("users: note: files of a generation that is not visible yet are gone")
+    found = [line for line in ran.lines if ": note: " in line or ": broken: " in line]
+    assert found[0].startswith("orders: note: state 1 cannot be rolled back to: ")
+    assert found[1].startswith("orders: broken: 1 files of the table are gone, such as part-")
+    assert found[2].startswith("users: note: files of a generation that is not visible yet are gone")
+    assert ran.lines[0].endswith("the table has rows that nobody counted")
     states[-1].unlink()
-    found = answer(state("verify", "--stream", "orders", "--json"))
-    assert found["ok"] is False
-    assert "this file is missing" in found["findings"][0]["text"]
+    told = answer(state("verify", "--stream", "orders", "--json"))
+    assert told["ok"] is False
+    assert "this file is missing" in told["findings"][0]["text"]
+    assert [(one["stream"], one["receipts"], one["rows"]) for one in told["receipts"]] == [("orders", 3, None)]
 
 
 def test_verify_tells_of_rows_that_were_deleted_and_of_a_restore(state: CommandLine, orders: Filled) -> None:
@@ -617,9 +623,39 @@ def test_verify_tells_of_rows_that_were_deleted_and_of_a_restore(state: CommandL
     DeltaTable(str(orders.root)).restore(2)
     restored = state("verify")
 
-    assert deleted.lines[0] == "orders: note: the table has 2 rows, and its state counts 3: some were deleted since"
-    assert restored.lines[0] == "orders: note: the table was restored; its rows belong to state 2"
+    others = "orders: note: rows came or left by commits that are not the kit's: version 4, DELETE: 1 row fewer"
+    assert deleted.lines[1:-1] == [others]
+    assert restored.lines[1:-1] == [
+        f"{others}; version 5, RESTORE: as many rows as before",
+        "orders: note: the table was restored; its rows belong to state 2",
+    ]
     assert (deleted.code, restored.code) == (0, 0)
+
+
+def test_verify_adds_the_receipts_up_and_finds_rows_that_are_lost(state: CommandLine, orders: Filled) -> None:
+    file = next(orders.root.glob("part-*.parquet"))
+    pq.write_table(pq.read_table(file).slice(1), file)
+
+    ran = state("verify")
+
+    assert ran.code == 1
+    assert ran.lines[0].endswith(
+        "3 added, 0 removed; of 3 that were read 0 skipped and 0 merged away; the table has 2 rows"
+    )
+    assert ran.lines[1] == f"orders: broken: {file.name} has 0 rows by its footer, and 1 by the log"
+
+
+def test_verify_says_where_a_cleaned_up_log_begins(state: CommandLine, orders: Filled) -> None:
+    DeltaTable(str(orders.root)).create_checkpoint()
+    for version in range(3):
+        (orders.root / "_delta_log" / f"{version:020}.json").unlink()
+    DeltaTable(str(orders.root)).delete("id = 0")
+
+    ran = state("verify")
+
+    assert ran.code == 0
+    assert ran.lines[1].startswith("orders: note: the log was cleaned up: the receipts are added up from version 3 on")
+    assert ran.lines[3] == "orders: note: the table has 2 rows, and its state counts 3: some were deleted since"
 
 
 def test_gc_removes_what_nobody_names(state: CommandLine, orders: Filled) -> None:
