@@ -341,6 +341,32 @@ BUGS = [
     ),
     Bug("a moment of a class of its own is a text", "base/plain", "if isinstance(value, date | time):", "if False:"),
     Bug(
+        "a page token counts pages of its size",
+        "rest/counting",
+        'if token.get("page_size", self._size) != self._size:',
+        "if False:",
+        "tests/rest/test_pagination.py",
+    ),
+    Bug(
+        "a token of a manifest counts what it counted",
+        "declarative/page_reader",
+        "if saved.get(name, value) != value",
+        "if False",
+        "tests/declarative/test_stream.py",
+    ),
+    Bug(
+        "a circle is noticed over many attempts",
+        "streams/paged",
+        "self._trail = saved or Trail.begin(token)",
+        "self._trail = Trail.begin(token)",
+    ),
+    Bug(
+        "a state remembers a circle",
+        "state/wire",
+        'blob["trail"] = _trail(trail)',
+        "pass",
+    ),
+    Bug(
         "gaps between windows are read without lookback",
         "streams/checkpoint",
         "upto=item.window.start, again=False",

@@ -19,6 +19,7 @@ class CustomStrategy:
     """A custom pagination strategy."""
 
     reads_body = True
+    counts: str | None = None
 
     def __init__(self, custom: Json) -> None:
         self._custom = custom

@@ -148,10 +148,16 @@ class Turned:
 
 
 class PageStrategy(Protocol):
-    """Finds the token of the next page. Without state. reads_body: its expressions look into the response."""
+    """Finds the token of the next page. Without state.
+
+    size: records of a full page, where that is said. reads_body: its expressions look into the response. counts: what
+    its tokens count, in words (`pages from 1`); `records` ask for the same place whatever the size of a page is; None
+    for tokens that only the API knows.
+    """
 
     size: int | None
     reads_body: bool
+    counts: str | None
 
     def first(self) -> Json:
         """The token of the first page; None when it is asked for without one."""
@@ -168,9 +174,10 @@ class AnyPaginationStrategy(Component):
 
 
 class Pages(Protocol):
-    """Pages of a slice: how the next is found, and how it is asked for."""
+    """Pages of a slice: how the next is found, and how it is asked for. counts: see PageStrategy."""
 
     reads_body: bool
+    counts: str | None
 
     def first(self) -> Json:
         """The token of the first page."""

@@ -19,6 +19,7 @@ from cdk.rest.records import Counted, Extractor, FieldExtractor
 from cdk.rest.signals import ReducePageSize
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Slice
+from cdk.streams.paged import Circle
 from cdk.streams.stream import Item, Page
 
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
@@ -114,25 +115,24 @@ class PageReader:
         saved = slice.start.cursor.get(TOKEN) if isinstance(slice.start, Checkpoint) else None
         token = saved if saved is not None or self._pages is None else self._pages.first()
         sizes = PageSizes(self._reduction, None if self._pages is None else self._pages.size())
-        # Brent's way of finding a cycle holds one token, however many pages there are.
-        held, steps, limit = token, 0, 1
+        if saved is not None:
+            assert isinstance(slice.start, Checkpoint)
+            self._check_counts(slice.start.cursor, sizes)
+        circle = Circle(slice, token)
         repeats = _Repeats()
         while True:
             following = None
             for page in self._page(slice, token, names, sizes, repeats, saved=token is not None and token == saved):
                 if isinstance(page, Page):
                     following = page.next
-                    yield page
+                    trail = None if following is None else circle.trail_after(following[TOKEN])
+                    yield page._replace(trail=trail)
                 else:
                     yield from page
             if following is None:
                 return
             token = following[TOKEN]
-            if token == held:
-                raise PaginationLoop(f"the page of {token!r} is named as the next one again; nothing would be new")
-            steps += 1
-            if steps == limit:
-                held, steps, limit = token, 0, 2 * limit
+            circle.check(token)
 
     def _page(
         self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, repeats: _Repeats, *, saved: bool
@@ -163,13 +163,32 @@ class PageReader:
             records = wanted
         if following is not None:
             repeats.look(found, token)
-        yield Page(records, None if following is None else {TOKEN: following})
+        yield Page(records, None if following is None else self._state(following, sizes.asked))
 
     def _wanted(self, records: Sequence[Record], slice: Slice) -> Sequence[Record]:
         """The records of a feed that are not too old; those of other streams as they are."""
         if self._incremental is None or not self._incremental.data_feed:
             return records
         return [record for record in records if self._incremental.wants(record, slice.window)]
+
+    def _state(self, token: Json, size: int | None) -> dict[str, Json]:
+        """A token as states keep it, with what it counts: in another manifest it may ask for another place."""
+        state = {TOKEN: token}
+        if self._pages is not None and self._pages.counts is not None:
+            state["counts"] = self._pages.counts
+        if self._pages is not None and self._pages.counts != "records" and size is not None:
+            state["page_size"] = size
+        return state
+
+    def _check_counts(self, saved: Mapping[str, Json], sizes: PageSizes) -> None:
+        """Raise StaleToken: a saved token counts something else than the manifest does now."""
+        sizes.resume(saved.get("page_size"))
+        now = self._state(saved[TOKEN], sizes.asked)
+        # A token of an older version says nothing of what it counts.
+        if changed := [name for name, value in now.items() if saved.get(name, value) != value]:
+            was = ", ".join(f"{name}: {saved[name]}" for name in changed)
+            wanted = ", ".join(f"{name}: {now[name]}" for name in changed)
+            raise StaleToken(f"the page token saved by an earlier read has {was}, and the paginator now has {wanted}")
 
     def _records(self, found: _Found, names: dict[str, Json]) -> Iterator[Sequence[Record]]:
         """The records of an answer but for the last list of them, which is left in `found`, with the counts."""

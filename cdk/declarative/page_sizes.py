@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cdk.base.errors import TransientError
 from cdk.base.logs import logger
 from cdk.base.times import Sleep
+from cdk.base.values import Json
 from cdk.rest.signals import ReducePageSize
 
 
@@ -36,6 +37,14 @@ class PageSizes:
         self.asked = self._whole = size
         self.reducible = reduction is not None
         self._reduction, self._reduced, self._again = reduction, 0, 0
+
+    def resume(self, size: Json) -> None:
+        """Go on with pages of a size to which an earlier attempt had reduced them, where it would have gone on."""
+        reduction = self._reduction
+        if reduction is None or reduction.restores or type(size) is not int or self._whole is None:
+            return
+        if reduction.minimum <= size < self._whole:
+            self.asked = size
 
     def succeeded(self) -> None:
         """A page came: reductions are counted anew."""

@@ -13,12 +13,13 @@ from cdk.rest.paginator import Token
 
 
 class PageNumber:
-    """Pages with numbers: `?page=3&per_page=100`. The token is `{"page": 3}`.
+    """Pages with numbers: `?page=3&per_page=100`. The token is `{"page": 3}`, and `page_size` where there is a `size`.
 
     start: the number of the first page. param: the parameter with the number. size: records of a full page;
     size_param: the parameter that asks for it. more: path to a flag in the body that is true while there is more.
 
     The last page is the one whose flag is false or missing; without `more`, one that is short of `size` or empty.
+    Pages of another size begin elsewhere, so a token that was saved with another `size` begins its slice anew.
     """
 
     def __init__(
@@ -37,13 +38,18 @@ class PageNumber:
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if not _has_more(response, records, self._size, self._more):
             return None
-        return {"page": self._number(last) + 1}
+        following = {"page": self._number(last) + 1}
+        return following if self._size is None else {**following, "page_size": self._size}
 
     def apply(self, request: Request, token: Token | None) -> Request:
         return request.with_params({**self._size_params, self._param: self._number(token)})
 
     def _number(self, token: Token | None) -> int:
-        return self._start if token is None else _count(token, "page")
+        if token is None:
+            return self._start
+        if token.get("page_size", self._size) != self._size:
+            raise BadState("page token", dict(token), f"a page of {self._size} records, as `size` says now")
+        return _count(token, "page")
 
 
 class Offset:

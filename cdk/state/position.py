@@ -1,10 +1,11 @@
 """Where a partition, or one slice of it, stands. Three named cases; no sentinel maps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import ClassVar, TypeAlias
 
-from cdk.base.values import Json
+from cdk.base.values import Json, canonical
 from cdk.state.window import Window
 
 
@@ -76,16 +77,53 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class Trail:
+    """What a page token remembers of those before it, to notice tokens that go in a circle (Brent's algorithm).
+
+    held: the digest of an earlier token. steps: tokens since then. limit: after so many steps the present token is
+    held instead, and the limit doubles, so every circle is noticed once it was gone through twice at most.
+    """
+
+    held: str
+    steps: int = 0
+    limit: int = 1
+
+    @classmethod
+    def begin(cls, token: Json) -> "Trail":
+        """A trail whose first token is `token`; None for the first page."""
+        return cls(_digest(token))
+
+    def after(self, token: Json) -> "Trail":
+        """The trail once `token` was named as the next."""
+        if self.steps + 1 == self.limit and not self.closed_by(token):
+            return Trail(_digest(token), 0, 2 * self.limit)
+        return replace(self, steps=self.steps + 1)
+
+    def closed_by(self, token: Json) -> bool:
+        """Whether `token` is the one that is held: what it asks for has been read."""
+        return self.held == _digest(token)
+
+    def closed_at(self, token: Json) -> bool:
+        """Whether this trail, the one after `token`, has come back to it."""
+        return self.steps > 0 and self.closed_by(token)
+
+
+def _digest(token: Json) -> str:
+    return blake2b(canonical(token).encode(), digest_size=10).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Everything before `cursor` has been emitted; a later read resumes here.
 
     `cursor` is a small JSON object: a page token (`{"page": 3}`) or a cursor value (`{"updated_at": "..."}`).
-    `edge` and `resume` belong to the kit's cursors; authors leave them alone.
+    `edge` and `resume` belong to the kit's cursors, `trail` to its pages; authors leave them alone.
     """
 
     cursor: Mapping[str, Json]
     edge: Edge | None = None
     resume: Resume | None = None
+    trail: Trail | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@
     shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it. On
-the protocol it is there only while a slice was cut in the middle. The exact form, kept in tables, also says which
+the protocol it is there only while a slice was cut in the middle. Beside the token of a page, `trail` notices tokens
+that go in a circle; it is there once a read was resumed. The exact form, kept in tables, also says which
 windows were closed without a record, and `edge` holds the digests of the records at the cursor value: `keys`, and in
 `counts` how often each came, where that is more than once.
 """
@@ -21,7 +22,7 @@ from typing import TypeAlias, assert_never
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json
-from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
+from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
@@ -165,10 +166,12 @@ def _position(position: Position, *, exact: bool) -> dict[str, Json]:
             return {}
         case Done():
             return {_COMPLETE: True}
-        case Checkpoint(cursor, edge, resume):
+        case Checkpoint(cursor, edge, resume, trail):
             ours = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
             if exact and edge is not None and edge.keys:
                 ours["edge"] = _edge(edge, exact=exact)
+            if trail is not None:
+                ours["trail"] = _trail(trail)
             return {**cursor, _OURS: ours} if ours else dict(cursor)
         case _:
             assert_never(position)
@@ -185,15 +188,29 @@ def _to_position(blob: Json, path: str) -> Position:
         return Start()
     if _OURS not in blob:
         return Checkpoint(dict(blob))
-    edge, resume = _to_ours(blob, path)
-    return Checkpoint({k: v for k, v in blob.items() if k != _OURS}, edge, resume)
+    edge, resume, trail = _to_ours(blob, path)
+    return Checkpoint({k: v for k, v in blob.items() if k != _OURS}, edge, resume, trail)
 
 
-def _to_ours(blob: Mapping[str, Json], path: str) -> tuple[Edge | None, Resume | None]:
+def _to_ours(blob: Mapping[str, Json], path: str) -> tuple[Edge | None, Resume | None, Trail | None]:
     ours, where = blob.get(_OURS, {}), f"{path}.{_OURS}"
     if not isinstance(ours, Mapping):
         raise BadState(where, ours, "the object that an earlier run of this kit left there")
-    return _to_edge(ours.get("edge"), where), _to_resume(ours, where)
+    return _to_edge(ours.get("edge"), where), _to_resume(ours, where), _to_trail(ours.get("trail"), where)
+
+
+def _trail(trail: Trail) -> list[Json]:
+    return [trail.held, trail.steps, trail.limit]
+
+
+def _to_trail(blob: Json, path: str) -> Trail | None:
+    match blob:
+        case None:
+            return None
+        case [str() as held, int() as steps, int() as limit] if 0 <= steps <= limit:
+            return Trail(held, steps, limit)
+        case _:
+            raise BadState(f"{path}.trail", blob, "[digest of a token, steps since it, steps until it is replaced]")
 
 
 def _resume(resume: Resume, *, exact: bool) -> dict[str, Json]:
@@ -209,8 +226,10 @@ def _open_slice(item: OpenSlice, *, exact: bool) -> dict[str, Json]:
     match item.position:
         case Done():
             blob["done"] = True
-        case Checkpoint(cursor):
+        case Checkpoint(cursor, trail=trail):
             blob["cursor"] = dict(cursor)
+            if trail is not None:
+                blob["trail"] = _trail(trail)
         case Start():
             pass
     if item.edge is not None:
@@ -234,7 +253,7 @@ def _to_open_slice(blob: Json, path: str) -> OpenSlice:
             if blob.get("done"):
                 position = Done()
             elif isinstance(blob.get("cursor"), Mapping):
-                position = Checkpoint(dict(blob["cursor"]))
+                position = Checkpoint(dict(blob["cursor"]), trail=_to_trail(blob.get("trail"), path))
             return OpenSlice(Window(start, end, until, last), position, _to_edge(blob.get("edge"), path))
         case _:
             raise BadState(path, blob, '{"window": [start, end, until, last], "cursor": {...} or "done": true}')
@@ -293,7 +312,7 @@ def _from_ranges(blob: Mapping[str, Json], path: str, cursor_field: str | None) 
     if not slices:
         return StreamState()
     first, *later = slices
-    edge, resume = _to_ours(blob, path)
+    edge, resume, _ = _to_ours(blob, path)
     if resume is None and later:
         resume = Resume(first["end"], tuple(_closed_range(item) for item in later))
     value = first.get("most_recent_cursor_value")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.values import Json
-from cdk.state.position import Checkpoint
+from cdk.state.position import Checkpoint, Trail
 from cdk.state.slice import Slice
 from cdk.streams.state_mixin import StateMixin
 from cdk.streams.stream import Item, Page
@@ -17,20 +17,43 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Mapping[str, Json] | No
     Raises PaginationLoop: a page names one as the next that has been read. Raises FatalError: it is no page.
     """
     token = slice.start.cursor if isinstance(slice.start, Checkpoint) else None
-    # Brent's way of finding a cycle holds one token, however many pages there are.
-    held, steps, limit = token, 0, 1
+    circle = Circle(slice, token)
     while True:
         page = read_page(slice, token)
         _check(page)
-        yield page
+        yield page if page.next is None else page._replace(trail=circle.trail_after(page.next))
         token = page.next
         if token is None:
             return
-        if token == held:
-            raise PaginationLoop(f"the page of {dict(token)} is named as the next one again; nothing would be new")
-        steps += 1
-        if steps == limit:
-            held, steps, limit = token, 0, 2 * limit
+        circle.check(token)
+
+
+class Circle:
+    """Notices page tokens that go in a circle, also over many attempts of a few pages each.
+
+    Raises PaginationLoop: an earlier attempt has noticed one.
+    """
+
+    def __init__(self, slice: Slice, token: Json) -> None:
+        """token: where the slice begins, None for its first page."""
+        saved = slice.start.trail if isinstance(slice.start, Checkpoint) else None
+        # A state that is never resumed need not remember anything: who reads on notices a circle by itself.
+        self._resumed = isinstance(slice.start, Checkpoint)
+        self._trail = saved or Trail.begin(token)
+        self.check(token)
+
+    def trail_after(self, token: Json) -> Trail | None:
+        """What the state is to remember with `token`, the next one."""
+        self._trail = self._trail.after(token)
+        return self._trail if self._resumed or self._trail.closed_at(token) else None
+
+    def check(self, token: Json) -> None:
+        """Raise PaginationLoop: the next token was read before."""
+        if self._trail.closed_at(token):
+            raise PaginationLoop(
+                f"the page of {token!r} is named as the next one again; nothing would be new. Check where the "
+                "paginator finds it and how it is sent; then reset the stream's state, which remembers the circle"
+            )
 
 
 def _check(page: Page) -> None:

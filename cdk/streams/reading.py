@@ -72,7 +72,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
         elif isinstance(item, Page):
             if records:
                 yield finish(records, None)
-            yield finish(item.records, None if item.next is None else Checkpoint(item.next))
+            yield finish(item.records, None if item.next is None else Checkpoint(item.next, trail=item.trail))
         elif isinstance(item, Checkpoint):
             yield finish(records, item)
         else:

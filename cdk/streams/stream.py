@@ -12,7 +12,7 @@ import orjson
 
 from cdk.base.times import system_clock
 from cdk.base.values import Json, JsonSchema, Record
-from cdk.state.position import Checkpoint, Position
+from cdk.state.position import Checkpoint, Position, Trail
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import (
@@ -33,10 +33,12 @@ class Page(NamedTuple):
 
     next: a small JSON object that asks for the next page; None says that this was the last. Required, so that the
     end cannot be forgotten.
+    trail: the kit's own, see `cdk.state.position.Trail`; authors leave it alone.
     """
 
     records: Sequence[Record]
     next: Mapping[str, Json] | None
+    trail: Trail | None = None
 
 
 Item: TypeAlias = Record | Page | Checkpoint

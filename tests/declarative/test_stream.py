@@ -1,5 +1,6 @@
 """Streams of a manifest: what their states say, and that a read that was cut is finished by the next."""
 
+import itertools
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -154,6 +155,45 @@ def test_a_cut_read_resumes_without_loss(breaks: int, router: dict[str, Any] | N
     assert last.error is None
     assert found(first) | found(second) | found(last) == found(expected)
     assert last.states[-1] == expected.states[-1]
+
+
+COUNTED = [
+    {"type": "PageIncrement", "page_size": 2},
+    {"type": "PageIncrement", "page_size": 3},
+    {"type": "PageIncrement", "page_size": 3, "start_from_page": 1},
+    {"type": "OffsetIncrement", "page_size": 2},
+    {"type": "OffsetIncrement", "page_size": 3},
+]
+
+
+@pytest.mark.parametrize("breaks", range(1, 5))
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(COUNTED, 2)))
+def test_a_read_that_was_cut_with_other_pages_loses_nothing(
+    before: dict[str, Any], after: dict[str, Any], breaks: int
+) -> None:
+    seen: list[int] = []
+
+    def api(strategy: dict[str, Any], most: int = 100) -> MockApi:
+        size, first = strategy["page_size"], strategy.get("start_from_page", 0)
+
+        def answer(asked: dict[str, Any]) -> Json | None:
+            seen.append(1)
+            page = int(asked.get("page", first))
+            begin = page if strategy["type"] == "OffsetIncrement" else (page - first) * size
+            return None if len(seen) > most else dated(*sorted(DAYS)[begin : begin + size])
+
+        return answering(answer)
+
+    def read_with(strategy: dict[str, Any], api: MockApi, **more: Any) -> Run:
+        pages = paginator(strategy, size=True)
+        return run(api, paginator=pages, stream={"incremental_sync": CURSOR}, runtime=still(), **more)
+
+    first = read_with(before, api(before, breaks))
+    seen.clear()
+    last = read_with(after, api(after), state=first.state_messages)
+
+    assert last.error is None
+    assert found(first) | found(last) == set(DAYS)
 
 
 def test_partitions_say_where_each_stands() -> None:

@@ -22,9 +22,14 @@ def test_page_numbers_count_from_their_start() -> None:
     pages = PageNumber(start=0, size=2, size_param="per_page")
 
     assert asked(pages, None) == {"page": 0, "per_page": 2}
-    assert pages.next(response(), [{}, {}], None) == {"page": 1}
-    assert pages.next(response(), [{}, {}], {"page": 1}) == {"page": 2}
+    assert pages.next(response(), [{}, {}], None) == {"page": 1, "page_size": 2}
+    assert pages.next(response(), [{}, {}], {"page": 1}) == {"page": 2, "page_size": 2}
     assert asked(pages, {"page": 2}) == {"page": 2, "per_page": 2}
+
+
+def test_the_number_of_a_page_counts_pages_of_its_size() -> None:
+    with pytest.raises(BadState, match="a page of 3 records, as `size` says now"):
+        PageNumber(size=3).apply(FIRST, {"page": 2, "page_size": 2})
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,7 @@ def test_a_short_or_empty_page_is_the_last(size: int | None, found: int, more: b
 def test_a_flag_counts_more_than_the_number_of_records() -> None:
     pages = PageNumber(size=100, more=("meta", "has_more"))
 
-    assert pages.next(response({"meta": {"has_more": True}}), [], None) == {"page": 2}
+    assert pages.next(response({"meta": {"has_more": True}}), [], None) == {"page": 2, "page_size": 100}
     assert pages.next(response({"meta": {"has_more": False}}), [{}] * 100, None) is None
     assert pages.next(response({}), [{}] * 100, None) is None
 

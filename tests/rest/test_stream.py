@@ -1,7 +1,10 @@
+import itertools
+import logging
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import orjson
 import pytest
 from pyspark import cloudpickle
 
@@ -18,6 +21,7 @@ from cdk import (
     Record,
     Slice,
     StaleToken,
+    Start,
     parent_partitions,
 )
 from cdk.base.json_lines import JsonLines
@@ -27,11 +31,13 @@ from cdk.rest import (
     Authenticator,
     Budget,
     CursorToken,
+    Headers,
     HttpStream,
     LinkHeader,
     OAuth2,
     PageNumber,
     Paginator,
+    Request,
     Response,
     SinglePage,
     StatusErrorHandler,
@@ -104,13 +110,43 @@ def at(token: Mapping[str, Json]) -> Slice:
     return Slice(start=Checkpoint(token))
 
 
+def sized(page: int) -> Checkpoint:
+    return Checkpoint({"page": page, "page_size": 2})
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2), (5, 1), (1, 5)])
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_cut_read_resumed_with_another_page_size_reads_every_record(
+    sizes: tuple[int, int], cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = MockApi()
+
+    def answer(request: Request) -> Response:
+        begin, size = (request.params["page"] - 1) * request.params["per_page"], request.params["per_page"]
+        body = {"data": [{"id": i} for i in range(20)][begin : begin + size]}
+        return Response(200, Headers({}), orjson.dumps(body), request.full_url, request)
+
+    api.get("/v1/users").answers(answer)
+    stream = users(api)
+    stream.paginator = PageNumber(size=sizes[0], size_param="per_page")
+    first = list(itertools.islice(read_slice(stream, Slice()), cut))
+    again = users(api)
+    again.paginator = PageNumber(size=sizes[1], size_param="per_page")
+
+    with caplog.at_level(logging.WARNING, logger="cdk"):
+        second = list(read_slice(again, Slice(start=first[-1].position or Start())))
+
+    assert {*ids(first), *ids(second)} == set(range(20))
+    assert f"'page_size': {sizes[0]}" in caplog.text
+
+
 def test_a_stream_is_read_page_by_page() -> None:
     api = three_pages()
 
     pages = list(read_slice(users(api), Slice()))
 
     assert ids(pages) == [10, 11, 20, 21, 30]
-    assert [page.position for page in pages if page.records] == [Checkpoint({"page": 2}), Checkpoint({"page": 3}), None]
+    assert [page.position for page in pages if page.records] == [sized(2), sized(3), None]
     assert pages[-1].position == Done()
     assert api.requests[0].full_url == "https://api.test/v1/users?active=true&per_page=2&page=1&key=abcd"
     assert api.requests[0].headers == {"X-Version": "2"}
@@ -141,7 +177,7 @@ def test_records_that_nobody_looks_at_are_not_decoded() -> None:
 
     assert isinstance(page.records, JsonLines)
     assert page.records.lines == b'{"id":1}\n{"id":2}'
-    assert page.next == {"page": 2}
+    assert page.next == {"page": 2, "page_size": 2}
 
 
 def test_a_read_goes_on_at_its_saved_page() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState, Window
 from cdk.base.values import canonical
-from cdk.state.position import Edge, OpenSlice, Resume
+from cdk.state.position import Edge, OpenSlice, Resume, Trail
 from cdk.state.slice import WHOLE
 from cdk.state.wire import Memo, decode, encode
 
@@ -156,7 +156,8 @@ def test_a_date_range_without_a_record_goes_on_from_its_start() -> None:
 
 def test_a_window_cut_in_the_middle_keeps_its_page_on_the_protocol() -> None:
     window = Window("a", "b", "b", last=False)
-    cut = Checkpoint({"u": "a"}, None, Resume("a", (OpenSlice(window, Checkpoint({"page": 3}), Edge("aa")),)))
+    page = Checkpoint({"page": 3}, trail=Trail("digest", 1, 4))
+    cut = Checkpoint({"u": "a"}, None, Resume("a", (OpenSlice(window, page, Edge("aa")),)))
 
     blob = encode(StreamState({WHOLE: cut}), incremental=True)
 

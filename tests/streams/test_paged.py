@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from cdk import FatalError, Json, Page, PagedStream, PaginationLoop, Slice
+from cdk import Checkpoint, FatalError, Json, Page, PagedStream, PaginationLoop, Position, Slice, Start, StreamState
+from cdk.state.slice import WHOLE
+from cdk.state.wire import decode, encode
 from cdk.streams.reading import read_slice
 
 Token = Mapping[str, Json] | None
@@ -19,14 +21,67 @@ class Scripted(PagedStream):
         return self._script(token)
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 7])
-def test_pages_that_go_round_in_circles_are_refused(length: int) -> None:
+def circular(length: int) -> Callable[[Token], Page]:
+    """Pages of which the sixth is the next one again after `length` pages."""
+
     def page(token: Token) -> Page:
         n = token["page"] if token else 0
         return Page([{"id": n}], {"page": n + 1 if n < 5 + length else 6})
 
+    return page
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_pages_that_go_round_in_circles_are_refused(length: int) -> None:
     with pytest.raises(PaginationLoop):
-        list(read_slice(Scripted(page), Slice()))
+        list(read_slice(Scripted(circular(length)), Slice()))
+
+
+class Attempts:
+    """Attempts that read one page each; every one goes on from the stored state of the one before."""
+
+    def __init__(self, script: Callable[[Token], Page]) -> None:
+        self.stream, self.read = Scripted(script), 0
+        self.position: Position = Start()
+
+    def attempt(self) -> None:
+        """Read a page. Raises what reading raises."""
+        page = next(iter(read_slice(self.stream, Slice(start=self.position))))
+        assert page.position is not None
+        self.read += len(page.records)
+        state = StreamState({WHOLE: page.position})
+        self.position = decode(encode(state, incremental=False, exact=True)).of(WHOLE)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_a_circle_is_noticed_though_no_attempt_reads_more_than_a_page(length: int) -> None:
+    attempts = Attempts(circular(length))
+
+    def many() -> None:
+        for _ in range(100):
+            attempts.attempt()
+
+    with pytest.raises(PaginationLoop, match="reset the stream's state"):
+        many()
+
+    read = attempts.read
+    assert read < 6 + 6 * length
+    with pytest.raises(PaginationLoop):
+        attempts.attempt()
+    assert attempts.read == read
+
+
+def test_a_long_way_without_a_circle_is_read_to_its_end_page_by_page() -> None:
+    def page(token: Token) -> Page:
+        n = token["page"] if token else 0
+        return Page([{"id": n}], {"page": n + 1})
+
+    attempts = Attempts(page)
+    for _ in range(70):
+        attempts.attempt()
+
+    assert isinstance(attempts.position, Checkpoint)
+    assert attempts.position.cursor == {"page": 70}
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ class NoPagination(AnyPaginator):
 
 class _OnePage:
     reads_body = False
+    counts: str | None = None
 
     def first(self) -> Json:
         return None
@@ -76,7 +77,7 @@ class _StrategyPages:
 
     def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:
         self._strategy = strategy
-        self.reads_body = strategy.reads_body
+        self.reads_body, self.counts = strategy.reads_body, strategy.counts
         self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
         self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
 
@@ -148,6 +149,7 @@ class _Counting:
     ) -> None:
         self.size, self._first, self._start, self._by_records, self._told = size, first, start, by_records, told
         self.reads_body = told is not None
+        self.counts: str | None = "records" if by_records else f"pages from {start}"
 
     def first(self) -> Json:
         return self._first
@@ -190,6 +192,8 @@ class CursorPagination(AnyPaginationStrategy):
 
 class _CursorStrategy:
     """Tokens that an expression finds in the response."""
+
+    counts: str | None = None
 
     def __init__(self, value: Expression, stop: Expression | None, size: int | None) -> None:
         self._value, self._stop, self.size = value, stop, size
