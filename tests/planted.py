@@ -470,6 +470,13 @@ BUGS = [
         "before",
         "tests/spark/test_state_admin.py",
     ),
+    Bug(
+        "a full disk keeps the name of a sync",
+        "spark/lock",
+        "        try:\n            notes.write",
+        "        try:\n            notes.delete(name)\n            notes.write",
+    ),
+    Bug("a second run is to try again later", "cli/sync", "raise Busy(", "raise click.ClickException("),
 ]
 
 

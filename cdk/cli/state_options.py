@@ -126,7 +126,9 @@ trust_option = click.option(
 )
 
 
-class _Busy(click.ClickException):
+class Busy(click.ClickException):
+    """A sync of the pipeline runs, or was faster."""
+
     exit_code = BUSY
 
 
@@ -150,7 +152,7 @@ def _plainly(secrets: Secrets) -> "Iterator[None]":
     try:
         yield
     except StateConflict as error:
-        raise _Busy(secrets.mask(str(error))) from None
+        raise Busy(secrets.mask(str(error))) from None
     except CdkError as error:
         stream = f"{error.stream}: " if error.stream else ""
         raise click.ClickException(secrets.mask(f"{stream}{error}")) from None

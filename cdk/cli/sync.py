@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cdk.base.errors import CdkError
+from cdk.base.errors import CdkError, StateConflict
 from cdk.base.logs import logger
 from cdk.base.masking import Secrets
 from cdk.cli.options import (
@@ -24,6 +24,7 @@ from cdk.cli.options import (
     manifest_option,
     with_egress,
 )
+from cdk.cli.state_options import Busy
 from cdk.cli.sync_file import config_file, file_pipeline
 from cdk.cli.sync_given import check_given, given_pipeline
 from cdk.cli.told import SyncTold
@@ -174,6 +175,8 @@ def _said_plainly(secrets: Secrets) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, stop) if here else None
     try:
         yield
+    except StateConflict as error:
+        raise Busy(secrets.mask(str(error))) from None
     except CdkError as error:
         # Raised anew, so that no traceback carries the text that was masked here.
         raise click.ClickException(secrets.mask(str(error))) from None

@@ -1,14 +1,13 @@
 """One sync of a pipeline at a time on one machine, and whether the last one was cut.
 
 The lock makes a second run fail early and says who holds it. It is not what keeps the tables right: the pinned handle
-does that (`cdk.spark.tables`), across machines too. The lock's file names the sync that holds it and is emptied when
-that sync ends, with failed streams or without. A file that names one nobody holds means: it was cut, and the next run
-is the rest of it.
+does that (`cdk.spark.tables`), across machines too. A file in the target, `_cdk/<pipeline>.sync`, names the sync that
+runs, and is removed when that sync ends, with failed streams or without. A name that nobody holds means: it was cut,
+and the next run is the rest of it. The file is replaced as a whole, so a disk that is full keeps the name that it has.
 
-A store has no locks. What is held is then a file in the user's cache folder, one for each address: it keeps out a
-second run on the same machine and no other. The name of the sync lies in the store, so that any machine can go on with
-a sync that was cut. A run on another machine takes a sync that still runs for one that was cut: the first commit of
-either makes the other's next one fail.
+The lock itself is an empty file beside it. A store has no locks: what is held is then a file in the user's cache
+folder, one for each address, which keeps out a second run on the same machine and no other. A run on another machine
+takes a sync that still runs for one that was cut: the first commit of either makes the other's next one fail.
 """
 
 import fcntl
@@ -21,7 +20,7 @@ from typing import TextIO
 from uuid import uuid4
 
 from cdk.base.errors import ConfigError, StateConflict
-from cdk.spark.place import Disk, Place, as_place
+from cdk.spark.place import Place, as_place
 
 
 @contextmanager
@@ -32,19 +31,15 @@ def only_run(target: Place | Path, pipeline: str) -> Iterator[str]:
     Raises StateConflict: another process holds the lock. ConfigError: the target cannot be written, or a store refuses.
     TransientError: a store does not answer.
     """
-    place = as_place(target)
-    notes, name = place.join("_cdk"), f"{pipeline}.lock"
-    with _held(place, pipeline) as file:
-        far = not isinstance(place, Disk)
-        sync = (_fetch(notes, name) if far else _read(file)).partition(" ")[0] or uuid4().hex
-        text = f"{sync} by process {os.getpid()} on {socket.gethostname()}"
-        _write(file.fileno(), text)
-        if far:
-            notes.write(name, text.encode())
+    notes, name = as_place(target).join("_cdk"), f"{pipeline}.sync"
+    with _held(as_place(target), pipeline):
+        sync = _read(notes, name).partition(" ")[0] or uuid4().hex
+        try:
+            notes.write(name, f"{sync} by process {os.getpid()} on {socket.gethostname()}".encode())
+        except OSError as error:
+            raise _unwritable(error, f"{notes}/{name}") from error
         yield sync
-        if far:
-            notes.write(name, b"")
-        _write(file.fileno(), "")
+        notes.delete(name)
 
 
 @contextmanager
@@ -58,40 +53,34 @@ def between_runs(target: Place | Path, pipeline: str) -> Iterator[None]:
 
 
 @contextmanager
-def _held(place: Place, pipeline: str) -> Iterator[TextIO]:
+def _held(place: Place, pipeline: str) -> Iterator[None]:
     name = f"{pipeline}.lock"
     with _open(place.here / name) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _read(file).partition(" ")[2] or "by another process"
+            notes = place.join("_cdk")
+            holder = _read(notes, f"{pipeline}.sync").partition(" ")[2] or "by another process"
             raise StateConflict(
                 f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it",
-                path=f"{place.join('_cdk')}/{name}",
+                path=f"{notes}/{name}",
             ) from None
-        yield file
+        yield
 
 
 def _open(path: Path) -> TextIO:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("a+")
+        return path.open("a")
     except OSError as error:
-        raise ConfigError(f"the target cannot be written: {error.strerror}", path=str(path)) from error
+        raise _unwritable(error, str(path)) from error
 
 
-def _read(file: TextIO) -> str:
-    file.seek(0)
-    return file.read()
-
-
-def _fetch(notes: Place, name: str) -> str:
+def _read(notes: Place, name: str) -> str:
     with suppress(FileNotFoundError):
         return notes.read(name).decode()
     return ""
 
 
-def _write(file: int, text: str) -> None:
-    os.ftruncate(file, 0)
-    os.write(file, text.encode())
-    os.fsync(file)
+def _unwritable(error: OSError, path: str) -> ConfigError:
+    return ConfigError(f"the target cannot be written: {error.strerror}", path=path)

@@ -177,9 +177,14 @@ class Disk(Place):
         path = self.path / name
         draft = path.with_suffix(".tmp")
         draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666), "wb") as file:
-            file.write(content)
-        sync_to_disk(draft)
+        mode = 0o600 if private else 0o666
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                file.write(content)
+            sync_to_disk(draft)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
         draft.replace(path)
         sync_to_disk(path)
 

@@ -208,7 +208,7 @@ def test_a_dry_run_changes_nothing_and_a_running_sync_keeps_changes_out(
 
 
 def test_a_change_leaves_the_name_of_a_cut_sync_alone(state: CommandLine, orders: Filled, folder: Path) -> None:
-    lock = folder / "tables" / "_cdk" / "shop.lock"
+    lock = folder / "tables" / "_cdk" / "shop.sync"
     lock.parent.mkdir()
     lock.write_text("abc by process 1 on host")
 

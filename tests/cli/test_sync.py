@@ -1,12 +1,14 @@
 """`spark-cdk sync` through the command line, on a session that runs already."""
 
 import json
+import os
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from cdk.base.values import Json
+from cdk.spark.lock import only_run
 from tests.cli.conftest import CommandLine
 from tests.cli.shop_pipeline import put_shop
 
@@ -112,6 +114,15 @@ def test_a_sync_that_is_told_to_end_says_so_and_has_a_report(
     assert "Traceback" not in ran.stderr
     assert (report(tmp_path)["status"], report(tmp_path)["error"]) == ("interrupted", None)
     assert [one["status"] for one in report(tmp_path)["streams"]] == ["unfinished"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_second_run_ends_with_the_code_of_try_again_later(cli: CommandLine, tmp_path: Path) -> None:
+    with only_run(tmp_path / "tables", "shop"):
+        refused = cli("sync", "pipeline.yaml")
+
+    assert refused.code == os.EX_TEMPFAIL
+    assert f"another sync of the pipeline 'shop' is running, by process {os.getpid()}" in refused.stderr
 
 
 @pytest.mark.usefixtures("shop")

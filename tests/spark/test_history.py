@@ -92,6 +92,10 @@ def rows(table: Path) -> Counter[int]:
     return numbers
 
 
+def columns(table: Path) -> list[tuple[str, str]]:
+    return [(field.name, str(field.type)) for field in DeltaTable(str(table)).schema().fields]
+
+
 class Histories(RuleBasedStateMachine):
     """Syncs of one stream, and what happens to its tables between them. The model: all edits, each once."""
 
@@ -125,6 +129,7 @@ class Histories(RuleBasedStateMachine):
         newest = len(self.stream.edits) - 3
         assert rows(self.table) == Counter(range(max(newest, 0), newest + 3))
         assert rows(self.history) == Counter(range(newest + 3))
+        assert set(columns(self.table)) <= set(columns(self.history))
 
     @rule(point=st.sampled_from(POINTS), time=st.integers(1, 4))
     def sync_and_die(self, point: str, time: int) -> None:

@@ -99,3 +99,20 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="cannot be written: Not a directory"), only_run(tmp_path / "file", "shop"):
         pass
+
+
+def test_a_full_disk_keeps_the_name_of_the_sync_that_was_cut(tmp_path: Path) -> None:
+    with holder(tmp_path) as (process, sync):
+        process.kill()
+        process.wait()
+
+    # No file of this process may grow: what it writes is refused as on a disk that is full.
+    full = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{HOLD}"
+    refused = subprocess.run(
+        [sys.executable, "-c", full, str(tmp_path)], input="", capture_output=True, text=True, check=False
+    )
+
+    assert "shop.sync: the target cannot be written: File too large" in refused.stderr
+    with only_run(tmp_path, "shop") as rest:
+        assert rest == sync
+    assert [path.name for path in (tmp_path / "_cdk").iterdir()] == ["shop.lock"]

@@ -234,7 +234,7 @@ def test_a_reset_of_a_full_refresh_reads_it_again_though_the_sync_before_was_cut
     assert sync is not None
     with pytest.raises(SystemExit), only_run(tmp_path, "shop"):
         raise SystemExit
-    (tmp_path / "_cdk" / "shop.lock").write_text(f"{sync.sync} by process 1 on host")
+    (tmp_path / "_cdk" / "shop.sync").write_text(f"{sync.sync} by process 1 on host")
 
     lake.admin.reset(lake.one)
 
