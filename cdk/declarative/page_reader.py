@@ -25,6 +25,8 @@ from cdk.streams.stream import Item, Page
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
 
+_NO_CONTENT = 204
+
 _SAME = 3
 """As many pages in a row that are the same to the byte are no accident: the API ignores what asks for the next one."""
 
@@ -142,7 +144,7 @@ class PageReader:
             found = self._merged(self._properties, slice, token, names, sizes, saved=saved)
         else:
             response = self._answer(slice, token, names, sizes, saved=saved)
-            if response is None or not response.ok:
+            if response is None or not response.ok or response.status == _NO_CONTENT:
                 yield Page((), None)
                 return
             found = _Found(response, 0, 0, None, [])

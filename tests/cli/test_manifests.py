@@ -154,6 +154,18 @@ def test_secrets_of_a_spec_beside_the_manifest_are_masked(cli: CommandLine, fold
     assert "hunter22" not in "\n".join([written, *refused.lines, refused.stderr])
 
 
+def test_a_check_of_a_stream_there_is_not_is_a_failed_check(cli: CommandLine, folder: Path) -> None:
+    (folder / "manifest.yaml").write_text(MANIFEST.replace("stream_names: [users]", "stream_names: [user]"))
+
+    ran = cli("check", *COMMAND, *CONFIG, "--allow-custom-code")
+
+    (status,) = ran.of_type("CONNECTION_STATUS")
+    assert ran.code == 0
+    assert status["connectionStatus"]["status"] == "FAILED"
+    assert "there is no stream 'user'" in status["connectionStatus"]["message"]
+    assert "'users'" in status["connectionStatus"]["message"]
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_manifest_says_its_spec(cli: CommandLine) -> None:
     ran = cli("spec", *COMMAND)

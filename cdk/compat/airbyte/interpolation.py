@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 
 from cdk.base.values import Json
-from cdk.declarative.interpolation.template import compile_mapping, compile_nested, compile_template
+from cdk.declarative.interpolation.errors import EvaluationError
+from cdk.declarative.interpolation.template import compile_nested, compile_template
 
 _WHERE = "a custom component"
 
@@ -28,11 +29,14 @@ class InterpolatedString:
         return cls(string_or_interpolated, parameters=parameters)
 
     def eval(self, config: Mapping[str, Json], **kwargs: Json) -> Json:
-        """The text rendered, as the literal it then is."""
+        """The text rendered, as the literal it then is; `default`, where there is one, in place of an empty text."""
         if not isinstance(self.string, str):
             return self.string
         types = kwargs.pop("valid_types", None) or ()
-        return compile_template(self.string, _WHERE).value(_scope(config, self._parameters, kwargs), types=types)
+        scope = _scope(config, self._parameters, kwargs)
+        if self.default is None:
+            return compile_template(self.string, _WHERE).value(scope, types=types)
+        return _value(self.string, scope, self.default, types)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InterpolatedString) and self.string == other.string
@@ -68,9 +72,12 @@ class InterpolatedMapping:
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Json], **kwargs: Json) -> dict[str, Json]:
-        """The map with its expressions evaluated."""
-        kwargs.pop("valid_types", None)
-        return dict(compile_mapping(self.mapping, _WHERE).value(_scope(config, self._parameters, kwargs)))
+        """The map with its expressions evaluated: what is empty is None."""
+        types = kwargs.pop("valid_types", None) or ()
+        scope = _scope(config, self._parameters, kwargs)
+        return {
+            _value(name, scope, None, types): _value(value, scope, None, types) for name, value in self.mapping.items()
+        }
 
 
 @dataclass
@@ -92,9 +99,9 @@ class JinjaInterpolation:
     """Evaluates texts."""
 
     def eval(self, input_str: Json, config: Mapping[str, Json], default: Json = None, **kwargs: Json) -> Json:
-        """The text rendered; `default` when it is empty."""
-        value = InterpolatedString(input_str, parameters={}).eval(config, **kwargs)
-        return default if value == "" and default is not None else value
+        """The text rendered; `default` when it is empty, or reads from something that is missing."""
+        types = kwargs.pop("valid_types", None) or ()
+        return _value(input_str, _scope(config, {}, kwargs), default, types)
 
 
 @dataclass
@@ -123,6 +130,21 @@ def part(inputs: Json, config: Mapping[str, Json], parameters: Mapping[str, Json
         return compile_template(inputs, _WHERE).value(scope, types=(str, dict))
     value = compile_nested(inputs or {}, _WHERE).value(scope)
     return {name: item for name, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def _value(text: Json, scope: Mapping[str, Json], default: Json, types: tuple[type, ...]) -> Json:
+    """A text rendered, as the literal it then is; `default`, rendered, in place of nothing."""
+    if not isinstance(text, str):
+        return text
+    try:
+        value = compile_template(text, _WHERE).value(dict(scope), types=types)
+    except EvaluationError as error:
+        if type(error.__context__).__name__ != "UndefinedError":
+            raise
+        value = ""
+    if value != "":
+        return value
+    return None if default is None else _value(default, scope, None, types)
 
 
 def _scope(config: Mapping[str, Json], parameters: Mapping[str, Json], names: Mapping[str, Json]) -> dict[str, Json]:

@@ -96,7 +96,8 @@ class StateDelegatingStream(AnyStream):
         retention = None
         if self.api_retention_period is not None:
             text = ctx.expression(self, "api_retention_period").text()
-            retention = parse_duration(text, ctx.where(self, "api_retention_period"))
+            # A config that leaves the period out sets none.
+            retention = parse_duration(text, ctx.where(self, "api_retention_period")) if text else None
         return DelegatingStream(
             self.full_refresh_stream.build(ctx, as_parent=as_parent),
             self.incremental_stream.build(ctx, as_parent=as_parent),

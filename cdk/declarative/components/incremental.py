@@ -41,9 +41,10 @@ class MinMaxDatetime(Component):
         """The moment. formats: how it may be written where this says nothing. Raises ManifestError: it is none."""
         known = [self.datetime_format] if self.datetime_format else [*formats, _DEFAULT_FORMAT]
         moment = _moment(self, "datetime", self.datetime, ctx, known)
-        if self.min_datetime:
+        # A config may leave a limit out: an expression that gives nothing is none.
+        if self.min_datetime and ctx.expression(self, "min_datetime").text():
             moment = max(moment, _moment(self, "min_datetime", self.min_datetime, ctx, known))
-        if self.max_datetime:
+        if self.max_datetime and ctx.expression(self, "max_datetime").text():
             moment = min(moment, _moment(self, "max_datetime", self.max_datetime, ctx, known))
         return moment
 

@@ -38,11 +38,11 @@ def _string(value: Json) -> str:
     return value if isinstance(value, str) else f'"""{json.dumps(value)}"""'
 
 
-def _regex_search(value: str, regex: str) -> str:
-    """What the first group matched; empty without a match or a group."""
+def _regex_search(value: str, regex: str) -> str | None:
+    """What the first group matched; None where that took no part in the match, empty without a match or a group."""
     with _refused():
         match = Pattern(regex).search(value)
-    return (match[1] or "") if match and match.re.groups else ""
+    return match[1] if match and match.re.groups else ""
 
 
 def _regex_replace(value: str, regex: str, replacement: str) -> str:

@@ -46,30 +46,35 @@ def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
         "min": min,
         "duration": _duration,
         "format_datetime": _format_datetime,
-        "str_to_datetime": _moment,
+        "str_to_datetime": _str_to_datetime,
         "sanitize_url": _sanitize_url,
         "camel_case_to_snake_case": _camel_case_to_snake_case,
         "generate_uuid": _generate_uuid,
     }
 
 
-def _timestamp(value: float | str | datetime) -> float:
+# Arguments may be named, so their names are part of the language.
+def _timestamp(dt: float | str | datetime) -> float:
     """Epoch seconds: a number loses its fraction, a text in ISO 8601 keeps it."""
-    return int(value) if isinstance(value, int | float) else _moment(value).timestamp()
+    return int(dt) if isinstance(dt, int | float) else _moment(dt).timestamp()
 
 
-def _duration(text: str) -> timedelta | CalendarDuration:
+def _str_to_datetime(s: str | datetime) -> datetime:
+    return _moment(s)
+
+
+def _duration(datestring: str) -> timedelta | CalendarDuration:
     try:
-        return parse_duration(text)
+        return parse_duration(datestring)
     except ValueError as error:
         raise Refused(f"duration() got a text that is {error}") from None
 
 
-def _format_datetime(value: float | str | datetime, format: str, input_format: str | None = None) -> str:
+def _format_datetime(dt: float | str | datetime, format: str, input_format: str | None = None) -> str:
     """A moment in `format`, in UTC. Numbers are epoch seconds unless `input_format` says otherwise."""
-    if isinstance(value, int | float) and input_format is None:
-        value = datetime.fromtimestamp(value, UTC)
-    return str(write_moment(_moment(value, input_format), format))
+    if isinstance(dt, int | float) and input_format is None:
+        dt = datetime.fromtimestamp(dt, UTC)
+    return str(write_moment(_moment(dt, input_format), format))
 
 
 def _moment(value: float | str | date, pattern: str | None = None) -> datetime:

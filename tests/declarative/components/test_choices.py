@@ -44,6 +44,10 @@ def test_both_streams_have_the_name_of_the_whole() -> None:
         names({}, delegating("items", "other"))
 
 
+def test_a_config_may_leave_the_retention_out() -> None:
+    assert names({}, delegating("items", "items", api_retention_period="{{ config['retention'] }}")) == ["items"]
+
+
 def test_a_retention_that_is_no_duration_is_told() -> None:
     with pytest.raises(ManifestError, match="api_retention_period: found 'a week'"):
         names({}, delegating("items", "items", api_retention_period="a week"))

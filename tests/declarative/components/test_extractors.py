@@ -6,7 +6,7 @@ from pydantic import ValidationError
 import cdk.declarative.components.decoders
 import cdk.declarative.components.requesters
 import cdk.declarative.components.retrievers  # noqa: F401 - the components that the tests name
-from cdk.base.errors import ManifestError
+from cdk.base.errors import DecodeError, ManifestError
 from cdk.declarative.components.extractors import (
     CombinedExtractor,
     DpathExtractor,
@@ -18,6 +18,7 @@ from cdk.declarative.families import AnyExtractor
 from cdk.rest import Decoder, JsonDecoder
 from cdk.rest.decoders import JsonlDecoder
 from cdk.testing import MockApi
+from tests.declarative.manifests import run
 from tests.rest.api import response
 
 
@@ -135,3 +136,33 @@ def test_a_file_is_rows_whatever_the_decoder() -> None:
     for preserve, expected in ((False, None), (True, "NA")):
         extractor = ResponseToFileExtractor(preserve_na_values=preserve).build(ctx, JsonDecoder())
         assert list(extractor.pages(answer)) == [[{"a": "1", "b": expected}]]
+
+
+def test_elements_that_are_no_objects_become_records_in_any_case() -> None:
+    expander = {"type": "RecordExpander", "expand_records_from_field": ["l"]}
+    extractor = {"type": "DpathExtractor", "field_path": ["data"], "record_expander": expander}
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1, "l": [{"a": 1}, 5, "x", [1]]}]})
+
+    made = run(api, selector={"extractor": extractor})
+
+    assert made.records == [{"a": 1}, {"value": 5}, {"value": "x"}, {"value": [1]}]
+
+
+@pytest.mark.parametrize(("body", "expected"), [(5, "found int at"), ("oops", "found str at"), ([1], "found int")])
+def test_a_path_to_something_else_than_records_is_named(body: Any, expected: str) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": body})
+
+    made = run(api)
+
+    assert isinstance(made.error, DecodeError)
+    assert expected in str(made.error)
+
+
+@pytest.mark.parametrize("body", [None, "", 0, False, [], {}])
+def test_a_path_to_nothing_has_no_records(body: Any) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": body})
+
+    assert run(api).records == []

@@ -49,6 +49,8 @@ def test_reads_end_at_the_present_unless_told() -> None:
         ({"datetime": "2024-01-09", "max_datetime": "2024-01-08"}, "2024-01-08"),
         ({"datetime": "2024-01-03", "min_datetime": "2024-01-09", "max_datetime": "2024-01-08"}, "2024-01-08"),
         ({"datetime": "{{ config.region and '2024-01-04' }}"}, "2024-01-04"),
+        ({"datetime": "2024-01-03", "min_datetime": "{{ config.get('from', '') }}"}, "2024-01-03"),
+        ({"datetime": "2024-01-03", "max_datetime": "{{ config['until'] }}"}, "2024-01-03"),
     ],
 )
 def test_a_moment_is_kept_between_two_others(moment: dict[str, Json], found: str) -> None:

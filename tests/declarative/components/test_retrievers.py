@@ -232,3 +232,12 @@ def test_a_body_that_is_not_json_is_named() -> None:
 
     assert made.error is not None
     assert "not JSON" in str(made.error)
+
+
+def test_an_answer_without_content_has_no_records_and_ends_the_pages() -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
+    api.get("/items", {"page": "2"}).returns(status=204)
+    strategy = {"type": "OffsetIncrement", "page_size": 2}
+
+    assert ids(run(api, paginator=paginator(strategy, size=True))) == [1, 2]

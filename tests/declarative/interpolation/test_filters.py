@@ -22,6 +22,7 @@ FILTERED: list[tuple[str, Json]] = [
     ("'abc123'|regex_search('([0-9]+)')", 123),
     ("'abc123'|regex_search('[0-9]+')", ""),
     ("'abc'|regex_search('([0-9]+)')", ""),
+    ("'abc'|regex_search('b(z)?')", None),
     ("'abc123'|regex_replace('([0-9])','<\\\\1>')", "abc<1><2><3>"),
     ("'a'|hmac('k')", "78da91511e675587f5b9df78bedebaf5560da2abb88162ee875dcdf744951d9e"),
     ("'a'|hmac(5)", "c2f7afe4336aa82a28789482f8b3399d92acf0aa419c71ce3febcc3500e32904"),
