@@ -477,6 +477,36 @@ BUGS = [
         "        try:\n            notes.delete(name)\n            notes.write",
     ),
     Bug("a second run is to try again later", "cli/sync", "raise Busy(", "raise click.ClickException("),
+    Bug("a secret is hidden in base64 behind others", "base/masking", "for shift in range(3)", "for shift in range(1)"),
+    Bug("a secret of which letters are escaped is hidden", "base/masking", "    yield loose_pattern(secret)\n", "\n"),
+    Bug(
+        "secrets are cut out of tokens",
+        "streams/reading",
+        "Checkpoint(marks.cut(item.next))",
+        "Checkpoint(item.next)",
+        "tests/rest/test_page_url.py",
+    ),
+    Bug(
+        "secrets are put back into tokens",
+        "streams/reading",
+        "marks.restore(slice.start.cursor)",
+        "slice.start.cursor",
+        "tests/rest/test_page_url.py",
+    ),
+    Bug(
+        "secrets of a session are cut out of tokens",
+        "declarative/page_reader",
+        "saved_token(found.response.request, following)}",
+        "following}",
+        "tests/rest/test_page_url.py",
+    ),
+    Bug(
+        "secrets of a session are put back into tokens",
+        "rest/client",
+        "        request = put_back(request)\n",
+        "",
+        "tests/rest/test_page_url.py",
+    ),
 ]
 
 

@@ -2,12 +2,23 @@
 
 import json
 import re
+from base64 import b32encode, b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from html import escape
 from urllib.parse import quote, quote_plus
 
 from cdk.base.values import Json, JsonSchema
 
 HIDDEN = "****"
+
+_SHORTEST_CODED = 6
+"""Shorter texts of base64 and digits would be found in every other value."""
+
+_LONGEST_LOOSE = 256
+"""Longer secrets, such as keys in PEM, are found where all or none of their letters are escaped."""
+
+_LONG_LINE = 16
 
 _BRANCHES = ("oneOf", "anyOf", "allOf")
 
@@ -18,68 +29,132 @@ def secret_values(schema: JsonSchema, config: Json) -> Iterator[str]:
     Looks through properties, items and every branch of `oneOf`, `anyOf` and `allOf`, chosen or not. Numbers give
     their text. Empty texts, true, false and null hide nothing and are left out.
     """
+    return (text for _, text in secret_places(schema, config))
+
+
+def secret_places(schema: JsonSchema, config: Json, place: str = "") -> Iterator[tuple[str, str]]:
+    """As `secret_values`, each behind its place in the config, such as `accounts.0.password`."""
     if not isinstance(schema, Mapping):
         # The schema is a connector's, and looked through before anything has been checked.
         return
     if schema.get("airbyte_secret") is True:
-        yield from _texts(config)
+        yield from _texts(config, place)
     for keyword in _BRANCHES:
         branches = schema.get(keyword)
         for branch in branches if isinstance(branches, list | tuple) else ():
-            yield from secret_values(branch, config)
+            yield from secret_places(branch, config, place)
     properties = schema.get("properties")
     if isinstance(config, Mapping) and isinstance(properties, Mapping):
         for name, part in properties.items():
             if name in config:
-                yield from secret_values(part, config[name])
+                yield from secret_places(part, config[name], _inner(place, name))
     if isinstance(config, list) and isinstance(items := schema.get("items"), Mapping):
-        for item in config:
-            yield from secret_values(items, item)
+        for number, item in enumerate(config):
+            yield from secret_places(items, item, _inner(place, number))
 
 
 class Secrets:
-    """Hides secrets in text; more may be added as a run learns them."""
+    """Hides secrets in text, however they are spelled there; more may be added as a run learns them.
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
-        self._spellings: set[str] = set()
+    shortest: texts of fewer letters are not looked for.
+    """
+
+    def __init__(self, values: Iterable[str] = (), *, shortest: int = 1) -> None:
+        self._values: set[str] = set()
+        self._shortest = shortest
         self._pattern: re.Pattern[str] | None = None
         self.add(*values)
 
     def add(self, *values: str) -> None:
-        """Hide these texts from now on, also as JSON, Python and URLs spell them."""
-        for value in filter(None, values):
-            self._spellings |= {
-                value,
-                json.dumps(value)[1:-1],
-                repr(value)[1:-1],
-                quote(value, safe=""),
-                quote_plus(value),
-            }
-        if self._spellings:
-            # The longest first: a secret that contains another must not leave its rest behind.
-            longest_first = sorted(self._spellings, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        """Hide these texts from now on, also as JSON, Python, URLs, base64 and hexadecimal digits spell them."""
+        for value in values:
+            # Keys in PEM are shown line by line, too.
+            lines = [line for line in value.splitlines() if len(line) >= _LONG_LINE] if "\n" in value else ()
+            self._values.update(text for text in (value, *lines) if len(text) >= self._shortest and text)
+        self._pattern = None
 
     def holds(self, text: str) -> bool:
         """Whether one of the secrets is in `text`."""
-        return self._pattern is not None and self._pattern.search(text) is not None
+        return bool(self._values) and self._compiled().search(text) is not None
 
     def mask(self, text: str) -> str:
         """`text` with `****` in place of every secret."""
-        return self._pattern.sub(HIDDEN, text) if self._pattern else text
+        return self._compiled().sub(HIDDEN, text) if self._values else text
+
+    def _compiled(self) -> re.Pattern[str]:
+        if self._pattern is None:
+            # The longest first: a secret that contains another must not leave its rest behind.
+            longest_first = sorted({form for value in self._values for form in _patterns(value)}, key=len, reverse=True)
+            self._pattern = re.compile("|".join(longest_first))
+        return self._pattern
 
 
-def _texts(value: Json) -> Iterator[str]:
+def spellings(secret: str) -> dict[str, str]:
+    """What `secret` may look like in a text, by the name of the spelling; each is made of the secret alone.
+
+    Base64 takes three bytes at a time: a secret behind others (`user:secret`) has three spellings. The letters at its
+    ends are mixed with the neighbours' and are left out, and so is what is too short to be told from other texts.
+    """
+    raw = secret.encode(errors="surrogatepass")
+    forms = {
+        "plain": secret,
+        "url": quote(raw, safe=""),
+        "form": quote_plus(raw),
+        "path": quote(raw),
+        "json": json.dumps(secret)[1:-1],
+        "json-utf8": json.dumps(secret, ensure_ascii=False)[1:-1],
+        "python": repr(secret)[1:-1],
+        "html": escape(secret),
+    }
+    coded = {"hex": raw.hex(), "HEX": raw.hex().upper(), "base32": b32encode(raw).decode().rstrip("=")}
+    for name, encode in (("base64", b64encode), ("base64url", urlsafe_b64encode)):
+        for shift in range(3):
+            whole = encode(bytes(shift) + raw).decode().rstrip("=")
+            coded[f"{name}-{shift}"] = whole[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
+    return forms | {name: text for name, text in coded.items() if len(text) >= _SHORTEST_CODED}
+
+
+def _patterns(secret: str) -> Iterator[str]:
+    """Regular expressions that find every spelling of a secret, and ones in which only some letters are escaped."""
+    for text in spellings(secret).values():
+        yield re.escape(text)
+        yield re.escape(quote(text, safe=""))
+    yield loose_pattern(secret)
+
+
+def loose_pattern(secret: str) -> str:
+    """A regular expression that finds a secret of which any letters are escaped; a long one only as it is."""
+    return "".join(map(_letter, secret)) if len(secret) <= _LONGEST_LOOSE else re.escape(secret)
+
+
+@lru_cache(maxsize=1024)
+def _letter(letter: str) -> str:
+    """A regular expression for one letter, escaped or not: URLs, also twice, JSON, and backslashes."""
+    quoted = "".join(f"%(?:25)?{byte:02x}" for byte in letter.encode(errors="surrogatepass"))
+    ways = [re.escape(letter), f"(?i:{quoted})", f"(?i:\\\\u{ord(letter):04x})"]
+    if letter == " ":
+        ways.append(r"\+")
+    elif not letter.isalnum():
+        ways += [re.escape(json.dumps(letter)[1:-1]), re.escape(repr(letter)[1:-1]), re.escape(escape(letter))]
+        ways.append(r"\\" + re.escape(letter))
+    return f"(?:{'|'.join(dict.fromkeys(ways))})"
+
+
+def _texts(value: Json, place: str) -> Iterator[tuple[str, str]]:
     match value:
         case bool() | None | "":
             return
         case str() | int() | float():
-            yield str(value)
+            yield place, str(value)
         case Mapping():
-            for item in value.values():
-                yield from _texts(item)
+            for name, item in value.items():
+                yield from _texts(item, _inner(place, name))
         case list():
-            for item in value:
-                yield from _texts(item)
+            for number, item in enumerate(value):
+                yield from _texts(item, _inner(place, number))
         case _:
             pass
+
+
+def _inner(place: str, name: object) -> str:
+    return f"{place}.{name}" if place else str(name)

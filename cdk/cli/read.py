@@ -55,7 +55,7 @@ def read(
         source = find()
         source.events = Told(output, config)
         settings = load_config(config, source, output.secrets)
-        streams = source.streams(settings)
+        streams = source.open(settings)
         wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         source.select(_selected(wanted))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))

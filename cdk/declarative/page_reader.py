@@ -15,6 +15,7 @@ from cdk.declarative.page_sizes import PageSizes, Reduction
 from cdk.declarative.properties import Properties, with_properties
 from cdk.declarative.slices import FIRST_PAGE, slice_names, view
 from cdk.rest import BadRequest, Decoder, Headers, JsonDecoder, Response
+from cdk.rest.page_url import saved_token
 from cdk.rest.records import Counted, Extractor, FieldExtractor
 from cdk.rest.signals import ReducePageSize
 from cdk.state.position import Checkpoint, Start
@@ -32,6 +33,15 @@ _SAME = 3
 
 _LARGE = 2**20
 """Bytes from which of a page's body only a hash is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A page that is not the last. token: of the next page, as the API gave it; saved: as the state keeps it."""
+
+    page: Page
+    token: Json
+    saved: Json
 
 
 class _Repeats:
@@ -123,22 +133,23 @@ class PageReader:
         circle = Circle(slice, token)
         repeats = _Repeats()
         while True:
-            following = None
+            turn: _Turn | None = None
             for page in self._page(slice, token, names, sizes, repeats, saved=token is not None and token == saved):
-                if isinstance(page, Page):
-                    following = page.next
-                    trail = None if following is None else circle.trail_after(following[TOKEN])
-                    yield page._replace(trail=trail)
+                if isinstance(page, _Turn):
+                    turn = page
+                    yield turn.page._replace(trail=circle.trail_after(turn.saved))
+                elif isinstance(page, Page):
+                    yield page
                 else:
                     yield from page
-            if following is None:
+            if turn is None:
                 return
-            token = following[TOKEN]
-            circle.check(token)
+            token = turn.token
+            circle.check(turn.saved)
 
     def _page(
         self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, repeats: _Repeats, *, saved: bool
-    ) -> Iterator[Page | Sequence[Record]]:
+    ) -> Iterator["_Turn | Page | Sequence[Record]"]:
         names = {**names, TOKEN: None if token is None else {TOKEN: token}}
         if self._properties is not None:
             found = self._merged(self._properties, slice, token, names, sizes, saved=saved)
@@ -165,7 +176,11 @@ class PageReader:
             records = wanted
         if following is not None:
             repeats.look(found, token)
-        yield Page(records, None if following is None else self._state(following, sizes.asked))
+        if following is None:
+            yield Page(records, None)
+        else:
+            safe = saved_token(found.response.request, following)
+            yield _Turn(Page(records, self._state(safe, sizes.asked)), following, safe)
 
     def _wanted(self, records: Sequence[Record], slice: Slice) -> Sequence[Record]:
         """The records of a feed that are not too old; those of other streams as they are."""

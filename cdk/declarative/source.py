@@ -189,4 +189,4 @@ class Recipe:
 def _rebuilt(recipe: Recipe) -> Mapping[str, Stream]:
     runtime = Runtime(folder=recipe.folder, trusted=recipe.trusted, components=recipe.components)
     source = ManifestSource(Manifest(from_json(recipe.manifest)), runtime)
-    return {stream.name: stream for stream in source.streams(from_json(recipe.config))}
+    return {stream.name: stream for stream in source.open(from_json(recipe.config))}

@@ -12,6 +12,7 @@ from cdk.rest.budget import CallBudget
 from cdk.rest.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors import error_text
 from cdk.rest.message import Request, Response
+from cdk.rest.page_url import put_back
 from cdk.rest.status_handler import StatusErrorHandler
 from cdk.rest.tally import tally
 from cdk.rest.transport import Transport
@@ -110,6 +111,7 @@ class HttpClient:
                     return response
 
     def _send(self, request: Request, *, authorized: bool = False) -> Response:
+        request = put_back(request)
         if request.scope is not None:
             request = request.scope.outgoing(request, authorized=authorized)
         if self._budget is None:

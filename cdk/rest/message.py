@@ -92,7 +92,7 @@ class Request:
     def secret_values(self) -> Iterator[str]:
         """The secrets of this request, as they are sent, and what an API may echo of them."""
         yield from self.hidden
-        for name, value in self._secrets():
+        for name, value in self.secrets():
             whole = str(value)
             yield whole
             if name.lower() == "cookie":
@@ -109,12 +109,12 @@ class Request:
     @property
     def has_secrets(self) -> bool:
         """Whether a parameter, a header, the URL or the body holds what `hide` would take out."""
-        if self.hidden or any(True for _ in self._secrets()):
+        if self.hidden or any(True for _ in self.secrets()):
             return True
         query = parse_qsl(urlsplit(self.url).query) if "?" in self.url else ()
         return any(value and self.hides(name) for name, value in query)
 
-    def _secrets(self) -> Iterator[tuple[str, Json]]:
+    def secrets(self) -> Iterator[tuple[str, Json]]:
         """The parameters and headers that hold a secret."""
         for name, value in (*self.params.items(), *self.headers.items()):
             if value not in (None, "") and self.hides(name):
@@ -125,7 +125,7 @@ class Request:
 
     def __str__(self) -> str:
         """The method and the URL as people may see them."""
-        return f"{self.method} {safe_url(self.full_url, self.secret)}"
+        return self.hide(f"{self.method} {safe_url(self.full_url, self.secret)}")
 
     __repr__ = __str__
 

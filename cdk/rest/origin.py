@@ -20,6 +20,7 @@ _PORTS = {"http": 80, "https": 443}
 # Of what parsers read in different ways (a backslash, a space, a second @) there is no origin.
 _HOST = r"\[[0-9a-f:.]+\]|[^/?#\\@:\s\[\]]+"
 _URL = re.compile(rf"(https?)://(?:[^/?#\\@\s\[\]]*@)?({_HOST})(?::([0-9]{{0,5}}))?(?=[/?#]|$)", re.IGNORECASE)
+_RELATIVE = re.compile(r"(?![a-z][a-z0-9+.\-]*:)[a-z0-9]", re.IGNORECASE)
 _NAMED_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9\-]*(?:\.[A-Za-z0-9\-]+)+)(?::([0-9]{1,5}))?(?=/|$)")
 _LABEL = r"[A-Za-z0-9\-_]+"
 # What may travel to any host: nothing in here says who is asking.
@@ -103,7 +104,8 @@ class CredentialScope:
         scope.
         """
         target = origin(request.url)
-        if self.covers(target):
+        # What has no scheme goes nowhere: the transport says so.
+        if self.covers(target) or _RELATIVE.match(request.url):
             return request
         if authorized or request.body is not None or request.has_secrets or self.secrets.holds(request.full_url):
             shown = self.secrets.mask(request.hide(str(request)))

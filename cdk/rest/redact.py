@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable
-from urllib.parse import quote, quote_plus, unquote_plus, urlsplit, urlunsplit
+from functools import lru_cache
+from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
-HIDDEN = "****"
+from cdk.base.masking import HIDDEN, Secrets
 
 _SECRET_NAME = re.compile(
     r"secret|passw|pwd|api[_-]?key|signature|credential|authorization|cookie"
@@ -52,9 +53,10 @@ def without_params(url: str, names: Collection[str]) -> str:
 
 
 def hide(text: str, values: Iterable[str]) -> str:
-    """`text` with each of `values`, as it is or as a URL spells it, replaced. Values too short to be a secret stay."""
-    spellings = {form for value in values for form in (value, quote(value, safe=""), quote_plus(value))}
-    for spelling in sorted(spellings, key=len, reverse=True):
-        if len(spelling) >= _SHORTEST_SECRET:
-            text = text.replace(spelling, HIDDEN)
-    return text
+    """`text` with each of `values`, however it is spelled, replaced. Values too short to be a secret stay."""
+    return _secrets(frozenset(values)).mask(text)
+
+
+@lru_cache(maxsize=64)
+def _secrets(values: frozenset[str]) -> Secrets:
+    return Secrets(values, shortest=_SHORTEST_SECRET)

@@ -10,6 +10,7 @@ from cdk.rest.client import HttpClient
 from cdk.rest.errors import BadRequest, error_text
 from cdk.rest.message import Request, Response
 from cdk.rest.origin import CredentialScope, ForeignHost
+from cdk.rest.page_url import saved_token
 from cdk.rest.paginator import Paginator, Token
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
@@ -68,12 +69,12 @@ class PageRetriever:
             return Page((), None)
         records = self.parse(response, slice)
         following = self.paginator.next(response, records, token)
-        if following is not None and following == token:
+        if following is not None and saved_token(response.request, following) == token:
             raise PaginationLoop(
                 f"{response.request}: the page of token {dict(following)} names the same token as the next; "
                 f"check where the paginator finds it and how it is sent"
             )
-        return Page(records, following)
+        return Page(records, None if following is None else saved_token(response.request, following))
 
     def _first(self, slice: Slice) -> Request:
         """The request for the first page: what follows from answers must not carry its secrets elsewhere."""

@@ -219,7 +219,7 @@ class SyncRunner:
 
     def _chosen(self) -> Iterator[tuple[Stream, StreamOptions]]:
         known: dict[str, Stream] = {}
-        for stream in self._source.streams(self._pipeline.config):
+        for stream in self._source.open(self._pipeline.config):
             if stream.name in known:
                 raise ConfigError(f"streams: the source has two streams called {stream.name!r}; names must differ")
             known[stream.name] = stream

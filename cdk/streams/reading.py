@@ -44,7 +44,8 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     """Read `slice` page by page; the position of the last page is `Done`.
 
     A stream that does not support checkpointing gets no position before that. A slice whose saved token the source
-    refuses is read again from its start.
+    refuses is read again from its start. Secrets of the config are cut out of positions, and
+    put back into `slice.start`.
 
     Raises what the author's code raises, and FatalError: it yielded something else than an `Item`, or values that
     descend although the cursor is `ordered`.
@@ -60,6 +61,9 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
+    marks = stream.secrets
+    if isinstance(slice.start, Checkpoint):
+        slice = replace(slice, start=replace(slice.start, cursor=marks.restore(slice.start.cursor)))
     finish = _Finisher(stream, slice)
     records: list[Record] = []
     for item in stream.items(slice):
@@ -72,9 +76,10 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
         elif isinstance(item, Page):
             if records:
                 yield finish(records, None)
-            yield finish(item.records, None if item.next is None else Checkpoint(item.next, trail=item.trail))
+            position = None if item.next is None else Checkpoint(marks.cut(item.next), trail=item.trail)
+            yield finish(item.records, position)
         elif isinstance(item, Checkpoint):
-            yield finish(records, item)
+            yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
         else:
             raise FatalError(
                 f"read_records gave a {type(item).__name__}, expected a record (a mapping), a Page or a Checkpoint",

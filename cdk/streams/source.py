@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from cdk.base.masking import secret_places
+from cdk.base.secret_marks import SecretMarks
 from cdk.base.values import Json, JsonSchema
 from cdk.state.stream_state import StreamState
 from cdk.streams.events import Events
@@ -35,6 +37,14 @@ class Source:
     def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
         """The streams for a config. No I/O: `spec` and `discover` of a static source work without the network."""
         return [stream(config) for stream in self.stream_classes]
+
+    def open(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+        """The streams for a config, for reading: each knows the secrets that must not be in its state."""
+        streams = self.streams(config)
+        marks = SecretMarks(secret_places(self.config_schema, config))
+        for stream in streams:
+            stream.secrets = marks
+        return streams
 
     @property
     def advanced_auth(self) -> Mapping[str, Json] | None:

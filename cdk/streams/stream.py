@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import orjson
 
+from cdk.base.secret_marks import SecretMarks
 from cdk.base.times import system_clock
 from cdk.base.values import Json, JsonSchema, Record
 from cdk.state.position import Checkpoint, Position, Trail
@@ -54,6 +55,7 @@ class Stream(ABC):
     cursor_field: the cursor's field; set it without a `cursor` when the author advances `self.state` by hand.
     supports_checkpointing: a cut read can resume, because `read_records` says where (a `Page`, a `Checkpoint`).
     schema: the JSON Schema of a record; by default the file `schemas/<name>.json` beside the class, else any object.
+    secrets: what must not get into the stream's state; its source sets it.
     partition_field: the name of the one partition field, where old states keep a map `{value: cursor}`.
     """
 
@@ -65,6 +67,7 @@ class Stream(ABC):
     supports_checkpointing: bool = False
     schema: JsonSchema | None = None
     partition_field: str | None = None
+    secrets: SecretMarks = SecretMarks()
 
     def __init__(self, config: Mapping[str, Json] | None = None) -> None:
         """Keep the config; a source builds its streams with it."""

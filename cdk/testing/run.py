@@ -88,7 +88,7 @@ def _read(
 ) -> Run:
     run = Run()
     try:
-        streams = [source] if isinstance(source, Stream) else list(source.streams(config))
+        streams = [source] if isinstance(source, Stream) else list(source.open(config))
     except CdkError as error:
         run.error = error
         return run

@@ -1,6 +1,12 @@
 import json
+from base64 import b32encode, b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from html import escape
+from urllib.parse import quote, quote_plus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdk.base.masking import Secrets, secret_values
 
@@ -81,3 +87,69 @@ def test_secrets_learned_during_a_run_are_hidden_too() -> None:
 )
 def test_a_schema_that_is_none_hides_nothing(schema: dict[str, object]) -> None:
     assert list(secret_values(schema, {"token": "t"})) == []
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=8, max_size=40)
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "url": lambda text: quote(text, safe=""),
+    "url, twice": lambda text: quote(quote(text, safe=""), safe=""),
+    "url, but for slashes": quote,
+    "form": quote_plus,
+    "json": lambda text: json.dumps(text)[1:-1],
+    "json, real letters": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "json, every letter": lambda text: "".join(f"\\u{ord(c):04x}" if ord(c) < 0x10000 else c for c in text),
+    "python": lambda text: repr(text)[1:-1],
+    "html": escape,
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+    "base64": lambda text: b64encode(text.encode()).decode(),
+    "base64, for URLs": lambda text: urlsafe_b64encode(text.encode()).decode(),
+    "base64, in a URL": lambda text: quote(b64encode(text.encode()).decode(), safe=""),
+    "base32": lambda text: b32encode(text.encode()).decode(),
+}
+
+
+@given(TEXTS, st.sampled_from(sorted(SPELLINGS)), st.text("abc =:/", max_size=5), st.text("abc =:/", max_size=5))
+def test_no_usual_spelling_of_a_secret_is_shown(secret: str, spelling: str, before: str, behind: str) -> None:
+    spelled = SPELLINGS[spelling](secret)
+    secrets = Secrets([secret])
+
+    masked = secrets.mask(f"{before}{spelled}{behind}")
+
+    # Where a code mixes letters with their neighbours, one at each end is left.
+    assert "****" in masked
+    assert len(masked) <= len(before) + len(behind) + len("****") + 10
+    assert secrets.holds(spelled)
+
+
+@given(secret=TEXTS, before=st.binary(max_size=4), behind=st.binary(max_size=4), urls=st.booleans())
+def test_a_secret_between_others_is_hidden_in_base64(secret: str, before: bytes, behind: bytes, *, urls: bool) -> None:
+    encode = urlsafe_b64encode if urls else b64encode
+    spelled = encode(before + secret.encode() + behind).decode()
+
+    assert "****" in Secrets([secret]).mask(f"Authorization: Basic {spelled}")
+
+
+@given(TEXTS, st.data())
+def test_a_secret_is_hidden_when_only_some_letters_are_escaped(secret: str, data: st.DataObject) -> None:
+    ways: list[Callable[[str], str]] = [
+        lambda c: quote(c, safe=""),
+        lambda c: "".join(f"%{b:02x}" for b in c.encode()),
+        str,
+    ]
+    spelled = "".join(data.draw(st.sampled_from(ways))(letter) for letter in secret)
+
+    assert Secrets([secret]).mask(f"a {spelled} b") == "a **** b"
+
+
+def test_the_lines_of_a_key_are_hidden_one_by_one() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----"
+
+    assert "AQEFAASC" not in Secrets([key]).mask("cannot read the line AQEFAASCBKcwggSjAgEAAoIB")
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    text = "GET https://api.test/items?page=2 answered 500: c2VjcmV0, 736563, %41"
+
+    assert Secrets(["a-long-secret", "0123456789abcdef"]).mask(text) == text

@@ -140,6 +140,12 @@ def test_a_request_with_secrets_does_not_leave_its_scope(held: Mapping[str, Any]
     assert SECRET not in str(refused.value)
 
 
+def test_what_is_no_absolute_url_is_left_to_the_transport() -> None:
+    request = Request("GET", "api.test/v1", headers={"Authorization": "Bearer abcd"})
+
+    assert CredentialScope.of([]).outgoing(request) is request
+
+
 def test_a_request_that_an_authenticator_changed_does_not_leave_its_scope() -> None:
     request = Request("GET", "https://files.test/a", headers={"X-Shop": "7"})
 

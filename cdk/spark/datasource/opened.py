@@ -90,7 +90,7 @@ def _module(source: Source) -> str:
 
 
 def _chosen(source: Source, config: Mapping[str, Json], name: str) -> Stream:
-    streams = {stream.name: stream for stream in source.streams(config)}
+    streams = {stream.name: stream for stream in source.open(config)}
     if name not in streams:
         raise ConfigError(f"option stream: the source has no stream {name!r}{did_you_mean(name, streams)}")
     return streams[name]

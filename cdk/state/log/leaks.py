@@ -1,10 +1,9 @@
 """Leaks: secrets that are about to be stored are found first."""
 
-from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator
-from urllib.parse import quote, quote_plus
+from collections.abc import Iterable
 
 from cdk.base.errors import StateError
+from cdk.base.masking import HIDDEN, spellings
 from cdk.base.values import canonical, from_json
 from cdk.state.log.canonical import leaves
 
@@ -20,7 +19,11 @@ class Leaks:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._spellings = {
-            form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret) if len(form) >= _SHORTEST
+            form
+            for secret in secrets
+            if len(secret) >= _SHORTEST
+            for form in spellings(secret).values()
+            if len(form) >= _SHORTEST
         }
         self._needles = [canonical(form)[1:-1].encode() for form in self._spellings]
 
@@ -40,16 +43,5 @@ class Leaks:
     def _masked(self, place: str) -> str:
         """A place whose keys are secrets themselves says so."""
         for form in sorted(self._spellings, key=len, reverse=True):
-            place = place.replace(form, "****")
+            place = place.replace(form, HIDDEN)
         return place
-
-
-def _forms(secret: str) -> Iterator[str]:
-    yield from (secret, quote(secret, safe=""), quote_plus(secret))
-    raw = secret.encode(errors="replace")
-    for encode in (b64encode, urlsafe_b64encode):
-        for shift in range(3):
-            # Base64 takes three bytes at a time: a secret behind others (`user:secret`) has three spellings. The
-            # letters at its ends are mixed with the neighbours' and are left out.
-            spelled = encode(bytes(shift) + raw).decode().rstrip("=")
-            yield spelled[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
