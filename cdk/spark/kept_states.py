@@ -51,7 +51,11 @@ class KeptStates:
         try:
             blob.pop("stream")
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
-            return Saved(**{**blob, "history": tuple(blob["history"])}, pending=pending or (), logged=logged)
+            return Saved(
+                **{**blob, "history": tuple(blob["history"]), "newest": tuple(blob.get("newest", ()))},
+                pending=pending or (),
+                logged=logged,
+            )
         except (KeyError, TypeError) as error:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 

@@ -17,7 +17,8 @@ class Saved:
     `StreamTable.commit` makes them. records: rows committed in this generation. history: versions of earlier states,
     newest first. known: rows that were shown when the read of this generation began, where rows that it does not see
     are to leave; None: nobody counted them. source: what the source said of the answers that the rows came from
-    (`cdk.spark.known_answers`); None: nobody asked.
+    (`cdk.spark.known_answers`); None: nobody asked. rows: of the table after this commit, by its log; None: it does not
+    say. newest: some files of the newest commit that brought any. Both are what `StreamTable.commit` makes them.
     """
 
     sync_mode: str
@@ -32,4 +33,6 @@ class Saved:
     records: int = 0
     known: int | None = None
     source: Json = None
+    rows: int | None = field(default=None, compare=False)
+    newest: tuple[str, ...] = field(default=(), compare=False)
     history: tuple[int, ...] = field(default=(), compare=False)

@@ -11,29 +11,15 @@ from urllib.parse import unquote
 import orjson
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import Json
 from cdk.spark.place import Place
 from cdk.spark.receipt import RECEIPT, Receipt
-from cdk.spark.table_files import row_counts
+from cdk.spark.table_files import LoggedFile, oldest, rows_of, total_rows
 from cdk.spark.table_log import actions
 
 _LISTED = 5
-
-
-@dataclass(frozen=True)
-class LoggedFile:
-    """A file as the log has it. rows: in it, None where the log does not say. deleted: by its deletion vector."""
-
-    rows: int | None
-    deleted: int = 0
-
-    @property
-    def counted(self) -> int | None:
-        """The rows that a reader of the table sees."""
-        return None if self.rows is None else self.rows - self.deleted
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ class Audit:
     @property
     def others_gained(self) -> int | None:
         """Rows that came by commits without a receipt, less those that left."""
-        return _total([other.gained for other in self.others])
+        return total_rows([other.gained for other in self.others])
 
     def notes(self) -> Iterator[str]:
         """What a person should know, though nothing is wrong."""
@@ -117,7 +103,7 @@ def audit(root: Place, stream: str = "") -> Audit:
         handle = DeltaTable(root.uri, storage_options=root.storage_options)
         since, files = oldest(root, handle)
     now = int(handle.version())
-    start, receipts, total = _rows(files), 0, Receipt()
+    start, receipts, total = rows_of(files), 0, Receipt()
     others: list[OtherCommit] = []
     wrong: list[str] = []
     for version in range(since + 1 if since else 0, now + 1):
@@ -138,30 +124,7 @@ def audit(root: Place, stream: str = "") -> Audit:
             others.append(OtherCommit(version, operation, gained))
             wrong.append(f"version {version}, {operation}, says that rows only move, and has {_change(gained)}")
     in_files = _in_files(root, files, wrong)
-    return Audit(since, start, receipts, total, others, _rows(files), in_files, wrong)
-
-
-def oldest(root: Place, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
-    """The oldest version whose files can be told, and these; version 0 without files where the log is whole."""
-    now = int(handle.version())
-    first = now
-    names = set(root.join("_delta_log").names())
-    while first >= 0 and f"{first:020}.json" in names:
-        first -= 1
-    if first < 0:
-        return 0, {}
-    # A version whose own commit is there may still need others that are not.
-    for version in range(first, now):
-        try:
-            older = DeltaTable(root.uri, version=version, storage_options=root.storage_options)
-        except DeltaError:
-            continue
-        return version, _described(older)
-    return now, _described(handle)
-
-
-def _described(handle: DeltaTable) -> dict[str, LoggedFile]:
-    return {path: LoggedFile(rows) for path, rows in row_counts(handle).items()}
+    return Audit(since, start, receipts, total, others, rows_of(files), in_files, wrong)
 
 
 def _applied(files: dict[str, LoggedFile], lines: Sequence[Mapping[str, Json]]) -> int | None:
@@ -171,9 +134,9 @@ def _applied(files: dict[str, LoggedFile], lines: Sequence[Mapping[str, Json]]) 
     """
     come = {line["add"]["path"]: _logged(line["add"]) for line in lines if "add" in line}
     leave = {*come, *(line["remove"]["path"] for line in lines if "remove" in line)} & files.keys()
-    removed = _total([files.pop(path).counted for path in leave])
+    removed = total_rows([files.pop(path).counted for path in leave])
     files.update(come)
-    added = _rows(come)
+    added = rows_of(come)
     return None if added is None or removed is None else added - removed
 
 
@@ -200,14 +163,6 @@ def _in_files(root: Place, files: Mapping[str, LoggedFile], wrong: list[str]) ->
         if logged.rows is not None and logged.rows != there:
             wrong.append(f"{path} has {_count(there)} by its footer, and {logged.rows:,} by the log")
     return None if gone else rows
-
-
-def _rows(files: Mapping[str, LoggedFile]) -> int | None:
-    return _total([file.counted for file in files.values()])
-
-
-def _total(counts: Sequence[int | None]) -> int | None:
-    return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def _count(rows: int | None) -> str:

@@ -1,11 +1,13 @@
 """The files of a table: which ones a version names, and what a commit says of those that come and go."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.base.values import Json
@@ -13,6 +15,19 @@ from cdk.spark.files import DataFile
 from cdk.spark.merge import TableFile
 from cdk.spark.partitions import text_of
 from cdk.spark.place import Place
+
+
+@dataclass(frozen=True)
+class LoggedFile:
+    """A file as the log has it. rows: in it, None where the log does not say. deleted: by its deletion vector."""
+
+    rows: int | None
+    deleted: int = 0
+
+    @property
+    def counted(self) -> int | None:
+        """The rows that a reader of the table sees."""
+        return None if self.rows is None else self.rows - self.deleted
 
 
 def files_of(handle: DeltaTable, key: str | None = None) -> list[TableFile]:
@@ -33,10 +48,40 @@ def files_of(handle: DeltaTable, key: str | None = None) -> list[TableFile]:
     ]
 
 
-def row_counts(handle: DeltaTable) -> dict[str, int | None]:
-    """The rows of each file of the version that the handle is pinned to; None where the log does not say."""
+def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
+    """The files of the version that the handle is pinned to, by their path."""
     files = pa.table(handle.get_add_actions(flatten=False))
-    return dict(zip(files["path"].to_pylist(), files["num_records"].to_pylist(), strict=True))
+    rows = zip(files["path"].to_pylist(), files["num_records"].to_pylist(), strict=True)
+    return {path: LoggedFile(count) for path, count in rows}
+
+
+def rows_of(files: Mapping[str, LoggedFile]) -> int | None:
+    """The rows of files together; None where one is not counted."""
+    return total_rows([file.counted for file in files.values()])
+
+
+def total_rows(counts: Collection[int | None]) -> int | None:
+    """The sum; None where one is not known."""
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def oldest(root: Place, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
+    """The oldest version whose files can be told, and these; version 0 without files where the log is whole."""
+    now = int(handle.version())
+    first = now
+    names = set(root.join("_delta_log").names())
+    while first >= 0 and f"{first:020}.json" in names:
+        first -= 1
+    if first < 0:
+        return 0, {}
+    # A version whose own commit is there may still need others that are not.
+    for version in range(first, now):
+        try:
+            older = DeltaTable(root.uri, version=version, storage_options=root.storage_options)
+        except DeltaError:
+            continue
+        return version, logged_files(older)
+    return now, logged_files(handle)
 
 
 def missing_files(root: Place, paths: Sequence[str]) -> list[str]:

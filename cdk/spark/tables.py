@@ -35,7 +35,7 @@ from cdk.spark.place import Place, as_place
 from cdk.spark.receipt import RECEIPT, Receipt, row_count
 from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
-from cdk.spark.table_files import file_actions, files_of, row_counts
+from cdk.spark.table_files import file_actions, files_of, logged_files, oldest, rows_of, total_rows
 from cdk.spark.table_guard import Guard, check_openable, guard_of
 
 NOTE = "spark-cdk.note"
@@ -44,6 +44,7 @@ NOTE = "spark-cdk.note"
 _NONCE_BITS = 20
 _KEPT = 20
 _TRIES = 5
+_NEWEST = 3
 _SHOWN = 4096
 
 
@@ -133,8 +134,12 @@ class StreamTable:
         try:
             if self._version is None:
                 self._check_new()
-            self._held = None if self._version is None else self._of_rows(self._version)
-            self.saved = None if self._held is None else self.load(self._held)
+            if self._version is not None:
+                self._held, told = self._of_rows(self._version)
+                saved = None if self._held is None else self.load(self._held)
+                if saved is not None and not told:
+                    self._check_rows(saved)
+                self.saved = saved
         except StateError:
             if not lost:
                 raise
@@ -153,6 +158,28 @@ class StreamTable:
             "that says which one holds is gone: the table was cloned or created again, or its transaction ids expired. "
             "Reading from the start would add every row again. Take the state that fits the table's rows with "
             "`spark-cdk state rollback`, have all read again with `spark-cdk state reset`, or move the table away",
+            path=str(self.root),
+            stream=self._stream,
+        )
+
+    def _check_rows(self, saved: Saved) -> None:
+        """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
+
+        RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many.
+        """
+        with self.root.explaining(self._stream):
+            version, files = oldest(self.root, self._handle)
+        rows = rows_of(files)
+        if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
+            return
+        if rows == saved.rows or (rows > saved.rows and self.other_pipelines):
+            return
+        raise StateError(
+            f"state {number(self._held or 0)} and the table's rows contradict each other: after it the table had "
+            f"{saved.rows:,} rows, and version {version}, the oldest that its log tells of, has {rows:,} rows and no "
+            "file of that commit. The table was restored to an older version, and the log was cleaned up since. Take "
+            "the state that fits the rows with `spark-cdk state rollback`, this one too if somebody else has added or "
+            "deleted the rows, or have all read again with `spark-cdk state reset`",
             path=str(self.root),
             stream=self._stream,
         )
@@ -252,9 +279,8 @@ class StreamTable:
         if paths is not None and not paths:
             return 0
         with self.root.explaining(self._stream):
-            counts = row_counts(self._handle)
-        rows = [counts[path] for path in (counts if paths is None else paths)]
-        return None if None in rows else sum(count for count in rows if count is not None)
+            files = logged_files(self._handle)
+        return total_rows([files[path].counted for path in (files if paths is None else paths)])
 
     def check_files(self, files: Sequence[DataFile]) -> None:
         """Raise FilesGone unless all these files lie here, as large as they were written."""
@@ -300,7 +326,9 @@ class StreamTable:
         saved = replace(saved, history=history, logged=None if logged is None else tuple(logged), logged_at=None)
         if self.saved is not None:
             saved = replace(saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._held)
-        receipt = self._checked(receipt, files, None if overwrite else [file.path for file in remove])
+        receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove])
+        newest = tuple(file.path for file in files[-_NEWEST:]) or (self.saved.newest if self.saved else ())
+        saved = replace(saved, rows=rows, newest=newest)
         crash_point("before_state_blob")
         self.draft(version, saved)
         crash_point("after_state_blob")
@@ -344,13 +372,19 @@ class StreamTable:
         self._version, self._held, self.saved = version, version, saved
         self._prune(version, saved)
 
-    def _checked(self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None) -> Receipt:
-        """The receipt of a commit, compared with the files that come to the table and leave it; None: all leave."""
+    def _checked(
+        self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None
+    ) -> tuple[Receipt, int | None]:
+        """The receipt of a commit, compared with the files that come to the table and leave it, and the rows it leaves.
+
+        leaving: None: all files.
+        """
         added, removed = row_count(files), self.row_count(leaving)
         if receipt is None:
             receipt = Receipt(read=added, staged=added, added=added, removed=removed or 0)
         receipt.check(None if removed is None else added - removed, stream=self._stream, path=str(self.root))
-        return receipt
+        before = self.row_count()
+        return receipt, None if before is None or removed is None else before + added - removed
 
     def _prepared(self, schema: pa.Schema) -> Schema:
         """The schema for an overwrite, which does not turn on by itself what moments without a zone need."""
@@ -373,7 +407,7 @@ class StreamTable:
             marker: int | None = self._handle.transaction_version(self._app)
         return marker
 
-    def _of_rows(self, marker: int) -> int | None:
+    def _of_rows(self, marker: int) -> tuple[int | None, bool]:
         return state_of_rows(self.root, self._stream, self._app, version=self.version, marker=marker)
 
     def _conflict(self, expected: int | None, error: Exception | None) -> CdkError:

@@ -22,6 +22,7 @@ from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.progress import Failure
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import LOST_IN_A_ROW, StreamRun
+from cdk.spark.tasks import here
 from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions, told
 from tests.spark.epochs_here import expected, read_epoch
 
@@ -246,8 +247,11 @@ def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: 
     things = Things()
     other = Disk(tmp_path / "things_history") if history else None
     plan = StreamPlan(things, Disk(tmp_path / "things"), "full_refresh", "append_dedup", history=other)
-    finish(StreamRun(plan, "shop", sync="s1"))
+    first = StreamRun(plan, "shop", sync="s1")
+    first.prepare(here)
+    finish(first)
     run = StreamRun(plan, "shop", sync="s2")
+    run.prepare(here)
     files = epoch(run)
     for root in filter(Path.exists, (tmp_path / "things", tmp_path / "things_history")):
         vacuum(root)
