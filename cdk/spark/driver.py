@@ -3,6 +3,8 @@
 A session of Spark Connect has no JVM here, and so no SparkContext: it knows queries, settings, tags and files.
 """
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +21,11 @@ from pyspark.sql.utils import is_remote
 from cdk.base.errors import ConfigError, TransientError
 
 _FAILURES = (("py4j.protocol", "Py4JError"), ("grpc", "RpcError"))
+# Spark's words since 1.0, in the JVM and under Connect: the job is given up after so many attempts of one task.
+_DIED = re.compile(r"Job aborted due to stage failure: Task (?P<task>\d+) in stage [\d.]+ failed \d+ times")
 _CODE = "SPARK_CDK_CODE"
 _SENT = "spark.cdk.sent"
+_PYTHON = "PYSPARK_PYTHON"
 
 
 Task = Callable[[bytes], bytes]
@@ -69,17 +74,33 @@ def driver_of(session: SparkSession) -> Driver:
     return ConnectDriver(session) if is_remote() else JvmDriver(session)
 
 
+class TaskLost(TransientError):
+    """The process of a task died again and again, most often for want of memory. task: its number; None: unknown."""
+
+    def __init__(self, task: int | None, reason: str) -> None:
+        """Say it. reason: what Spark said last."""
+        super().__init__(
+            "the process of a task died again and again; what was committed is safe: give it more memory, and run the "
+            "sync again",
+            detail=reason,
+        )
+        self.task = task
+
+
 @contextmanager
 def unless_lost(
     what: str = "finish a job", then: str = "what was committed is safe: run the sync again", path: str = ""
 ) -> Iterator[None]:
     """Raise TransientError instead of what Spark's clients raise when a job fails, or when the other end is gone.
 
+    It is a TaskLost where the process of a task died, and no more than that.
     what, then: what Spark did not do, and what to do about it. path: of what it worked on.
     """
     try:
         yield
     except _failures() as error:
+        if (died := _DIED.search(text := str(error))) is not None and "PythonException" not in text:
+            raise TaskLost(int(died["task"]), text) from error
         raise TransientError(
             f"Spark did not {what} ({type(error).__name__}); {then}",
             path=path,
@@ -116,8 +137,11 @@ class JvmDriver:
         return [path.rpartition("/")[2] for path in self.session.sparkContext.listFiles]
 
     def run(self, task: Task, given: Sequence[bytes]) -> list[bytes]:
-        # A query took 0.3 s longer to plan and to begin on slow cores, and its workers import pandas first.
-        return self.session.sparkContext.parallelize(given, len(given)).map(task).collect() if given else []
+        if not given:
+            return []
+        with finding_the_kit(self.session):
+            # A query took 0.3 s longer to plan and to begin on slow cores, and its workers import pandas first.
+            return self.session.sparkContext.parallelize(given, len(given)).map(task).collect()
 
     def name(self, text: str) -> None:
         self.session.sparkContext.setJobDescription(text)
@@ -128,6 +152,31 @@ class JvmDriver:
     def begin(self, digest: str) -> None:
         # A Python worker keeps the modules it has imported, and lives on; one with another environment is new.
         self.session.sparkContext.environment[_CODE] = digest
+
+
+@contextmanager
+def finding_the_kit(session: SparkSession) -> Iterator[None]:
+    """Let Python workers of what is wrapped in this block run this program's Python, and find the kit where it does.
+
+    A session that somebody else made starts `python3`, whatever that is, unless PYSPARK_PYTHON says otherwise. That can
+    be mended on this machine only, so nothing changes where the workers are elsewhere.
+    """
+    context = session.sparkContext
+    if _PYTHON in os.environ or not str(context.master).startswith("local"):
+        yield
+        return
+    python, paths = context.pythonExec, context.environment.get("PYTHONPATH")
+    kit = str(Path(__file__).parents[2])
+    context.pythonExec = sys.executable
+    context.environment["PYTHONPATH"] = kit if paths is None else f"{paths}{os.pathsep}{kit}"
+    try:
+        yield
+    finally:
+        context.pythonExec = python
+        if paths is None:
+            del context.environment["PYTHONPATH"]
+        else:
+            context.environment["PYTHONPATH"] = paths
 
 
 class ConnectDriver:

@@ -7,12 +7,14 @@ from typing import TypeVar
 
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.spark.crash import crash_point
+from cdk.spark.driver import TaskLost
 from cdk.spark.epoch import BundleResult, Job, run_epoch
 from cdk.spark.job_name import job_name
 from cdk.spark.pipeline import Pipeline
 from cdk.spark.place import as_place
 from cdk.spark.progress import Failure, Piece
 from cdk.spark.stream_run import StreamRun
+from cdk.spark.suspects import SliceLost, Suspects
 from cdk.spark.tasks import Workers
 
 T = TypeVar("T")
@@ -45,7 +47,7 @@ class Epochs:
         self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
         self._interval = pipeline.checkpoint_interval.total_seconds()
         self._concurrency, self._name = pipeline.concurrency, pipeline.name
-        self._seconds = min(_FIRST, self._interval)
+        self._seconds, self._suspects = min(_FIRST, self._interval), Suspects()
         # Slices that are not begun come again; too few leave an API that makes tasks wait without requests.
         self._slices = min(_SLICES * pipeline.concurrency, _MOST_SLICES)
 
@@ -89,9 +91,14 @@ class Epochs:
             return []
         self._workers.name(job_name(self._name, [(self._runs[p.target].stream.name, p.slice) for p in pieces]))
         self._watch(self._seconds)
-        tasks = min(self._concurrency, len(pieces), self._workers.count)
+        bundles = self._suspects.bundles(pieces, min(self._concurrency, len(pieces), self._workers.count))
         job = Job([run.target for run in self._runs], self._seconds, self._concurrency, tokens)
-        return run_epoch(self._workers.spread, job, [pieces[n::tasks] for n in range(tasks)])
+        try:
+            return run_epoch(self._workers.spread, job, bundles)
+        except TaskLost as lost:
+            if (piece := self._suspects.accuse(bundles, lost)) is not None:
+                self._runs[piece.target].fail(Failure.of(SliceLost(piece.slice, lost)))
+            return []
 
     def _tokens(self, pieces: Sequence[Piece]) -> Mapping[str, IssuedToken]:
         """The access tokens for these slices. They are obtained here, for all tasks; a stream without fails."""
@@ -114,6 +121,7 @@ class Epochs:
         for piece in pieces:
             run = self._runs[piece.target]
             if piece.number in progress:
+                self._suspects.clear(piece.slice)
                 run.take(piece.slice, progress[piece.number])
             else:
                 run.untouched(piece.slice)

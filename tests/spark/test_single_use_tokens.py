@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from cdk.base.masking import Secrets
 from cdk.cli.told import SyncTold
@@ -161,21 +160,3 @@ def test_the_file_of_the_config_gets_the_new_token_where_that_spoils_nothing(kep
         assert json.loads(file.read_text())["refresh_token"] == login.refresh
     else:
         assert file.read_text() == before
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("kind", KINDS)
-def test_tasks_of_spark_use_the_token_of_the_driver(
-    session: SparkSession,  # noqa: ARG001 - it is the one that runs
-    kind: str,
-    tmp_path: Path,
-) -> None:
-    with serving(Login(uses=20)) as login:
-        for _ in range(2):
-            result = sync(tmp_path, kind, login.address, workers=None, interval=30)
-            assert result.ok, [report.failure for report in result.streams]
-            assert login.spent == 0
-
-    assert login.calls <= 2 + login.reads // 20
-    check_whole(tmp_path)
-    check_hidden(tmp_path)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError
 from cdk.spark.datasource.batch import BatchReader, NarrowingReader
@@ -15,6 +16,7 @@ from cdk.spark.datasource.given import Given
 from cdk.spark.datasource.opened import Opened
 from cdk.spark.datasource.reading import Reading
 from cdk.spark.datasource.streaming import StreamReader
+from cdk.spark.driver import finding_the_kit, unless_lost
 
 
 class CdkDataSource(DataSource):
@@ -83,7 +85,34 @@ def register(session: SparkSession) -> None:
     """Let `session.read.format("cdk")` and `session.readStream.format("cdk")` read streams.
 
     Relative paths are from now on relative to the present folder, and connectors are looked for where this process
-    finds its modules. Sets nothing else of the session, and uses nothing of the JVM, as Spark Connect has none.
+    finds its modules. Sets nothing else of the session.
+    Raises ConfigError: the Python workers of a cluster do not find the kit.
     """
     here = type("CdkDataSource", (CdkDataSource,), {"folder": str(Path.cwd()), "path": tuple(sys.path)})
-    session.dataSource.register(here)
+    if is_remote():
+        session.dataSource.register(here)
+        return
+    with finding_the_kit(session):
+        _check_workers(session)
+        session.dataSource.register(here)
+
+
+def _check_workers(session: SparkSession) -> None:
+    """Raise ConfigError where workers on other machines do not find the kit."""
+    context = session.sparkContext
+    if str(context.master).startswith("local"):
+        return
+
+    # By value: what stands in a module of the kit is not found where the kit is not.
+    def without_kit(_: int) -> str | None:
+        from importlib.util import find_spec  # noqa: PLC0415 - runs elsewhere
+
+        return sys.executable if find_spec("cdk") is None else None
+
+    with unless_lost("start a Python worker", "see to the Python of the cluster, and PYSPARK_PYTHON"):
+        (python,) = context.parallelize([0], 1).map(without_kit).collect()
+    if python is not None:
+        raise ConfigError(
+            f"the Python workers of {context.master} run {python}, which does not find the package `cdk`; install "
+            "spark-cdk there, or set PYSPARK_PYTHON, before the session starts, to a Python that has it"
+        )
