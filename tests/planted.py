@@ -237,7 +237,7 @@ BUGS = [
         "alone = alone or bool(remove)",
         "tests/spark/test_write_modes.py",
     ),
-    Bug("a merge reads what delta-rs has written", "spark/table_rows", "restored(_plain(batch), ", "restored(batch, "),
+    Bug("a merge reads what delta-rs has written", "spark/table_rows", "restored(plain(batch), ", "restored(batch, "),
     Bug("files that leave say how large they were", "spark/table_files", "removed, file.size,", "removed, None,"),
     Bug(
         "a column that comes later costs no row",

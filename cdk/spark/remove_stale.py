@@ -5,13 +5,13 @@ nothing, and the next one does. What is compared is the table with itself (`cdk.
 when the read began is part of its state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.times import Clock, system_clock
-from cdk.spark.files import DataFile
+from cdk.spark.engine_writes import deleted, flagged
 from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.merge import SMALL_ROWS, TableFile
 from cdk.spark.newest import Identity
@@ -19,7 +19,7 @@ from cdk.spark.plan import StreamPlan
 from cdk.spark.receipt import Receipt
 from cdk.spark.saved import Saved
 from cdk.spark.schema import column_name
-from cdk.spark.table_guard import Use
+from cdk.spark.table_guard import Use, Way
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here
 from cdk.spark.unseen import FLAG, Counts, Unseen, check_flag
@@ -99,8 +99,12 @@ class StaleRemoval:
 
     def known(self, generation: int, spread: Spread) -> int:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""
-        files = self._table.files()
-        found = sum(self._unseen(generation).counted(files, _where(files, spread)), Counts())
+        unseen = self._unseen(generation)
+        if self._by_engine:
+            found, _, _ = unseen.looked(self._table.scan(unseen.looked_at))
+        else:
+            files = self._table.files()
+            found = sum(unseen.counted(files, _where(files, spread)), Counts())
         return found.seen + found.gone
 
     def settle(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
@@ -110,56 +114,82 @@ class StaleRemoval:
         """
         if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
             self._mode.add([FLAG])
-        return repeat_if_changed(lambda: self._settled(saved, spread))
+        return repeat_if_changed(
+            lambda: self._settled_by_engine(saved) if self._by_engine else self._settled(saved, spread)
+        )
+
+    @property
+    def _by_engine(self) -> bool:
+        """Whether rows are read and removed by delta-rs, for what the table's files say of them is not all."""
+        guard, uses = self._table.guard, _USES.get(self._options.removal, [])
+        return guard.vectors or any(guard.way(use) is Way.ENGINE for use in uses)
+
+    def _settled_by_engine(self, saved: Saved) -> tuple[Saved, StaleCount, Receipt]:
+        table, unseen, hard = self._table, self._unseen(saved.generation), self._options.removal == "hard"
+        total, rows, name = unseen.looked(table.scan(unseen.looked_at))
+        count = self._decided(saved, total, lambda: name)
+        gone = count.removed if hard else 0
+        complete, receipt = replace(saved, complete=True, records=rows - gone), Receipt(removed=gone)
+        if not count.removed:
+            table.commit(complete, alone=True, receipt=receipt)
+        elif hard:
+            change = deleted(table.schema, saved.generation)
+            table.change(complete, change, receipt, {"deleted": count.removed})
+        else:
+            change = flagged(table.schema, saved.generation, self._clock())
+            table.change(complete, change, receipt, {"updated": count.removed})
+        self._log(count)
+        return complete, count, receipt
 
     def _settled(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
-        count, files, made = self._decided(saved, spread)
-        deleted = count.removed if self._options.removal == "hard" else 0
-        records = sum(file.rows for file in self._table.files()) - deleted
-        complete = replace(saved, complete=True, records=records)
-        receipt = Receipt(removed=deleted)
+        unseen, files, hard = self._unseen(saved.generation), self._table.files(), self._options.removal == "hard"
+        run = _where(files, spread)
+        each = unseen.counted(files, run)
+        touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
+        count = self._decided(saved, sum(each, Counts()), lambda: unseen.plan(touched, run))
+        if not count.removed:
+            touched = []
+        made = unseen.deleted(touched, run) if hard else unseen.flagged(touched, self._clock(), run)
+        gone = count.removed if hard else 0
+        complete = replace(saved, complete=True, records=sum(file.rows for file in files) - gone)
+        receipt = Receipt(removed=gone)
         try:
             # Alone: what was counted is what leaves.
-            self._table.commit(complete, made, remove=files, alone=True, receipt=receipt)
+            self._table.commit(complete, made, remove=touched, alone=True, receipt=receipt)
         except TableChanged:
             for file in made:
                 self._table.root.delete(file.path)
             raise
-        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
+        self._log(count)
         return complete, count, receipt
 
-    def _decided(self, saved: Saved, spread: Spread) -> tuple[StaleCount, list[TableFile], list[DataFile]]:
-        """What is to be done, the files that leave the table for it, and those that come instead."""
-        options, unseen, files = self._options, self._unseen(saved.generation), self._table.files()
-        run = _where(files, spread)
-        each = unseen.counted(files, run)
-        total = sum(each, Counts())
-        touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
-        count = StaleCount(options.removal, max(total.gone, saved.known or 0), total.seen, total.gone)
+    def _log(self, count: StaleCount) -> None:
+        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
+
+    def _decided(self, saved: Saved, total: Counts, plan: Callable[[], str]) -> StaleCount:
+        """What is to be done. plan: a name for what is gone."""
+        count = StaleCount(self._options.removal, max(total.gone, saved.known or 0), total.seen, total.gone)
         kept = self._unwilling
         if saved.known is None and not kept:
             kept = "the read was begun without remove_stale, so what it saw is not known for sure"
-        refused = "" if kept else self._refused(count, unseen, touched, run)
-        if kept or refused or not touched:
-            return replace(count, kept=kept or refused, refused=bool(refused)), [], []
-        made = (
-            unseen.deleted(touched, run) if options.removal == "hard" else unseen.flagged(touched, self._clock(), run)
-        )
-        return replace(count, removed=count.gone), touched, made
+        refused = "" if kept else self._refused(count, plan)
+        if kept or refused:
+            return replace(count, kept=kept or refused, refused=bool(refused))
+        return replace(count, removed=count.gone)
 
     def _unseen(self, generation: int) -> Unseen:
         table = self._table
         return Unseen(table.root, table.schema, generation, self._keys, self._bounded, table.partition_by)
 
-    def _refused(self, count: StaleCount, unseen: Unseen, touched: Sequence[TableFile], run: Spread) -> str:
+    def _refused(self, count: StaleCount, plan: Callable[[], str]) -> str:
         """Why a person has to look first; empty where nobody has to."""
         options, counted = self._options.guards(), Counted(count.previous, count.current, count.gone)
         if is_empty(counted, options):
             return empty("", counted)
         if is_too_much(counted, options):
-            plan = f"{count.gone}-{unseen.plan(touched, run)}"
-            if plan != options.accept_removals:
-                return too_much("", counted, options, plan)
+            name = f"{count.gone}-{plan()}"
+            if name != options.accept_removals:
+                return too_much("", counted, options, name)
         return ""
 
 
@@ -167,7 +197,10 @@ def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
     """Raise ConfigError where rows cannot leave a table in this way."""
     if removal == "soft":
         check_flag(table.schema, f"streams.{plan.stream.name}.remove_stale")
-    table.guard.check({"soft": [Use.FLAG, Use.GAIN], "hard": [Use.DELETE]}.get(removal, []))
+    table.guard.check(_USES.get(removal, []))
+
+
+_USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.GAIN], "hard": [Use.DELETE]}
 
 
 def _where(files: Sequence[TableFile], spread: Spread) -> Spread:

@@ -126,12 +126,13 @@ def table_facts(root: Path, pipeline: str, options: StreamOptions | None = None)
     # Not `pa.table`: it imports pandas, for a quarter of a second.
     files = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     rows, size = files["num_records"], files["size_bytes"]
+    guard = guard_of(table, str(root), stream)
     moment = history[0].get("timestamp") if history else None
     return TableFacts(
         stream,
         str(root),
         _standing(marker, state, history),
-        rows=None if rows.null_count else _sum(rows),
+        rows=None if rows.null_count else _sum(rows) - (_deleted(table) if guard.vectors else 0),
         files=files.num_rows,
         bytes=_sum(size),
         version=table.version(),
@@ -141,7 +142,7 @@ def table_facts(root: Path, pipeline: str, options: StreamOptions | None = None)
         sync_mode=None if state is None else state.get("sync_mode"),
         write_mode=None if state is None else state.get("write_mode"),
         waiting=0 if state is None else sum(file["rows"] for file in state.get("pending", ())),
-        refused=_refused(guard_of(table, str(root), stream), options, (state or {}).get("write_mode")),
+        refused=_refused(guard, options, (state or {}).get("write_mode")),
     )
 
 
@@ -184,6 +185,13 @@ def _standing(marker: int | None, state: Mapping[str, Json] | None, history: Seq
         if "spark-cdk.state" in commit:
             break
     return Standing.COMPLETE if state.get("complete") else Standing.CUT
+
+
+def _deleted(table: DeltaTable) -> int:
+    """The rows that deletion vectors take out of files."""
+    kept = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()["selection_vector"]
+    flags = pc.list_flatten(kept)
+    return len(flags) - _sum(flags)
 
 
 def _sum(column: pa.ChunkedArray) -> int:

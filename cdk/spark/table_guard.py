@@ -90,8 +90,12 @@ class Feature:
 
 _ALL_FILES = dict.fromkeys(Use, Way.FILES)
 _NONE: Mapping[Use, Way] = {}
-_ROW_BY_ROW = dict.fromkeys([Use.MERGE, Use.FLAG, Use.DELETE], Way.REFUSED)
-_CHECKED = dict.fromkeys([Use.GAIN, Use.JOIN], Way.FILES)
+_ROW_BY_ROW = dict.fromkeys([Use.MERGE, Use.FLAG, Use.DELETE], Way.ENGINE)
+_CHECKED = {
+    **dict.fromkeys([Use.APPEND, Use.OVERWRITE], Way.ENGINE),
+    **_ROW_BY_ROW,
+    **dict.fromkeys([Use.GAIN, Use.JOIN], Way.FILES),
+}
 _DISCARD = "choose the schema policy discard"
 _UNWRITABLE = "delta-rs cannot commit to such a table"
 _HARMLESS = frozenset(

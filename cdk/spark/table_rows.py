@@ -25,10 +25,10 @@ def rows_of(
         file = pq.ParquetFile(source)
         there = None if names is None else [name for name in names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=there):
-            yield restored(_plain(batch), texts, schema)
+            yield restored(plain(batch), texts, schema)
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch without types that other writers leave in their files, and that pyarrow cannot filter or take from.
 
     Measured: delta-rs' UPDATE, DELETE and MERGE (1.6) write texts as string_view, for which pyarrow 26 has no kernels.

@@ -10,8 +10,9 @@ compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker wh
 rows is then told by the log (`cdk.spark.restored`), and the marker still fences.
 """
 
+import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -20,12 +21,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
-from cdk.base.errors import CdkError, ConfigError, StateConflict, StateError, TransientError
+from cdk.base.errors import BugError, CdkError, ConfigError, StateConflict, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import to_json
 from cdk.spark.crash import crash_point
+from cdk.spark.engine_writes import Change
 from cdk.spark.files import DataFile
 from cdk.spark.joining import join_small_files
 from cdk.spark.kept_states import KeptStates
@@ -37,6 +40,7 @@ from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
 from cdk.spark.table_files import file_actions, files_of, logged_files, oldest, rows_of, total_rows
 from cdk.spark.table_guard import Guard, check_openable, guard_of
+from cdk.spark.table_rows import plain
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -46,6 +50,8 @@ _KEPT = 20
 _TRIES = 5
 _NEWEST = 3
 _SHOWN = 4096
+_VIOLATED = re.compile("failed validation check|declared as non-nullable")
+"""In what delta-rs says of rows that a constraint refuses."""
 
 
 T = TypeVar("T")
@@ -127,6 +133,7 @@ class StreamTable:
         if partition_by is not None:
             check_same(self.partition_by, tuple(partition_by), where, str(self.root))
         self._version = self._seen = self._marker()
+        self._guard: tuple[int, Guard] | None = None
         self._held: int | None = None
         self.saved: Saved | None = None
         # Versions go up, also where the marker was lost.
@@ -220,7 +227,9 @@ class StreamTable:
     @property
     def guard(self) -> Guard:
         """What may be done to the table, as the handle sees it."""
-        return guard_of(self._handle, str(self.root), self._stream)
+        if self._guard is None or self._guard[0] != self.version:
+            self._guard = (self.version, guard_of(self._handle, str(self.root), self._stream))
+        return self._guard[1]
 
     @property
     def schema(self) -> pa.Schema:
@@ -299,6 +308,7 @@ class StreamTable:
         remove: Sequence[TableFile] = (),
         alone: bool = False,
         logged: Sequence[DataFile] | None = None,
+        change: Change | None = None,
         note: str = "",
         receipt: Receipt | None = None,
     ) -> None:
@@ -306,15 +316,16 @@ class StreamTable:
 
         schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
         table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
-        the table was last looked at, as where rows leave, or where what is added depends on what is there. logged: see
-        Saved; what `saved` says of it does not count. note: for the table's log: what a person did to the state.
-        receipt: what becomes of the rows; None: those of `files` come and those of other files leave.
+        the table was last looked at, as where rows leave, or where what is added depends on what is there. change: what
+        delta-rs is to do in the place of naming files; it is alone, too. logged: see Saved; what `saved` says of it
+        does not count. note: for the table's log: what a person did to the state. receipt: what becomes of the rows;
+        None: those of `files` come and those of other files leave.
 
         Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
         of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
         TableChanged: somebody else has committed; the table has been opened anew, and `files` tells what is there now.
         """
-        alone = alone or overwrite or bool(remove)
+        alone = alone or overwrite or bool(remove) or change is not None
         before = self._version
         if self._seen != before:  # refused before; the handle has seen the other run's commit since
             raise self._conflict(before, None)
@@ -326,7 +337,7 @@ class StreamTable:
         saved = replace(saved, history=history, logged=None if logged is None else tuple(logged), logged_at=None)
         if self.saved is not None:
             saved = replace(saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._held)
-        receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove])
+        receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
         newest = tuple(file.path for file in files[-_NEWEST:]) or (self.saved.newest if self.saved else ())
         saved = replace(saved, rows=rows, newest=newest)
         crash_point("before_state_blob")
@@ -345,25 +356,11 @@ class StreamTable:
             # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
             max_commit_retries=0 if alone else None,
         )
+        write = change or self._naming(actions, schema, overwrite=overwrite)
         try:
-            columns = self._handle.schema() if schema is None else self._prepared(schema)
-            self._handle.create_write_transaction(
-                actions,
-                "overwrite" if overwrite else "append",
-                columns,
-                list(self.partition_by) or None,
-                commit_properties=properties,
-            )
-            self._handle.update_incremental()
+            write(self._handle, properties)
         except (DeltaError, OSError) as error:
-            explained, seen = self.root.explain(error, self._stream), self.version
-            with self.root.explaining(self._stream):
-                self._handle = self._opened()
-            self._seen = self._marker()
-            if self._seen != version:
-                if alone and self._seen == before and self.version != seen and explained is error:
-                    raise TableChanged(f"something else has changed the table: {error}", path=str(self.root)) from error
-                raise self._conflict(before, explained) from (error if explained is error else None)
+            self._look_again(error, version, alone=alone)
         else:
             self._seen = self._marker()
         if self._seen != version:
@@ -372,13 +369,83 @@ class StreamTable:
         self._version, self._held, self.saved = version, version, saved
         self._prune(version, saved)
 
+    def _naming(self, actions: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
+        """A change that names files."""
+
+        def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+            columns = handle.schema() if schema is None else self._prepared(schema)
+            by, mode = list(self.partition_by) or None, "overwrite" if overwrite else "append"
+            handle.create_write_transaction(actions, mode, columns, by, commit_properties=properties)
+            handle.update_incremental()
+            return {}
+
+        return change
+
+    def _look_again(self, error: Exception, version: int, *, alone: bool) -> None:
+        """Open the table anew after an error, and raise what it means unless the commit is there all the same."""
+        explained, seen, before = self.root.explain(error, self._stream), self.version, self._version
+        with self.root.explaining(self._stream):
+            self._handle = self._opened()
+        self._seen = self._marker()
+        if self._seen == version:
+            return
+        if self._seen == before and _VIOLATED.search(str(error)):
+            raise self._violated(error) from None  # which shows rows
+        if alone and self._seen == before and self.version != seen and explained is error:
+            raise TableChanged(f"something else has changed the table: {error}", path=str(self.root)) from error
+        raise self._conflict(before, explained) from (error if explained is error else None)
+
+    def change(
+        self,
+        saved: Saved,
+        change: Change,
+        receipt: Receipt,
+        expected: Mapping[str, int] | None = None,
+        *,
+        logged: Sequence[DataFile] | None = None,
+    ) -> list[DataFile]:
+        """Have delta-rs change the table in the commit that moves the state to `saved`; the files that it added.
+
+        expected: what it is to count. logged: see `commit`. Raises what `commit` does. BugError: it counted something
+        else, and has committed.
+        """
+        receipt.check(None, stream=self._stream, path=str(self.root))
+        before = {file.path for file in self.files()}
+        counted: dict[str, int] = {}
+
+        def counting(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+            counted.update(change(handle, properties))
+            return counted
+
+        self.commit(saved, change=counting, logged=logged, receipt=receipt)
+        if expected is not None and counted != expected:
+            raise BugError(
+                f"delta-rs was to change {dict(expected)} rows and counted {counted}; the commit stands. Compare the "
+                "table with its source, and report this",
+                path=str(self.root),
+                stream=self._stream,
+            )
+        return [
+            DataFile(file.path, file.size, file.rows, 0, partition=file.partition)
+            for file in self.files()
+            if file.path not in before
+        ]
+
+    def scan(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of the rows, as readers that know the table's features see them; in no order."""
+        with self.root.explaining(self._stream):
+            for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
+                yield plain(batch).select(list(names))
+
     def _checked(
-        self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None
+        self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None, change: Change | None
     ) -> tuple[Receipt, int | None]:
         """The receipt of a commit, compared with the files that come to the table and leave it, and the rows it leaves.
 
-        leaving: None: all files.
+        leaving: None: all files. change: what delta-rs does instead; its rows are counted by whoever asks for it.
         """
+        if change is not None and receipt is not None:
+            return receipt, None
         added, removed = row_count(files), self.row_count(leaving)
         if receipt is None:
             receipt = Receipt(read=added, staged=added, added=added, removed=removed or 0)
@@ -418,6 +485,15 @@ class StreamTable:
         return StateConflict(
             "another run moved this stream's state while this one was reading; this run wrote nothing more. "
             "Run one sync of a pipeline at a time.",
+            path=str(self.root),
+            stream=self._stream,
+        )
+
+    def _violated(self, error: Exception) -> ConfigError:
+        said = str(error).partition("\n")[0].rpartition(": ")[2]
+        return ConfigError(
+            f"the table's constraints refuse rows that were read, so none of their commit are written ({said}): "
+            f"{self.guard.constraints}. Change the rows at their source, or the constraints",
             path=str(self.root),
             stream=self._stream,
         )

@@ -6,7 +6,7 @@ left over. Finding that takes a column or two of each file, one task a file, and
 A row without a number is none of the kit's, and stays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -54,6 +54,21 @@ class Unseen:
     bounded: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
 
+    @property
+    def looked_at(self) -> list[str]:
+        """The columns that `looked` reads."""
+        return list(dict.fromkeys([*self.keys, *_marks(self)]))
+
+    def looked(self, batches: Iterable[pa.RecordBatch]) -> tuple[Counts, int, str]:
+        """The rows of a table as its readers see them: which they are, how many, and the name of what is gone."""
+        schema = pa.schema([self.schema.field(name) for name in self.looked_at])
+        counts, rows, total = Counts(), 0, 0
+        for batch in (widened(one, schema) for one in batches):
+            counts += _count(self, batch)
+            rows += batch.num_rows
+            total += _hash(self, batch)
+        return counts, rows, _named(total)
+
     def counted(self, files: Sequence[TableFile], spread: Spread) -> list[Counts]:
         """The rows of each file."""
         return spread(partial(_counted, self), files)
@@ -61,7 +76,7 @@ class Unseen:
     def plan(self, files: Sequence[TableFile], spread: Spread) -> str:
         """A name for what is gone from these files: the same for the same keys, whatever their order."""
         parts: list[int] = spread(partial(_hashed, self), files)
-        return f"{sum(parts) % 2**_HASH_BITS:016x}"
+        return _named(sum(parts))
 
     def flagged(self, files: Sequence[TableFile], now: datetime, spread: Spread) -> list[DataFile]:
         """Write these files again with `now` in what is gone; nobody sees the new ones before a commit names them."""
@@ -106,20 +121,26 @@ def _gone(unseen: Unseen, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _counted(unseen: Unseen, file: TableFile) -> Counts:
-    found = Counts()
-    for batch in _batches(unseen, file, _marks(unseen)):
-        seen = pc.equal(batch.column(GENERATION), unseen.generation)
-        found += Counts(*(pc.sum(rows).as_py() or 0 for rows in (seen, _gone(unseen, batch))))
-    return found
+    return sum((_count(unseen, batch) for batch in _batches(unseen, file, _marks(unseen))), Counts())
+
+
+def _count(unseen: Unseen, batch: pa.RecordBatch) -> Counts:
+    seen = pc.equal(batch.column(GENERATION), unseen.generation)
+    return Counts(*(pc.sum(rows).as_py() or 0 for rows in (seen, _gone(unseen, batch))))
 
 
 def _hashed(unseen: Unseen, file: TableFile) -> int:
-    total = 0
-    for batch in _batches(unseen, file, list(dict.fromkeys([*unseen.keys, *_marks(unseen)]))):
-        keys = batch.filter(_gone(unseen, batch)).select(list(unseen.keys))
-        for key in zip(*(column.to_pylist() for column in keys.columns), strict=True):
-            total += int.from_bytes(blake2b(repr(key).encode(), digest_size=_HASH_BITS // 8).digest())
-    return total
+    return sum(_hash(unseen, batch) for batch in _batches(unseen, file, unseen.looked_at))
+
+
+def _hash(unseen: Unseen, batch: pa.RecordBatch) -> int:
+    keys = batch.filter(_gone(unseen, batch)).select(list(unseen.keys))
+    rows = zip(*(column.to_pylist() for column in keys.columns), strict=True)
+    return sum(int.from_bytes(blake2b(repr(key).encode(), digest_size=_HASH_BITS // 8).digest()) for key in rows)
+
+
+def _named(total: int) -> str:
+    return f"{total % 2**_HASH_BITS:016x}"
 
 
 def _again(unseen: Unseen, now: datetime | None, file: TableFile) -> list[DataFile]:

@@ -17,6 +17,8 @@ from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.spark.counts import Counted
 from cdk.spark.crash import crash_point
+from cdk.spark.engine_merge import compared, compared_columns
+from cdk.spark.engine_writes import appended, merged, overwritten
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
 from cdk.spark.merge import Merge, Merged
@@ -24,8 +26,11 @@ from cdk.spark.newest import Identity
 from cdk.spark.place import Place
 from cdk.spark.receipt import Receipt, row_count
 from cdk.spark.saved import Saved
+from cdk.spark.table_guard import Use, Way
+from cdk.spark.table_rows import rows_of
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here
+from cdk.spark.widen import widened
 
 
 @dataclass(frozen=True)
@@ -89,9 +94,18 @@ class Append(WriteMode):
         del finished, spread
         receipt = replace(_staged(read, files), added=row_count(files))
         saved = replace(saved, records=saved.records + receipt.landed)
+        if files and self.table.guard.way(Use.APPEND) is Way.ENGINE:
+            return Committed(saved, True, repeat_if_changed(lambda: self._appended(saved, files, receipt)), receipt)
         if done := bool(files) or self._changed(saved):
             self.table.commit(saved, files, logged=() if files else None, receipt=receipt)
         return Committed(saved, done, files, receipt)
+
+    def _appended(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
+        table = self.table
+        table.check_files(files)
+        made = table.change(saved, appended(_rows(table, files), table.schema), receipt, logged=())
+        _delete(table, files)
+        return made
 
 
 class Overwrite(WriteMode):
@@ -121,8 +135,14 @@ class Overwrite(WriteMode):
 
     def _shown(self, saved: Saved, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
         """Commit the whole generation instead of the rows that are there now."""
-        receipt = replace(receipt, removed=self.table.row_count() or 0)
-        self.table.commit(saved, pending, overwrite=True, schema=self._whole(), logged=(), receipt=receipt)
+        table = self.table
+        receipt = replace(receipt, removed=table.row_count() or 0)
+        if pending and table.guard.way(Use.OVERWRITE) is Way.ENGINE:
+            table.check_files(pending)
+            table.change(saved, overwritten(_rows(table, pending), table.schema), receipt, logged=())
+            _delete(table, pending)
+            return receipt
+        table.commit(saved, pending, overwrite=True, schema=self._whole(), logged=(), receipt=receipt)
         return receipt
 
     def _whole(self) -> pa.Schema:
@@ -203,38 +223,84 @@ class AppendDedup(WriteMode):
         source = self.tables[-1]
         staged_in = None if source is table else source.root
         merge = Merge(table.root, table.schema, self.identity, spread, staged_in, self._bounded, table.partition_by)
-        present = table.files(self.identity.keys[0])
         source.check_files(files)
-        merged = merge(files, present)
+        if table.guard.way(Use.MERGE) is Way.ENGINE:
+            return self._merged_by_engine(merge, saved, files, staged)
+        present = table.files(self.identity.keys[0])
+        result = merge(files, present)
         crash_point("merged")
-        rows = sum(file.rows for file in present) + merged.added - merged.replaced
+        rows = sum(file.rows for file in present) + result.added - result.replaced
         saved = replace(saved, records=rows)
         receipt = replace(
             staged,
-            superseded=merged.superseded,
-            stale=merged.stale,
-            deleted=merged.deleted,
-            added=merged.added,
-            removed=merged.replaced,
+            superseded=result.superseded,
+            stale=result.stale,
+            deleted=result.deleted,
+            added=result.added,
+            removed=result.replaced,
         )
         if staged_in is not None:
             source.check_files(files)
         try:
             # Alone, though no file may leave: a neighbour may have brought the same new key.
-            logged = () if self._history is None else files
-            table.commit(saved, merged.add, remove=merged.remove, alone=True, logged=logged, receipt=receipt)
+            table.commit(
+                saved, result.add, remove=result.remove, alone=True, logged=self._logged(files), receipt=receipt
+            )
         except TableChanged:
-            for file in merged.add:
+            for file in result.add:
                 if file not in files:
                     table.root.delete(file.path)
             raise
-        return saved, merged, receipt
+        return saved, result, receipt
+
+    def _logged(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
+        """What the history has to follow."""
+        return () if self._history is None else files
+
+    def _merged_by_engine(
+        self, merge: Merge, saved: Saved, files: Sequence[DataFile], staged: Receipt
+    ) -> tuple[Saved, Merged, Receipt]:
+        table = self.table
+        found = compared(merge, files, table.scan(compared_columns(merge)))
+        crash_point("merged")
+        saved = replace(saved, records=found.rows + found.added - found.replaced)
+        receipt = replace(
+            staged,
+            superseded=found.superseded,
+            stale=found.stale,
+            deleted=found.deleted,
+            added=found.added,
+            removed=found.replaced,
+        )
+        made: Sequence[DataFile] = ()
+        if any(found.expected.values()):
+            change = merged(found.source(), merge.schema, merge.identity.keys)
+            made = table.change(saved, change, receipt, found.expected, logged=self._logged(files))
+        else:
+            # delta-rs commits no MERGE that changes nothing, and the state has to move.
+            table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
+        spare = () if merge.staged else tuple(file.path for file in files)
+        return saved, Merged(tuple(made), (), found.added, found.replaced, where="delta-rs", spare=spare), receipt
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         super().add(columns)
         if self._history is not None:
             with self._telling():
                 self._history.add(columns)
+
+
+def _rows(table: StreamTable, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
+    """The rows of files that no version names, with all columns of the table."""
+    schema = table.schema
+    for file in files:
+        for batch in rows_of(table.root, file.path, {}, schema):
+            yield widened(batch, schema)
+
+
+def _delete(table: StreamTable, files: Sequence[DataFile]) -> None:
+    """Remove files whose rows delta-rs has written into its own."""
+    for file in files:
+        table.root.delete(file.path)
 
 
 def _staged(read: Counted, files: Sequence[DataFile]) -> Receipt:

@@ -1,6 +1,7 @@
 """Each use of a table with each feature is right, or is refused by name before the source is asked for anything."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -312,3 +313,104 @@ def test_a_preview_of_a_stream_without_a_schema_checks_its_key(tmp_path: Path) -
 
     assert preview.failure is not None
     assert "does not declare 'id'" in preview.failure.message
+
+
+IMAGES = {
+    Use.APPEND: {"insert": 2},
+    Use.OVERWRITE: {"insert": 2, "delete": 3},
+    Use.MERGE: {"insert": 1, "update_preimage": 1, "update_postimage": 1},
+    Use.FLAG: {"insert": 1, "update_preimage": 3, "update_postimage": 3},
+    Use.DELETE: {"insert": 1, "update_preimage": 1, "update_postimage": 1, "delete": 2},
+    Use.GAIN: {"insert": 2},
+}
+
+
+@pytest.mark.parametrize("use", IMAGES)
+def test_a_change_feed_has_each_change_of_a_row_once(tmp_path: Path, use: Use) -> None:
+    filled(tmp_path, use)
+    featured(tmp_path, use, "a change feed")
+    version = DeltaTable(str(tmp_path / "users")).version()
+
+    assert sync(tmp_path, stream_of(use), OPTIONS[use]).failure is None
+
+    feed = DeltaTable(str(tmp_path / "users")).load_cdf(starting_version=version + 1)
+    assert Counter(row["_change_type"] for row in pa.table(feed).to_pylist()) == IMAGES[use]
+
+
+CHECKED = [feature for feature in FEATURES if feature.ways.get(Use.APPEND) is Way.ENGINE]
+
+
+@pytest.mark.parametrize("feature", CHECKED, ids=lambda feature: feature.name)
+@pytest.mark.parametrize("use", [Use.APPEND, Use.OVERWRITE, Use.MERGE])
+def test_rows_that_a_constraint_refuses_are_not_written_and_not_passed(
+    tmp_path: Path, feature: Feature, use: Use
+) -> None:
+    filled(tmp_path, use)
+    featured(tmp_path, use, feature.name)
+    before = rows(tmp_path)
+    bad = {**of(5), "size": None if feature.name == "NOT NULL columns" else 12345}
+
+    report = sync(tmp_path, Users([of(4), bad]), OPTIONS[use])
+
+    assert report.failure is not None
+    assert report.failure.failure_type == "config_error"
+    assert "the table's constraints refuse rows that were read" in report.failure.message
+    null = "'size' is declared as non-nullable"
+    assert (null if feature.name == "NOT NULL columns" else "1 rows failed") in report.failure.message
+    assert feature.name in report.failure.message
+    assert "12345" not in report.failure.message + report.failure.detail
+    assert (rows(tmp_path), report.written) == (before, 0)
+
+    report = sync(tmp_path, Users([of(4), of(5)]), OPTIONS[use])
+
+    assert report.failure is None
+    assert rows(tmp_path) == [*([] if use is Use.OVERWRITE else before), (4, 4, 1), (5, 5, 1)]
+
+
+JOINED = [feature.name for feature in FEATURES if feature.ways.get(Use.JOIN) is Way.FILES]
+
+
+@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize("partition_by", [[], ["n"]])
+def test_files_are_joined_whatever_is_checked_of_their_rows(tmp_path: Path, name: str, partition_by: list[str]) -> None:
+    root = tmp_path / "users"
+    for n in range(25):
+        one = pa.table({"id": pa.array([n]), "n": pa.array([7]), "size": pa.array([1])})
+        write_deltalake(str(root), one, mode="append", partition_by=partition_by or None)
+    give(root, featured_table.FEATURES[name])
+    version = DeltaTable(str(root)).version()
+
+    assert StreamTable(root, "shop", "users", pa.schema([])).compact() == 25
+
+    table = DeltaTable(str(root))
+    assert sorted(row["id"] for row in pa.table(table.scan()).to_pylist()) == list(range(25))
+    assert len(table.file_uris()) < 20
+    if name == "a change feed":
+        feed = table.load_cdf(starting_version=version + 1, allow_out_of_range=True)
+        assert pa.table(feed).num_rows == 0
+
+
+def test_what_vectors_deleted_is_not_counted(tmp_path: Path) -> None:
+    filled(tmp_path, Use.MERGE)
+    featured(tmp_path, Use.MERGE, "deletion vectors")
+
+    (facts,) = tables_of(tmp_path, "shop")
+    report = sync(tmp_path, stream_of(Use.MERGE), DEDUP)
+
+    assert (facts.rows, facts.hint) == (2, None)
+    assert report.total == 3
+
+
+@pytest.mark.parametrize("removal", ["soft", "hard", "report"])
+def test_rows_that_vectors_deleted_are_not_missed(tmp_path: Path, removal: str) -> None:
+    options = {**FULL, **DEDUP, "remove_stale": {"removal": removal}}
+    filled(tmp_path, Use.FLAG)
+    featured(tmp_path, Use.FLAG, "deletion vectors")
+
+    report = sync(tmp_path, Users([of(2), of(4)]), options)
+
+    assert report.failure is None
+    assert report.stale is not None
+    assert (report.stale.previous, report.stale.current, report.stale.gone) == (2, 2, 1)
+    assert report.stale.removed == (0 if removal == "report" else 1)
+    assert rows(tmp_path) == [(2, 2, 1), *([(3, 3, 1)] if removal == "report" else []), (4, 4, 1)]

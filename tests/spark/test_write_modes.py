@@ -25,6 +25,7 @@ from cdk.spark.sync import SyncRunner
 from cdk.spark.tables import StreamTable
 from cdk.spark.tasks import Workers, here
 from cdk.spark.write_modes import AppendDedup
+from tests.spark.featured_table import FEATURES, give
 
 FULL = {"sync_mode": "full_refresh", "write_mode": "overwrite"}
 INT, NUMBER = {"type": "integer"}, {"type": "number"}
@@ -116,11 +117,14 @@ def filled(folder: Path, **options: Any) -> list[dict[str, Json]]:
     return [of(n) for n in (1, 2, 3)]
 
 
+@pytest.mark.parametrize("feature", ["", "a change feed", "deletion vectors"])
 @pytest.mark.parametrize("neighbour", [compact, append])
 def test_a_merge_beside_a_neighbour_is_done_again_on_the_files_that_are_there(
-    tmp_path: Path, neighbour: Callable[[Path], None]
+    tmp_path: Path, neighbour: Callable[[Path], None], feature: str
 ) -> None:
     filled(tmp_path, write_mode="append_dedup")
+    if feature:
+        give(tmp_path / "users", FEATURES[feature])
 
     new = [of(10, 1), of(11, 2), of(12, 3), of(13)]
     report = sync(tmp_path, Users(new, lambda: neighbour(tmp_path)), write_mode="append_dedup")
@@ -130,8 +134,11 @@ def test_a_merge_beside_a_neighbour_is_done_again_on_the_files_that_are_there(
     assert report.total == len(rows(tmp_path))
 
 
-def test_a_new_key_that_two_pipelines_bring_at_once_is_there_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("feature", ["", "a change feed"])
+def test_a_new_key_that_two_pipelines_bring_at_once_is_there_once(tmp_path: Path, feature: str) -> None:
     sync(tmp_path, Users([of(1)]), write_mode="append_dedup")
+    if feature:
+        give(tmp_path / "users", FEATURES[feature])
 
     def other() -> None:
         sync(tmp_path, Users([of(5, 50)]), pipeline="market", write_mode="append_dedup")
@@ -141,11 +148,14 @@ def test_a_new_key_that_two_pipelines_bring_at_once_is_there_once(tmp_path: Path
     assert rows(tmp_path) == [(1, 1, 1), (50, 6, 1)]
 
 
+@pytest.mark.parametrize("feature", ["", "deletion vectors", "CHECK constraints"])
 @pytest.mark.parametrize("neighbour", [compact, append])
 def test_an_overwrite_beside_a_neighbour_leaves_its_generation_alone(
-    tmp_path: Path, neighbour: Callable[[Path], None]
+    tmp_path: Path, neighbour: Callable[[Path], None], feature: str
 ) -> None:
     filled(tmp_path, write_mode="append")
+    if feature:
+        give(tmp_path / "users", FEATURES[feature])
 
     sync(tmp_path, Users([of(n) for n in range(4, 9)], lambda: neighbour(tmp_path)), **FULL)
 
