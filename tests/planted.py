@@ -389,6 +389,24 @@ BUGS = [
         "pass",
     ),
     Bug(
+        "an overwrite asks before it empties a table",
+        "spark/stream_run",
+        "if complete and not files and self._empties():",
+        "if False:",
+    ),
+    Bug(
+        "an overwrite that was refused reads again",
+        "spark/stream_run",
+        "self.saved = replace(self.saved, state=None, source=None)",
+        "pass",
+    ),
+    Bug(
+        "a stream has the field of its own cursor",
+        "streams/stream",
+        "(kind if stream is None else stream).cursor",
+        "kind.cursor",
+    ),
+    Bug(
         "gaps between windows are read without lookback",
         "streams/checkpoint",
         "upto=item.window.start, again=False",

@@ -109,7 +109,9 @@ def _generation(item: ConfiguredAirbyteStream, said: Mapping[str, Json]) -> Mapp
     asked: dict[str, Json] = {"generation_id": item.generation_id, "minimum_generation_id": least}
     if least and item.sync_mode == SyncMode.FULL_REFRESH:
         if said.get("write_mode") == DestinationSyncMode.APPEND:
-            asked["write_mode"] = str(DestinationSyncMode.OVERWRITE)
+            asked |= {"write_mode": str(DestinationSyncMode.OVERWRITE), "remove_stale": {"allow_empty": True}}
+        elif said.get("write_mode") == DestinationSyncMode.OVERWRITE:
+            asked["remove_stale"] = {"allow_empty": True}
         elif said.get("write_mode") == DestinationSyncMode.APPEND_DEDUP:
             # The platform has asked for it: no guard is to keep them.
             asked["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}

@@ -176,11 +176,22 @@ class PageReader:
             records = wanted
         if following is not None:
             repeats.look(found, token)
+        warning = "" if found.raw or not found.response.ok else self._absence(found.response)
         if following is None:
-            yield Page(records, None)
+            yield Page(records, None, warning=warning)
         else:
             safe = saved_token(found.response.request, following)
-            yield _Turn(Page(records, self._state(safe, sizes.asked)), following, safe)
+            yield _Turn(Page(records, self._state(safe, sizes.asked), warning=warning), following, safe)
+
+    def _absence(self, response: Response) -> str:
+        """What to say of an answer that has nothing where records should lie."""
+        if not isinstance(self._extractor, FieldExtractor):
+            return ""
+        found = self._extractor.absence(response)
+        return found and (
+            f"{self._ctx.stream}: {response.request} brought no records: there is {found}; check `field_path`, unless "
+            "the API leaves out what is empty"
+        )
 
     def _wanted(self, records: Sequence[Record], slice: Slice) -> Sequence[Record]:
         """The records of a feed that are not too old; those of other streams as they are."""

@@ -6,10 +6,13 @@ from itertools import islice
 from typing import Protocol, TypeAlias
 
 from cdk.base.errors import DecodeError
+from cdk.base.spelling import nearest
 from cdk.base.values import Json
 from cdk.rest.decoder import Decoder
 from cdk.rest.extract import ANY, Extract, path
 from cdk.rest.message import Request, Response
+
+_SHOWN = 30
 
 PAGE = 1000
 """Records of a page, where a decoder streams."""
@@ -64,6 +67,23 @@ class FieldExtractor:
                 yield records
             else:
                 yield from self.expand(records)
+
+    def absence(self, response: Response) -> str:
+        """Where in a body without records the path comes to an end, in words; empty where it does not, or who knows."""
+        if self.decoder.streams:
+            return ""
+        body, place = self.decoder.decode(response), "the body"
+        for name in self.where:
+            if type(body) is not dict or not body or name == ANY:
+                return ""
+            if name not in body:
+                near = nearest(name, body)
+                fields = ", ".join(map(repr, list(body)[:_SHOWN]))
+                return (
+                    f"no {name!r} in {place}, whose fields are {fields}{'' if near is None else f' (is it {near!r}?)'}"
+                )
+            body, place = body[name], repr(name)
+        return ""
 
     def values(self, response: Response) -> Iterator[list[Json]]:
         """What lies at the path, be it records or not: a list of addresses, for example."""

@@ -14,7 +14,8 @@ from cdk.state.handlers.options import Duration, StatefulOptions
 class RemoveStaleOptions(BaseModel):
     """What becomes of a stream's rows that a complete read did not see.
 
-    removal: they are flagged, deleted, or only counted. The others are those of `StatefulOptions`.
+    removal: they are flagged, deleted, or only counted. The others are those of `StatefulOptions`. An overwrite, which
+    leaves nothing of earlier reads, takes `allow_empty` alone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

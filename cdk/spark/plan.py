@@ -27,7 +27,7 @@ class StreamPlan:
     hard_deletes, history: of `append_dedup`. history: the folder of the table of all rows, if one is kept.
     partition_by: the fields whose columns divide the table. follow_source: how the source is asked whether it has
     changed; the stream is then a `travelling` one. generation: the number that a platform gives what is read;
-    replaces: rows of earlier ones are to leave.
+    replaces: rows of earlier ones are to leave. allow_empty: an overwrite may leave a table without rows.
     """
 
     stream: Stream
@@ -41,6 +41,7 @@ class StreamPlan:
     follow_source: FollowSourceOptions | None = None
     generation: int | None = None
     replaces: bool = False
+    allow_empty: bool = False
 
 
 def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> StreamPlan:
@@ -85,6 +86,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
         options.follow_source,
         options.generation_id,
         bool(options.minimum_generation_id),
+        options.remove_stale is not None and options.remove_stale.allow_empty,
     )
 
 

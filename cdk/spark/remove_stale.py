@@ -62,16 +62,17 @@ class Wanted:
         return f"rows that the source has no more would be {what} after a complete read"
 
 
-def check_removal(plan: StreamPlan) -> None:
+def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
     """Raise ConfigError where a table cannot tell what a complete read did not see."""
     where = f"streams.{plan.stream.name}.remove_stale"
     if plan.sync_mode == "incremental":
         raise ConfigError(
             f"{where}: an incremental sync reads what is new, and does not see what is gone; use full_refresh"
         )
-    if plan.write_mode == "overwrite":
+    if plan.write_mode == "overwrite" and (more := options.model_fields_set - {"allow_empty"}):
         raise ConfigError(
-            f"{where}: an overwrite leaves nothing of earlier reads; leave remove_stale out, or use append_dedup"
+            f"{where}: an overwrite leaves nothing of earlier reads; it takes allow_empty alone, leave "
+            f"{', '.join(sorted(more))} out, or use append_dedup"
         )
     if plan.write_mode == "append":
         raise ConfigError(

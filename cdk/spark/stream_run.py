@@ -22,7 +22,9 @@ from cdk.spark.tables import FilesGone
 from cdk.spark.tasks import Spread, here
 from cdk.spark.write_modes import Committed
 from cdk.spark.writing import Writing
+from cdk.state.handlers import guards
 from cdk.state.handlers.guards import RemovalRefused
+from cdk.state.handlers.options import StatefulOptions
 from cdk.state.position import Done
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
@@ -270,6 +272,8 @@ class StreamRun:
         self._state = self._reader.get_checkpoint() or self._state
         # What was not seen leaves with the commit that says that all was, so rows come first.
         complete = finished and self._removal is None
+        if complete and not files and self._empties():
+            return
         saved = replace(self.saved, state=self._wire(), complete=complete)
         done = self._writing.mode.commit(saved, files, self._read, finished=complete, spread=spread)
         self._note(done)
@@ -280,6 +284,26 @@ class StreamRun:
         if finished and self.active:
             self.report = replace(self.report, status=Status.DONE)
         self._committed = self.report
+
+    def _empties(self) -> bool:
+        """Whether an overwrite would leave a table without rows that has some, and nobody said that it may.
+
+        The stream has failed then, the rows stay, and the next sync reads the source again.
+        """
+        plan = self._plan
+        if plan.write_mode != "overwrite" or self.saved.records:
+            return False
+        shown = self.table.row_count() or 0
+        counted = guards.Counted(shown, 0, shown)
+        if not guards.is_empty(counted, StatefulOptions(allow_empty=plan.allow_empty)):
+            return False
+        if self.table.saved is not None and not self.table.saved.complete:
+            self.saved = replace(self.saved, state=None, source=None)
+            self.table.commit(self.saved)
+            self._note(Committed(self.saved, done=True))
+        where = f"streams.{self.stream.name}.remove_stale"
+        self.fail(Failure.of(RemovalRefused(guards.empty("", counted), path=where)))
+        return True
 
     def _leave(self, answers: KnownAnswers) -> None:
         """End a read that brought nothing new: the table stays, with what its source said of itself."""

@@ -127,7 +127,7 @@ class SyncRunner:
         for name, report in self._redundant.items():
             yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
         for plan in self._planned[1]:
-            removal = self._removal(plan.stream.name)
+            removal = self._removal(plan)
             if removal is not None and plan.stream.name not in self._redundant:
                 yield f"{plan.stream.name}: {removal.intended}"
             if plan.follow_source is not None and plan.stream.name not in self._redundant:
@@ -156,7 +156,7 @@ class SyncRunner:
         for stream, options in self._chosen():
             plans.append(plan_stream(stream, options, target))
             if options.remove_stale is not None:
-                check_removal(plans[-1])
+                check_removal(plans[-1], options.remove_stale)
         check_apart(plans)
         return target, plans
 
@@ -236,7 +236,7 @@ class SyncRunner:
         stream = plan.stream
         try:
             check_travels(stream)
-            removal, followed = self._removal(stream.name), self._followed(plan)
+            removal, followed = self._removal(plan), self._followed(plan)
             return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
@@ -250,9 +250,9 @@ class SyncRunner:
         config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
         return Followed(plan.follow_source, config, self._facts.begun, self._pipeline.state.max_checkpoint_state_size)
 
-    def _removal(self, stream: str) -> Wanted | None:
+    def _removal(self, plan: StreamPlan) -> Wanted | None:
         """What is to become of the stream's rows that a complete read does not see."""
-        options = (self._pipeline.streams or {}).get(stream, StreamOptions()).remove_stale
-        if options is None:
+        options = (self._pipeline.streams or {}).get(plan.stream.name, StreamOptions()).remove_stale
+        if options is None or plan.write_mode == "overwrite":
             return None
         return Wanted(options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else "")

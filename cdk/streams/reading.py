@@ -77,7 +77,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             if records:
                 yield finish(records, None)
             position = None if item.next is None else Checkpoint(marks.cut(item.next), trail=item.trail)
-            yield finish(item.records, position)
+            yield finish(item.records, position, item.warning)
         elif isinstance(item, Checkpoint):
             yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
         else:
@@ -98,14 +98,13 @@ class _Finisher:
         self._warned = False
         self._first = True
 
-    def __call__(self, records: Sequence[Record], position: Position | None) -> ReadPage:
+    def __call__(self, records: Sequence[Record], position: Position | None, warning: str = "") -> ReadPage:
         cursor = self._stream.cursor
         if isinstance(position, Checkpoint) and not self._stream.supports_checkpointing:
             position = None
-        warning = ""
         if cursor is not None and records:
             found = field_values(records, cursor.field)
-            warning = self._undated(cursor, records, found)
+            warning = warning or self._undated(cursor, records, found)
             values = _present(found)
             if not self._owns_all(cursor, values):
                 records = self._owned(cursor, records)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import orjson
 
@@ -34,15 +34,25 @@ class Page(NamedTuple):
 
     next: a small JSON object that asks for the next page; None says that this was the last. Required, so that the
     end cannot be forgotten.
-    trail: the kit's own, see `cdk.state.position.Trail`; authors leave it alone.
+    trail: the kit's own, see `cdk.state.position.Trail`; authors leave it alone. warning: what a person should know of
+    this page, in words; it is logged once for a stream.
     """
 
     records: Sequence[Record]
     next: Mapping[str, Json] | None
     trail: Trail | None = None
+    warning: str = ""
 
 
 Item: TypeAlias = Record | Page | Checkpoint
+
+
+class _FieldOfCursor:
+    """The field of a stream's cursor, be it one of the class or one that `__init__` has set."""
+
+    def __get__(self, stream: "Stream | None", kind: type["Stream"]) -> str | None:
+        cursor = (kind if stream is None else stream).cursor
+        return None if cursor is None else cursor.field
 
 
 class Stream(ABC):
@@ -51,8 +61,9 @@ class Stream(ABC):
     name: how catalogs, states and tables call it; by default the class name in snake case.
     namespace: for sources with several; None otherwise.
     primary_key: the field or fields that identify a record; a path inside a record is a tuple.
-    cursor: how the stream advances; None for a stream that is read whole.
-    cursor_field: the cursor's field; set it without a `cursor` when the author advances `self.state` by hand.
+    cursor: how the stream advances; None for a stream that is read whole. Set it in `__init__` where it depends on the
+        config.
+    cursor_field: the cursor's field by itself; set it without a `cursor` when the author advances `self.state` by hand.
     supports_checkpointing: a cut read can resume, because `read_records` says where (a `Page`, a `Checkpoint`).
     schema: the JSON Schema of a record; by default the file `schemas/<name>.json` beside the class, else any object.
     secrets: what must not get into the stream's state; its source sets it.
@@ -63,7 +74,7 @@ class Stream(ABC):
     namespace: str | None = None
     primary_key: str | Sequence[str | Sequence[str]] = ()
     cursor: Cursor | None = None
-    cursor_field: str | None = None
+    cursor_field: str | None = cast("str | None", _FieldOfCursor())
     supports_checkpointing: bool = False
     schema: JsonSchema | None = None
     partition_field: str | None = None
@@ -77,8 +88,8 @@ class Stream(ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
-        if cls.cursor is not None and "cursor_field" not in cls.__dict__:
-            cls.cursor_field = cls.cursor.field
+        if "cursor" in cls.__dict__ and "cursor_field" not in cls.__dict__:
+            cls.cursor_field = cast("str | None", _FieldOfCursor())
 
     @abstractmethod
     def read_records(self, slice: Slice) -> Iterator[Item]:

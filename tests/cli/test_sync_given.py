@@ -108,9 +108,13 @@ def test_a_catalog_that_asks_for_what_no_table_does_is_refused(
     ("mode", "generations", "means"),
     [
         ("append", (3, 0), {"write_mode": "append"}),
-        ("append", (3, 3), {"write_mode": "overwrite"}),
-        ("overwrite", (3, 3), {"write_mode": "overwrite"}),
-        ("append_dedup", (3, 3), {"write_mode": "append_dedup", "removal": "hard"}),
+        ("append", (3, 3), {"write_mode": "overwrite", "allow_empty": True}),
+        ("overwrite", (3, 3), {"write_mode": "overwrite", "allow_empty": True}),
+        (
+            "append_dedup",
+            (3, 3),
+            {"write_mode": "append_dedup", "removal": "hard", "fail_safe_threshold": 100, "allow_empty": True},
+        ),
     ],
 )
 def test_generations_of_a_catalog_decide_what_becomes_of_older_rows(
@@ -126,7 +130,7 @@ def test_generations_of_a_catalog_decide_what_becomes_of_older_rows(
     assert pipeline.streams is not None
     stream = pipeline.streams["users"]
     assert (stream.generation_id, stream.minimum_generation_id) == generations
-    removal = {} if stream.remove_stale is None else {"removal": stream.remove_stale.removal}
+    removal = {} if stream.remove_stale is None else stream.remove_stale.model_dump(exclude_unset=True)
     assert {"write_mode": stream.write_mode, **removal} == means
 
 

@@ -71,6 +71,22 @@ def test_a_state_is_the_greatest_value_read() -> None:
     assert made.statuses == ["STARTED", "RUNNING", "COMPLETE"]
 
 
+def test_an_answer_without_the_field_path_is_named_once_with_the_fields_that_are_there() -> None:
+    made = run(answering(lambda _: {"dat": [], "total": 0}), stream={"incremental_sync": WINDOWS})
+
+    (said,) = [line for line in made.logs if "check `field_path`" in line]
+    assert "items: GET https://api.example.com/items" in said
+    assert "brought no records: there is no 'data' in the body, whose fields are 'dat', 'total' (is it 'dat'?)" in said
+
+
+def test_a_cursor_field_that_no_record_has_is_named_once_with_the_fields_that_are_there() -> None:
+    made = run(answering(lambda _: {"data": [{"id": 1, "On": "2024-01-03"}]}), stream={"incremental_sync": WINDOWS})
+
+    (said,) = [line for line in made.logs if "have no value of the cursor" in line]
+    assert "items: 1 of 1 records of a page have no value of the cursor 'on'" in said
+    assert "The fields that are there: 'On', 'id'" in said
+
+
 def test_a_read_that_finds_nothing_keeps_its_state() -> None:
     made = run(answering(lambda _: dated()), stream={"incremental_sync": WINDOWS}, state=at({"on": "2024-01-20"}))
 

@@ -65,6 +65,22 @@ def test_what_is_no_object_is_an_error(data: Any) -> None:
         found({"data": data}, "data")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"items": [], "total": 0}, "no 'item' in the body, whose fields are 'items', 'total' (is it 'items'?)"),
+        ({"item": {"rows": []}}, "no 'data' in 'item', whose fields are 'rows'"),
+        ({"item": {"data": []}}, ""),
+        ({"item": {"data": None}}, ""),
+        ({"item": []}, ""),
+        ({}, ""),
+        ([], ""),
+    ],
+)
+def test_where_a_path_comes_to_an_end_is_named_with_the_fields_that_are_there(body: Any, said: str) -> None:
+    assert FieldExtractor(JsonDecoder(), ("item", "data")).absence(response(body)) == said
+
+
 def test_values_that_are_no_records_can_be_asked_for() -> None:
     extractor = FieldExtractor(JsonDecoder(), ("urls",))
 

@@ -404,7 +404,14 @@ def test_files_that_are_compacted_meanwhile_are_compared_again(lake: Lake, monke
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"sync_mode": "full_refresh", "write_mode": "overwrite"}, "an overwrite leaves nothing of earlier reads"),
+        (
+            {
+                "sync_mode": "full_refresh",
+                "write_mode": "overwrite",
+                "remove_stale": RemoveStaleOptions(removal="hard"),
+            },
+            "an overwrite leaves nothing of earlier reads; it takes allow_empty alone, leave removal out",
+        ),
         ({"sync_mode": "full_refresh", "write_mode": "append"}, "only tables with one row for each key can tell"),
         ({"sync_mode": "incremental"}, "an incremental sync reads what is new, and does not see what is gone"),
     ],

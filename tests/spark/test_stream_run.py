@@ -23,7 +23,7 @@ from cdk.spark.progress import Failure
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import LOST_IN_A_ROW, StreamRun
 from cdk.spark.tasks import here
-from tests.samples import STREAMS, Events, Orders, Plain, ShopOrders, Users, Versions, told
+from tests.samples import STREAMS, Events, Orders, ShopOrders, Users, Versions, told
 from tests.spark.epochs_here import expected, read_epoch
 
 INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
@@ -158,6 +158,47 @@ def test_an_overwrite_is_hidden_until_it_is_complete(tmp_path: Path) -> None:
     assert rows(tmp_path) == expected(stream)
 
 
+class Leaving(Users):
+    """Users until they all leave; pages stay."""
+
+    left = False
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = super().read_page(slice, token)
+        return Page([], page.next) if self.left else page
+
+
+@pytest.mark.parametrize("seconds", [0, 1000])
+def test_an_overwrite_that_would_empty_its_table_asks_first_and_reads_again(tmp_path: Path, seconds: float) -> None:
+    stream = Leaving()
+    finish(opened(tmp_path, stream))
+    stream.left = True
+    for sync in ("s2", "s3"):
+        report = finish(opened(tmp_path, stream, sync=sync), seconds=seconds)
+
+        assert report.status is Status.FAILED
+        assert report.failure is not None
+        assert (
+            "streams.leaving.remove_stale: the set: found no entity, expected some of the 15" in report.failure.message
+        )
+        assert "set allow_empty" in report.failure.message
+        assert rows(tmp_path) == expected(Users())
+
+    stream.left = False
+    assert finish(opened(tmp_path, stream, sync="s4")).status is Status.DONE
+    assert rows(tmp_path) == expected(Users())
+
+
+def test_an_overwrite_may_empty_its_table_where_it_is_allowed(tmp_path: Path) -> None:
+    stream = Leaving()
+    finish(opened(tmp_path, stream))
+    stream.left = True
+    plan = StreamPlan(stream, Disk(tmp_path), "full_refresh", "overwrite", allow_empty=True)
+
+    assert finish(StreamRun(plan, "shop", sync="s2")).status is Status.DONE
+    assert rows(tmp_path) == Counter()
+
+
 def test_an_overwrite_that_was_cut_goes_on_and_keeps_what_it_had(tmp_path: Path) -> None:
     stream = Users()
     finish(opened(tmp_path, stream))
@@ -275,23 +316,6 @@ class Things(Stream):
 
 def table_rows(root: Path) -> list[dict[str, Json]]:
     return [row for file in DeltaTable(str(root)).file_uris() for row in pq.read_table(file).to_pylist()]
-
-
-def test_an_overwrite_that_finds_nothing_empties_the_table(tmp_path: Path) -> None:
-    class Few(Plain):
-        name = "few"
-        count = 3
-
-        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
-            yield from ({"id": i} for i in range(self.count))
-
-    stream = Few()
-    finish(opened(tmp_path, stream))
-    stream.count = 0
-    report = finish(opened(tmp_path, stream, sync="s2"))
-
-    assert (report.status, report.total) == (Status.DONE, 0)
-    assert rows(tmp_path) == {}
 
 
 def test_what_a_sync_has_saved_says_whether_it_is_complete(tmp_path: Path) -> None:

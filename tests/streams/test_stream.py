@@ -1,6 +1,6 @@
 """What a stream is called, what it says of itself, and the readers it chooses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -8,6 +8,7 @@ from cdk import (
     Checkpoint,
     CountCursor,
     Item,
+    Json,
     JsonSchema,
     Page,
     PageCheckpointReader,
@@ -16,6 +17,7 @@ from cdk import (
     SliceCheckpointReader,
     Start,
     Stream,
+    Window,
 )
 from cdk.state.slice import WHOLE
 from cdk.streams.stream import ANY_OBJECT
@@ -41,6 +43,52 @@ class Counted(Described):
 
 class ByHand(Described):
     cursor_field = "version"
+
+
+class Configured(Described):
+    def __init__(self, config: Mapping[str, Json] | None = None) -> None:
+        super().__init__(config)
+        if "since" in self.config:
+            self.cursor = CountCursor(self.config.get("field", "seq"), start=self.config["since"])
+
+
+class Chosen(Counted):
+    cursor = CountCursor("version")
+
+
+class Both(Configured):
+    cursor_field = "updated"
+
+
+@pytest.mark.parametrize(
+    ("stream", "field"),
+    [
+        (Described(), None),
+        (Counted(), "seq"),
+        (Chosen(), "version"),
+        (Configured(), None),
+        (Configured({"since": 5}), "seq"),
+        (Configured({"since": 5, "field": "id"}), "id"),
+        (Both(), "updated"),
+        (Both({"since": 5}), "updated"),
+        (ByHand(), "version"),
+    ],
+)
+def test_a_stream_has_the_field_of_its_own_cursor(stream: Stream, field: str | None) -> None:
+    assert (stream.cursor_field, stream.incremental) == (field, field is not None)
+
+
+def test_a_class_has_the_field_of_its_cursor() -> None:
+    assert (Described.cursor_field, Counted.cursor_field, Chosen.cursor_field) == (None, "seq", "version")
+
+
+def test_a_cursor_that_init_has_set_plans_the_windows() -> None:
+    reader = Configured({"since": 5}).slices(WHOLE, Start(), DAY0)
+    slice = reader.next()
+
+    assert isinstance(reader, SliceCheckpointReader)
+    assert slice is not None
+    assert slice.window == Window(5)
 
 
 def test_a_stream_is_named_after_its_class_unless_it_says_otherwise() -> None:
