@@ -547,6 +547,20 @@ BUGS = [
         "",
         "tests/rest/test_page_url.py",
     ),
+    Bug(
+        "logins in URLs are hidden",
+        "base/masking",
+        'return _LOGIN.sub(HIDDEN, text) if "://" in text else text',
+        "return text",
+        "tests/cli/test_unexpected.py",
+    ),
+    Bug(
+        "what a connector raises is told without secrets",
+        "cli/unexpected",
+        "super().__init__(mask(",
+        "super().__init__(str(",
+    ),
+    Bug("settings of a pipeline go through a file", "spark/session", "**(conf if running_jvm else {})", "**conf"),
 ]
 
 

@@ -20,6 +20,9 @@ _LONGEST_LOOSE = 256
 
 _LONG_LINE = 16
 
+_LOGIN = re.compile(r"(?<=://)[^/\s:@\"'<>]*:[^/\s\"'<>]+(?=@)")
+"""A user and a password before the host of a URL, such as that of a proxy or an object store."""
+
 _BRANCHES = ("oneOf", "anyOf", "allOf")
 
 
@@ -78,8 +81,9 @@ class Secrets:
         return bool(self._values) and self._compiled().search(text) is not None
 
     def mask(self, text: str) -> str:
-        """`text` with `****` in place of every secret."""
-        return self._compiled().sub(HIDDEN, text) if self._values else text
+        """`text` with `****` in place of every secret, and of users and passwords in URLs."""
+        text = self._compiled().sub(HIDDEN, text) if self._values else text
+        return _LOGIN.sub(HIDDEN, text) if "://" in text else text
 
     def _compiled(self) -> re.Pattern[str]:
         if self._pattern is None:

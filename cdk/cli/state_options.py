@@ -12,6 +12,7 @@ import click
 from cdk.base.errors import CdkError, ConfigError, StateConflict
 from cdk.base.masking import Secrets
 from cdk.base.values import Json, to_json
+from cdk.cli.unexpected import Unexpected
 
 if TYPE_CHECKING:  # importing them at run time would import Delta for every command
     from collections.abc import Iterator
@@ -158,6 +159,10 @@ def _plainly(secrets: Secrets) -> "Iterator[None]":
         raise click.ClickException(secrets.mask(f"{stream}{error}")) from None
     except (DeltaError, OSError) as error:
         raise click.ClickException(secrets.mask(f"a table or file cannot be read: {error}")) from None
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+        raise Unexpected(error, secrets.mask) from None
 
 
 def tell(done: "Done", *, dry: bool) -> None:

@@ -28,6 +28,7 @@ from cdk.cli.state_options import Busy
 from cdk.cli.sync_file import config_file, file_pipeline
 from cdk.cli.sync_given import check_given, given_pipeline
 from cdk.cli.told import SyncTold
+from cdk.cli.unexpected import Unexpected
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
     from cdk.spark.pipeline import Pipeline
@@ -182,6 +183,10 @@ def _said_plainly(secrets: Secrets) -> Iterator[None]:
         raise click.ClickException(secrets.mask(str(error))) from None
     except KeyboardInterrupt:
         raise (_Terminated("told to end") if told else _Interrupted()) from None
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+        raise Unexpected(error, secrets.mask) from None
     finally:
         if here:
             signal.signal(signal.SIGTERM, before)

@@ -4,11 +4,12 @@ import atexit
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import NamedTemporaryFile, mkdtemp
 
+from pyspark import SparkContext
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,7 @@ from cdk.spark.place import cache_folder
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # spark-submit sets it in the program that it starts: the JVM runs already, and its master is settled.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
 def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
@@ -46,9 +48,13 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
     settings = {} if _SUBMITTED in os.environ else _own_settings(options.master)
     if options.master is not None:
         settings["spark.master"] = options.master
-    for key, value in {**settings, **conf}.items():
+    # The arguments of a JVM that is started here can be read by everybody on the machine: what a pipeline says, such as
+    # the keys of a store, goes through a file. One that runs already is told over its connection.
+    running_jvm = SparkContext._gateway is not None  # noqa: SLF001 - nothing else tells
+    own = {key: value for key, value in settings.items() if key not in conf}
+    for key, value in {**own, **(conf if running_jvm else {})}.items():
         builder = builder.config(key, value)
-    with _output_into(log):
+    with _properties({} if running_jvm else conf), _output_into(log):
         try:
             return builder.getOrCreate()
         except Exception as error:
@@ -58,6 +64,36 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
                 detail=tail,
                 path=str(log),
             ) from error
+
+
+@contextmanager
+def _properties(settings: Mapping[str, str]) -> Iterator[None]:
+    """Let a JVM that is started meanwhile read these settings from a file that only its user can read."""
+    if not settings:
+        yield
+        return
+    before = os.environ.get(_ARGUMENTS)
+    with NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as file:
+        for key, value in settings.items():
+            file.write(f"{_property(key)}={_property(value)}\n")
+        file.flush()
+        os.environ[_ARGUMENTS] = f"--properties-file {file.name} --load-spark-defaults {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            del os.environ[_ARGUMENTS]
+            if before is not None:
+                os.environ[_ARGUMENTS] = before
+
+
+def _property(text: str) -> str:
+    """A text as Java's properties files spell it: every letter by its number, but for plain ones."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    units = letter.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def _own_settings(master: str | None) -> dict[str, str]:

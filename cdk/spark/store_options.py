@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
@@ -112,9 +113,14 @@ def options_of(kind: Kind, storage: Mapping[str, Json], environ: Mapping[str, st
 
 
 def secrets_of(options: Mapping[str, Json]) -> Iterator[str]:
-    """The values that must not be shown."""
+    """The values that must not be shown, and the passwords in addresses."""
     secret = {name for known in _KNOWN.values() for name, option in known.items() if option.secret}
-    return (_text(value) for name, value in options.items() if name in secret)
+    for name, value in options.items():
+        text = _text(value)
+        if name in secret:
+            yield text
+        elif "@" in text and (password := urlsplit(text).password):
+            yield unquote(password)
 
 
 def for_delta(kind: Kind, options: Options) -> dict[str, str]:

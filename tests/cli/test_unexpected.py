@@ -1,0 +1,101 @@
+"""Connectors whose own code raises before anything is read, with a secret in what they say."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+
+SECRET = "s3cr3t/of the shop"
+CONNECTOR = dedent("""
+    import base64
+    from cdk import Page, PagedStream, Source
+
+    def fail(config):
+        key = config["api_key"]
+        raise ValueError(f"cannot use {key} nor {base64.b64encode(key.encode()).decode()}")
+
+    class Users(PagedStream):
+        def __init__(self, config=None):
+            super().__init__(config)
+            if config["where"] == "stream":
+                fail(config)
+
+        def read_page(self, slice, token):
+            return Page([{"id": 1}], None)
+
+    class Shop(Source):
+        stream_classes = [Users]
+        config_schema = {"type": "object", "properties": {"api_key": {"type": "string", "airbyte_secret": True}}}
+
+        def prepare(self, config):
+            if config["where"] == "prepare":
+                fail(config)
+            return config
+
+        def streams(self, config):
+            if config["where"] == "streams":
+                fail(config)
+            return super().streams(config)
+""")
+COMMANDS = {
+    "sync": ("sync", "pipeline.yaml"),
+    "dry run": ("sync", "pipeline.yaml", "--dry-run"),
+    "check": ("check", "--connector", "shop.py", "--config", "config.json"),
+    "discover": ("discover", "--connector", "shop.py", "--config", "config.json"),
+    "read": ("read", "--connector", "shop.py", "--config", "config.json", "--catalog", "catalog.json"),
+    "state": ("state", "show", "pipeline.yaml"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(CONNECTOR)
+    stream = {"name": "users", "json_schema": {}, "supported_sync_modes": ["full_refresh"]}
+    configured = {"stream": stream, "sync_mode": "full_refresh", "destination_sync_mode": "append"}
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": [configured]}))
+
+
+@pytest.mark.parametrize("where", ["prepare", "streams", "stream"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_a_connector_raises_is_told_without_secrets(
+    cli: CommandLine, tmp_path: Path, command: str, where: str
+) -> None:
+    config = {"api_key": SECRET, "where": where}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    pipeline = {"name": "shop", "source": {"connector": "shop.py", "config": config}, "target": {"path": "tables"}}
+    (tmp_path / "pipeline.yaml").write_text(json.dumps(pipeline))
+
+    ran = cli(*COMMANDS[command])
+
+    shown = "\n".join([*ran.lines, ran.stderr])
+    assert SECRET not in shown
+    assert b64encode(SECRET.encode()).decode()[:20] not in shown
+    if command != "state":
+        assert ran.code == 1
+        assert "cannot use **** nor ****" in shown
+        assert "ValueError" in shown
+        assert "line 7, in fail" in shown
+
+
+def test_passwords_in_addresses_are_told_to_nobody(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"api_key": "k", "where": ""}')
+    storage = {
+        "AWS_ENDPOINT_URL": "http://me:pass%2Fw0rd@127.0.0.1:9",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "an-id-of-a-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret-key",
+    }
+    target = {"path": "s3://bucket/tables", "storage": storage}
+    pipeline = {"name": "shop", "source": {"connector": "shop.py", "config": "config.json"}, "target": target}
+    (tmp_path / "pipeline.yaml").write_text(json.dumps(pipeline))
+
+    ran = cli("state", "show", "pipeline.yaml")
+
+    shown = "\n".join([*ran.lines, ran.stderr])
+    assert ran.code == 1
+    assert "pass%2Fw0rd" not in shown
+    assert "pass/w0rd" not in shown
