@@ -280,6 +280,20 @@ BUGS = [
         "if False:",
         "tests/spark/test_restored.py",
     ),
+    Bug(
+        "keys that a killed merge has left are removed",
+        "spark/merge",
+        "modified < before.timestamp() * 1000",
+        "modified < 0",
+        "tests/spark/test_stream_run.py",
+    ),
+    Bug(
+        "keys of a merge that runs stay",
+        "spark/merge",
+        "modified < before.timestamp() * 1000",
+        "modified > 0",
+        "tests/spark/test_stream_run.py",
+    ),
     Bug("verify compares receipts with files", "spark/table_audit", "receipt.check(gained,", "receipt.check(None,"),
     Bug("verify counts rows by footers", "spark/table_audit", "logged.rows != there", "logged.rows < 0"),
     Bug(

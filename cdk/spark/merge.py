@@ -10,7 +10,9 @@ A task reads a file's key columns whole and its rows a row group at a time.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cdk.base.errors import ConfigError, TransientError
 from cdk.base.values import Json
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile, TableWriter
@@ -178,6 +181,21 @@ class _Compared:
     replaced: int
     lost: pa.Array
     files: list[DataFile] = field(default_factory=list)
+
+
+def remove_scratch(root: Place, before: datetime) -> None:
+    """Remove what merges of a table that were killed before a moment have left: it holds keys."""
+    for scratch, name in scratch_files(root):
+        # Another run may remove it at this moment, and a store may refuse: then it stays for another time.
+        with suppress(FileNotFoundError, ConfigError, TransientError):
+            if scratch.settle(name).modified < before.timestamp() * 1000:
+                scratch.delete(name)
+
+
+def scratch_files(root: Place) -> Iterator[tuple[Place, str]]:
+    """The files that merges of a table use while they run, and where they lie."""
+    scratch = root.join(_SCRATCH)
+    return ((scratch, name) for name in scratch.names())
 
 
 def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:

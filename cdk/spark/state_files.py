@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import from_json
+from cdk.spark.merge import scratch_files
 from cdk.spark.place import Disk, Place
 from cdk.spark.saved import Saved
 from cdk.spark.state_tables import Located
@@ -96,7 +97,7 @@ def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iter
     """Old states and drafts, and data files that no version in the table's log names, if they are older than `age`.
 
     Files that a state of any pipeline names stay, those of kept older states too. In a store the data files are left
-    alone: which other pipelines have states there cannot be listed.
+    alone: which other pipelines have states there cannot be listed. Files of merges that were killed go everywhere.
     Raises StateError: a state cannot be read, so nobody knows which files it names.
     """
     states, kept = one.states(pipeline), {f"{n}.json" for n in _kept(one, pipeline, one.open(pipeline))}
@@ -107,6 +108,7 @@ def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iter
             named |= _named(root)
             orphans = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
             spare.extend((root, name, "rows that were never committed") for name in orphans)
+    spare.extend((place, name, "keys of a merge that was killed") for place, name in scratch_files(one.root))
     for place, name, why in spare:
         there = place.settle(name)
         if datetime.fromtimestamp(there.modified / 1000, now.tzinfo) <= now - age:

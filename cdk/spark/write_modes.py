@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
+from cdk.base.times import system_clock
 from cdk.base.values import Json
 from cdk.spark.counts import Counted
 from cdk.spark.crash import crash_point
@@ -21,7 +23,7 @@ from cdk.spark.engine_merge import compared, compared_columns
 from cdk.spark.engine_writes import appended, merged, overwritten
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
-from cdk.spark.merge import Merge, Merged
+from cdk.spark.merge import Merge, Merged, remove_scratch
 from cdk.spark.newest import Identity
 from cdk.spark.place import Place
 from cdk.spark.receipt import Receipt, row_count
@@ -31,6 +33,9 @@ from cdk.spark.table_rows import rows_of
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here
 from cdk.spark.widen import widened
+
+_LONGEST_MERGE = timedelta(days=1)
+"""Files of merges that are older are nobody's: a run on another machine may merge at this moment."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,7 @@ class AppendDedup(WriteMode):
             self._history = opened()
 
     def prepare(self, spread: Spread) -> None:
+        remove_scratch(self.table.root, system_clock() - _LONGEST_MERGE)
         history, self._history = self._history, None
         if history is not None:
             with self._telling():

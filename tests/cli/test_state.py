@@ -685,6 +685,21 @@ def test_gc_removes_what_nobody_names(state: CommandLine, orders: Filled) -> Non
     assert orders.ids == [0, 1, 2]
 
 
+def test_gc_removes_the_keys_that_a_killed_merge_has_left(state: CommandLine, orders: Filled) -> None:
+    keys = orders.root / "_cdk_merge" / "0.parquet"
+    keys.parent.mkdir()
+    keys.write_bytes(b"keys")
+
+    assert state("gc").lines == ["0 files, 0 bytes removed"]
+    ran = state("gc", "--days", "0")
+
+    assert ran.lines[-2:] == [
+        f"orders: {keys}, 4 bytes, keys of a merge that was killed",
+        "1 files, 4 bytes removed",
+    ]
+    assert not keys.exists()
+
+
 def test_gc_refuses_when_a_state_cannot_be_read(state: CommandLine, orders: Filled) -> None:
     other = orders.root / "_cdk_state" / "other"
     other.mkdir()

@@ -1,6 +1,7 @@
 """A stream's part in a sync, without Spark: epochs are read in this process, and a crash is an object dropped."""
 
 import itertools
+import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -303,6 +304,21 @@ def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: 
     assert sorted(row["id"] for row in table_rows(tmp_path / "things")) == [0, 1, 2]
     if history:
         assert len(table_rows(tmp_path / "things_history")) == 6
+
+
+@pytest.mark.parametrize(("hours", "left"), [(1, True), (25, False)])
+def test_the_next_sync_removes_the_keys_that_a_killed_merge_has_left(tmp_path: Path, hours: int, *, left: bool) -> None:
+    plan = StreamPlan(Things(), Disk(tmp_path / "things"), "full_refresh", "append_dedup")
+    keys = tmp_path / "things" / "_cdk_merge" / "0.parquet"
+    keys.parent.mkdir(parents=True)
+    keys.write_bytes(b"keys")
+    then = keys.stat().st_mtime - hours * 3600
+    os.utime(keys, (then, then))
+    run = StreamRun(plan, "shop", sync="s1")
+    run.prepare(here)
+
+    # A run on another machine may be merging with a young one.
+    assert keys.exists() == left
 
 
 class Things(Stream):
