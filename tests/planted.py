@@ -575,6 +575,66 @@ BUGS = [
         "super().__init__(str(",
     ),
     Bug("settings of a pipeline go through a file", "spark/session", "**(conf if running_jvm else {})", "**conf"),
+    Bug(
+        "rows that vectors deleted stay deleted",
+        "spark/table_guard",
+        "{**_ALL_FILES, **_ROW_BY_ROW, Use.JOIN: Way.ENGINE,",
+        "{**_ALL_FILES, Use.JOIN: Way.ENGINE,",
+    ),
+    Bug(
+        "constraints are checked when rows are added",
+        "spark/table_guard",
+        "dict.fromkeys([Use.APPEND, Use.OVERWRITE], Way.ENGINE)",
+        "dict.fromkeys([Use.APPEND, Use.OVERWRITE], Way.FILES)",
+    ),
+    Bug(
+        "a feature that is not known is refused",
+        "spark/table_guard",
+        "found += [(_OTHER, name) for name in",
+        "_ = [name for name in",
+    ),
+    Bug(
+        "a history has a door of its own",
+        "spark/writing",
+        ".check([Use.HISTORY, *also], written)",
+        ".check([])",
+        "tests/spark/test_table_guard.py",
+    ),
+    Bug(
+        "a dry run checks the key",
+        "spark/writing",
+        "    _identity(stream_plan, planned.schema)\n    return table\n",
+        "    return table\n",
+        "tests/spark/test_table_guard.py",
+    ),
+    Bug(
+        "one row takes the place of several",
+        "spark/engine_merge",
+        'pc.greater(counts.field("counts"), 1)',
+        'pc.greater(counts.field("counts"), 99)',
+    ),
+    Bug(
+        "a null in a key is a key for delta-rs",
+        "spark/engine_writes",
+        "IS NOT DISTINCT FROM",
+        "=",
+        "tests/spark/test_engine_merge.py",
+    ),
+    Bug(
+        "a merge that changes nothing moves the state",
+        "spark/write_modes",
+        "if any(found.expected.values()):",
+        "if True:",
+        "tests/spark/test_engine_merge.py",
+    ),
+    Bug(
+        "rows that a constraint refused are shown to nobody",
+        "spark/tables",
+        "from None  # which shows rows",
+        "from error",
+        "tests/spark/test_table_guard.py",
+    ),
+    Bug("a catalog's table is no folder", "spark/pipeline", "if _TABLE_NAME.fullmatch(path):", "if False:"),
 ]
 
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from cdk.base.values import Json, from_json
 from cdk.spark.pipeline import StreamOptions
 from cdk.spark.place import Disk
+from cdk.spark.table_files import logged_files, rows_of
 from cdk.spark.table_guard import Guard, Use, check_openable, guard_at, guard_of
 
 _LOOKED_BACK = 20
@@ -125,14 +126,14 @@ def table_facts(root: Path, pipeline: str, options: StreamOptions | None = None)
     state = {} if marker is None else _state(root / "_cdk_state" / pipeline / f"{marker}.json")
     # Not `pa.table`: it imports pandas, for a quarter of a second.
     files = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    rows, size = files["num_records"], files["size_bytes"]
+    size = files["size_bytes"]
     guard = guard_of(table, str(root), stream)
     moment = history[0].get("timestamp") if history else None
     return TableFacts(
         stream,
         str(root),
         _standing(marker, state, history),
-        rows=None if rows.null_count else _sum(rows) - (_deleted(table) if guard.vectors else 0),
+        rows=rows_of(logged_files(table)),
         files=files.num_rows,
         bytes=_sum(size),
         version=table.version(),
@@ -185,13 +186,6 @@ def _standing(marker: int | None, state: Mapping[str, Json] | None, history: Seq
         if "spark-cdk.state" in commit:
             break
     return Standing.COMPLETE if state.get("complete") else Standing.CUT
-
-
-def _deleted(table: DeltaTable) -> int:
-    """The rows that deletion vectors take out of files."""
-    kept = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()["selection_vector"]
-    flags = pc.list_flatten(kept)
-    return len(flags) - _sum(flags)
 
 
 def _sum(column: pa.ChunkedArray) -> int:

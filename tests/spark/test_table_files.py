@@ -10,7 +10,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.spark.files import DataFile
 from cdk.spark.merge import TableFile
-from cdk.spark.table_files import bounded_columns, file_actions, files_of
+from cdk.spark.table_files import LoggedFile, bounded_columns, file_actions, files_of, logged_files, rows_of
+from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 ROWS = pa.table(
@@ -81,3 +82,19 @@ def test_a_commit_tells_of_files_that_come_before_those_that_go(*, rows_change: 
     assert second.stats == counted.stats
     assert gone.deletion_timestamp == int(NOON.timestamp() * 1000)
     assert {first.data_change, second.data_change, gone.data_change} == {rows_change}
+
+
+@pytest.mark.parametrize("partition_by", [None, ["day"]])
+def test_rows_that_vectors_take_out_are_not_counted(tmp_path: Path, partition_by: list[str] | None) -> None:
+    root = tmp_path / "a lake"
+    for n in (1, 2):
+        rows = pa.table({"id": [3, 4, 5], "day": [f"2024 {n}"] * 3})
+        write_deltalake(str(root), rows, mode="append", partition_by=partition_by)
+    give(root, FEATURES["deletion vectors"])
+    first, second = (file.path for file in files_of(DeltaTable(str(root))))
+    delete_by_vector(root, {first: [0, 2]})
+
+    files = logged_files(DeltaTable(str(root)))
+
+    assert files == {first: LoggedFile(3, 2), second: LoggedFile(3)}
+    assert rows_of(files) == 4
