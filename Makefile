@@ -12,7 +12,7 @@ HERE := $(CURDIR)
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit planted crash fuzz bench bench-spark oracle test-peers clean
+.PHONY: help install demo test lint format unit planted crash fuzz bench bench-spark oracle peer-tables test-peers clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,12 @@ oracle: $(VENV)/.installed-dev  ## public manifests against recorded outcomes of
 	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py run --fixtures fixtures --out $(HERE)/$(VENV)/oracle --python $(HERE)/$(BIN)/python \
 		--impl-cwd $(HERE) --entry cdk.__main__:main --spec-entry cdk.__main__:main --only open.txt --jobs 2
 	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py compare reference $(HERE)/$(VENV)/oracle --only open.txt --unstable unstable.json
+
+# The tables are a folder of their own: a copy of airbyte-cdk's repository, of which only `unit_tests` is read.
+PEER_TABLES ?= ../shared/airbyte-python-cdk
+peer-tables: $(VENV)/.installed-dev  ## the tables of airbyte-cdk's unit tests through this kit (PEER_TABLES=folder)
+	@test -d $(PEER_TABLES)/unit_tests || { echo "no unit_tests in $(PEER_TABLES): name a copy of the repository with PEER_TABLES=..." >&2; exit 1; }
+	PEER_TABLES=$(abspath $(PEER_TABLES)) $(BIN)/pytest tests/peers/test_tables.py $(ARGS)
 
 # DataHub has an environment of its own.
 DATAHUB = 1.7.0.17
