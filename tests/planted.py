@@ -784,6 +784,26 @@ BUGS = [
         "def _timestamp(dt: float",
         "def _timestamp(value: float",
     ),
+    Bug(
+        "a secret in a state takes no row along",
+        "spark/stream_run",
+        "        self._check(saved)\n        done",
+        "        done",
+        "tests/spark/test_follow.py",
+    ),
+    Bug("a secret in a state is not said", "engine/messages", "        self._leaks.refuse(line", "        _ = (line"),
+    Bug(
+        "a state is one that the cursor can read",
+        "streams/state_check",
+        "cursor.greatest([value]) is None",
+        "value is None",
+    ),
+    Bug(
+        "a field that nobody reads is refused",
+        "streams/state_check",
+        "if name != cursor.field or",
+        "if name is None or",
+    ),
 ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cdk.base.garbage import rare_collections
+from cdk.base.masking import secret_values
 from cdk.cli.catalog_file import load_catalog, whole_catalog
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
@@ -25,6 +26,7 @@ from cdk.cli.told import Told
 from cdk.engine.executors import threads
 from cdk.engine.messages import Unwatched, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
+from cdk.state.log.leaks import Leaks
 from cdk.state.manager import ConnectorStateManager
 
 
@@ -67,6 +69,7 @@ def read(
                 output.write,
                 execute=threads(concurrency or source.concurrency(settings)),
                 mask=output.secrets.mask,
+                leaks=Leaks(secret_values(source.config_schema, settings)),
                 watch=watch,
             )
 

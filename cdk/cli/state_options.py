@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from cdk.base.errors import CdkError, ConfigError, StateConflict
-from cdk.base.masking import Secrets
+from cdk.base.masking import Secrets, secret_values
 from cdk.base.values import Json, to_json
 from cdk.cli.unexpected import Unexpected
 
@@ -37,6 +37,7 @@ class PipelineFile:
 
     def __init__(self, path: Path, *, trusted: bool = False) -> None:
         self.path, self.trusted, self.secrets = path, trusted, Secrets()
+        self._config_secrets: list[str] = []
 
     @cached_property
     def settings(self) -> "Pipeline":
@@ -65,9 +66,11 @@ class PipelineFile:
 
     def admin(self, *, dry: bool = False) -> "Admin":
         """What looks at the states and changes them."""
+        from cdk.spark.follow import state_check  # noqa: PLC0415
         from cdk.spark.state_admin import Admin  # noqa: PLC0415
 
-        return Admin(self.target, self.name, dry=dry)
+        check = state_check(self.settings, self._config_secrets)
+        return Admin(self.target, self.name, dry=dry, check=check)
 
     def tables(self, names: Sequence[str] = ()) -> "list[Located]":
         """The tables of the streams that are named, of all without names. In a store, the connector says which."""
@@ -93,6 +96,7 @@ class PipelineFile:
         from cdk.spark.plan import plan_stream  # noqa: PLC0415
 
         settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
+        self._config_secrets += secret_values(source.config_schema, settings.config)
         options = settings.streams
         return [
             plan_stream(stream, (options or {}).get(stream.name, StreamOptions()), self.target)

@@ -1,7 +1,7 @@
 """A sync as protocol lines: statuses, pages of records, states, errors, in one order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
@@ -30,8 +30,10 @@ from cdk.protocol import (
     state_line,
     status_line,
 )
+from cdk.state.log.leaks import Leaks
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.stream_state import StreamState
+from cdk.streams.state_check import check_values
 from cdk.streams.stream import Stream
 
 Write: TypeAlias = Callable[[bytes], None]
@@ -87,6 +89,7 @@ def run_read(
     execute: Executor = serial,
     clock: Clock = system_clock,
     mask: Mask = str,
+    leaks: Leaks | None = None,
     watch: Watch | None = None,
 ) -> None:
     """Read the streams of `catalog` in its order, going on from the states in `manager`.
@@ -94,44 +97,50 @@ def run_read(
     Of each stream `write` gets: STARTED, RUNNING before its first record, a page of records at a time, states that
     come after all records they cover, and COMPLETE, before which there is always a state that counts the last records:
     the one before, once more, where they did not change it. A stream that fails ends with INCOMPLETE and its error, and
-    the next one goes on. mask: hides secrets in errors.
+    the next one goes on. mask: hides secrets in errors. leaks: secrets that no state may have; its stream fails.
 
     Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
     Raises StreamsFailed after the last stream, when any has failed.
     """
     with one_run():
-        _read_all(streams, catalog, manager, write, execute=execute, clock=clock, mask=mask, watch=watch or Unwatched())
+        out = _Out(write, clock, leaks or Leaks(), watch or Unwatched())
+        _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 
 def _read_all(
     streams: Iterable[Stream],
     catalog: ConfiguredAirbyteCatalog,
     manager: ConnectorStateManager,
-    write: Write,
+    out: "_Out",
     *,
     execute: Executor,
-    clock: Clock,
     mask: Mask,
-    watch: Watch,
 ) -> None:
     offered = {StreamDescriptor(name=stream.name, namespace=stream.namespace): stream for stream in streams}
     states = _restore(catalog, offered, manager)
     failures: dict[StreamDescriptor, Exception] = {}
     for configured in catalog.streams:
         descriptor = configured.stream.descriptor
-        watch.started(descriptor)
+        out.watch.started(descriptor)
         try:
             stream = _find(configured, offered)
-            _StreamRun(stream, descriptor, manager, write, clock=clock, watch=watch).run(
-                states.pop(descriptor), execute
-            )
+            _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute)
         except Exception as error:  # noqa: BLE001 - one stream failing, for whatever reason, does not stop the others
             failures[descriptor] = error
-            write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, clock()))
-            write(error_line(error, clock(), mask=mask, stream=descriptor))
-        watch.ended(descriptor, failures.get(descriptor))
+            out.write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, out.clock()))
+            out.write(error_line(error, out.clock(), mask=mask, stream=descriptor))
+        out.watch.ended(descriptor, failures.get(descriptor))
     if failures:
         raise StreamsFailed(failures)
+
+
+class _Out(NamedTuple):
+    """Where the lines of a read go, and what looks at them on the way."""
+
+    write: Write
+    clock: Clock
+    leaks: Leaks
+    watch: Watch
 
 
 class _StreamRun:
@@ -142,14 +151,11 @@ class _StreamRun:
         stream: Stream,
         descriptor: StreamDescriptor,
         manager: ConnectorStateManager,
-        write: Write,
-        *,
-        clock: Clock,
-        watch: Watch,
+        out: "_Out",
     ) -> None:
         self._stream, self._descriptor, self._manager = stream, descriptor, manager
-        self._write, self._clock, self._watch = write, clock, watch
-        self._pace = Pace(clock)
+        self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks
+        self._pace = Pace(out.clock)
         self._running = False
         self._count = 0
 
@@ -186,6 +192,7 @@ class _StreamRun:
             return
         stats = AirbyteStateStats(record_count=float(self._count))
         line = state_line(AirbyteMessage(type=Type.STATE, state=state.model_copy(update={"source_stats": stats})))
+        self._leaks.refuse(line, f"state of {self._descriptor}")
         self._write(line)
         self._count = 0
         self._pace.wrote_state(len(line))
@@ -207,6 +214,7 @@ def _restore(
             raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r} twice; once is enough")
         if descriptor in offered:
             states[descriptor] = manager.restore(offered[descriptor])
+            check_values(offered[descriptor], states[descriptor])
     return states
 
 

@@ -11,13 +11,14 @@ from typing import Literal
 
 from cdk.base.errors import ConfigError
 from cdk.base.times import Clock
-from cdk.base.values import Json
+from cdk.base.values import Json, to_json
 from cdk.spark.pipeline import Pipeline
 from cdk.spark.plan import StreamPlan
 from cdk.spark.saved import Saved
 from cdk.spark.state_changes import reset
 from cdk.spark.state_tables import Located, of_plans
 from cdk.state.log import Kind, StateLog, open_session
+from cdk.state.log.limits import Limits
 from cdk.state.stores import StateKey, open_store
 
 STREAM = Kind("cdk/table-state")
@@ -37,6 +38,24 @@ def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateL
     store = open_store(options.state_provider.model_dump())
     size = options.max_checkpoint_state_size
     return StateLog(store, StateKey(pipeline.name), clock=clock, secrets=secrets, max_checkpoint_state_size=size)
+
+
+def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Saved], None]:
+    """What refuses the state of a stream that may not be kept, before anything of its commit is written.
+
+    It raises StateError: the state has a secret of the config. StateTooLarge: the log would not take it.
+    """
+    options = pipeline.state
+    limits = Limits(secrets, options.max_checkpoint_state_size)
+    logged = options.state_provider is not None and options.enabled
+
+    def check(stream: str, saved: Saved) -> None:
+        if logged:
+            limits.freeze(f"stream:{stream}", STREAM.of(_value(saved)))
+        else:
+            limits.leaks.refuse(to_json([saved.state, saved.source]), f"state of {stream}")
+
+    return check
 
 
 @contextmanager

@@ -56,10 +56,21 @@ class Standing:
 
 
 class Admin:
-    """The states of one pipeline. dry: say what would be done, and write nothing."""
+    """The states of one pipeline. dry: say what would be done, and write nothing.
 
-    def __init__(self, target: Place, pipeline: str, *, clock: Clock = system_clock, dry: bool = False) -> None:
-        self.target, self.pipeline, self.clock, self.dry = target, pipeline, clock, dry
+    check: raises for a state of a stream that may not be kept (`cdk.spark.follow.state_check`).
+    """
+
+    def __init__(
+        self,
+        target: Place,
+        pipeline: str,
+        *,
+        clock: Clock = system_clock,
+        dry: bool = False,
+        check: Callable[[str, Saved], None] = lambda *_: None,
+    ) -> None:
+        self.target, self.pipeline, self.clock, self.dry, self.check = target, pipeline, clock, dry, check
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -182,10 +193,11 @@ class Admin:
             raise StateError(f"the pipeline {name!r} has a state of its own already", stream=one.stream)
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."
         change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))
-        return Admin(self.target, name, clock=self.clock, dry=self.dry).commit(one, other, change)
+        return Admin(self.target, name, clock=self.clock, dry=self.dry, check=self.check).commit(one, other, change)
 
     def commit(self, one: Located, table: StreamTable, change: Change) -> Done:
-        """Commit a change, unless it changes nothing or this is a dry run."""
+        """Commit a change, unless it changes nothing or this is a dry run. Raises what `check` does."""
+        self.check(one.name, change.saved)
         if self.dry or change.saved == table.saved:
             return Done(one.name, change)
         one.settle(self.pipeline, table)

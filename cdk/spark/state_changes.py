@@ -16,6 +16,7 @@ from cdk.state.slice import WHOLE, Partition
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
 from cdk.streams.cursor import Cursor
+from cdk.streams.state_check import check_fields, check_values
 from cdk.streams.stream import Stream
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
@@ -84,6 +85,8 @@ def rewound(saved: Saved, stream: Stream, to: str, partition: Partition | None =
 def given(saved: Saved, stream: Stream, blob: Json, what: str = "set") -> Change:
     """Take `blob`, in any form that the stream reads. Raises BadState: it is none."""
     state = decoded(stream, blob)
+    check_values(stream, state)
+    check_fields(stream, state)
     if saved.sync_mode == "incremental":
         return _moved(what, saved, state, stream)
     new = saved

@@ -22,6 +22,7 @@ def took(admin: Admin, plan: StreamPlan, one: Located, blob: Json, *, replace: b
     saved = fresh if table is None or table.saved is None else table.saved
     change = given(saved, plan.stream, blob, "import")
     if table is None:
+        admin.check(one.name, change.saved)
         if admin.dry:
             return Done(one.name, change)
         table = Writing(plan, admin.pipeline).table

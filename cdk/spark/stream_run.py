@@ -1,7 +1,7 @@
 """One stream's part in a sync: plans its slices, takes their progress, commits rows and state."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cdk.base.errors import CdkError, StateError
@@ -45,18 +45,20 @@ class StreamRun:
         sync: str,
         removal: Wanted | None = None,
         followed: Followed | None = None,
+        check: Callable[[Saved], None] = lambda _: None,
     ) -> None:
         """Open the table and find out where to go on.
 
         sync: the id of the whole sync. A full refresh that an earlier sync completed is a new generation and reads
         from the beginning; one that was cut resumes; one that this sync completed before it was cut is done.
         removal: what is to become of rows that a complete read did not see; None: they stay. followed: how the source
-        is asked whether it has changed; None: all is read.
+        is asked whether it has changed; None: all is read. check: raises for a state that may not be kept.
         Raises ConfigError and StateError of the table.
         """
         self.stream = stream = plan.stream
         self._plan, self._followed, self._wanted = plan, followed, removal
         self._writing = Writing(plan, pipeline)
+        self._check = check
         self._removal = None if removal is None else StaleRemoval(plan, self._writing, removal)
         self.table = self._writing.table
         sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
@@ -275,6 +277,7 @@ class StreamRun:
         if complete and not files and self._empties():
             return
         saved = replace(self.saved, state=self._wire(), complete=complete)
+        self._check(saved)
         done = self._writing.mode.commit(saved, files, self._read, finished=complete, spread=spread)
         self._note(done)
         if done.done:
@@ -311,6 +314,7 @@ class StreamRun:
         saved = self.table.saved
         if answers.moved:
             saved = replace(saved, sync=self.saved.sync, source=self._source(answers, finished=True))
+            self._check(saved)
             self.table.commit(saved)
             self._note(Committed(saved, done=True))
         self.saved = saved

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from cdk.base.errors import ConfigError
 from cdk.base.garbage import rare_collections
@@ -19,7 +19,7 @@ from cdk.rest.tally import counting
 from cdk.spark.crash import crash_point
 from cdk.spark.driver import driver_of
 from cdk.spark.epochs import Epochs
-from cdk.spark.follow import following, open_log
+from cdk.spark.follow import following, open_log, state_check
 from cdk.spark.known_answers import Followed
 from cdk.spark.lineage import Opened, lineage
 from cdk.spark.lock import only_run
@@ -32,6 +32,7 @@ from cdk.spark.redundant_run import RedundantRuns
 from cdk.spark.remove_stale import Wanted, check_removal
 from cdk.spark.run_report import RunFacts, run_report
 from cdk.spark.session import open_session, ship
+from cdk.spark.state_tables import of_plans
 from cdk.spark.store import place_at
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import StreamRun
@@ -237,7 +238,8 @@ class SyncRunner:
         try:
             check_travels(stream)
             removal, followed = self._removal(plan), self._followed(plan)
-            return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed)
+            check = partial(state_check(self._pipeline, self._secrets), of_plans([plan])[0].name)
+            return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed, check=check)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
             logger.error("%s: %s", stream.name, failure.message)

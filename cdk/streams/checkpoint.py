@@ -143,16 +143,8 @@ class SliceCheckpointReader(PartitionReader):
         match position:
             case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
                 self._before, self._kept, self._edge = value, kept, edge or Edge(value)
-            case Start():
-                resume = None
             case _:
                 resume = None
-                logger.warning(
-                    "%s: %s has no value of the cursor %r, so it is read from its start",
-                    partition.key,
-                    position,
-                    cursor.field,
-                )
         self._remembered = self._edge
         self._undated = {} if self._edge is None else self._edge.undated
         if resume is None:

@@ -33,6 +33,7 @@ from cdk.protocol import (
     StreamDescriptor,
     SyncMode,
 )
+from cdk.state.log.leaks import Leaks
 from cdk.state.manager import ConnectorStateManager
 from tests.samples import STREAMS, Orders, Plain, Users
 
@@ -374,3 +375,32 @@ def test_the_summary_of_failures_is_for_the_person_who_gave_the_config() -> None
     assert error.failures == failures
     assert error.message.startswith("2 of the streams could not be read to the end: ")
     assert error.message.endswith("; b: x")
+
+
+class Links(Users):
+    """Pages whose token is an address with a key in it."""
+
+    def read_page(self, slice: Slice, token: Json) -> Page:
+        page = super().read_page(slice, None)
+        return Page(page.records, None if token else {"next": "https://api.example?page=2&apikey=hunter2hunter2"})
+
+
+def test_a_secret_in_a_state_fails_its_stream_before_the_state_is_said() -> None:
+    streams, lines = [Links(), Orders()], Lines()
+    with pytest.raises(StreamsFailed, match="found a secret of the config") as failed:
+        run_read(
+            streams,
+            catalog("links", "orders"),
+            ConnectorStateManager(()),
+            lines,
+            clock=lambda: NOW,
+            leaks=Leaks(["hunter2hunter2"]),
+        )
+
+    assert [str(stream) for stream in failed.value.failures] == ["links"]
+    assert not [line for line in lines.messages if "hunter2" in str(line)]
+
+
+def test_a_state_that_the_cursor_cannot_read_is_found_before_the_first_is_read() -> None:
+    with pytest.raises(BadState, match="a value of the stream's cursor"):
+        lines_of([Users(), Orders()], states=[state("orders", {"updated_at": "soon"})])

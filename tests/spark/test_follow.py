@@ -8,7 +8,6 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import ConfigError, Json, Page, Partition, Slice, Stream, StreamState
-from cdk.base.errors import StateError, StateTooLarge
 from cdk.base.times import system_clock
 from cdk.engine.read import read
 from cdk.spark import sync as sync_module
@@ -132,13 +131,15 @@ def test_a_sync_with_a_stream_that_failed_leaves_a_partial_record(lake: Lake) ->
 
 
 def test_the_log_takes_no_secret_and_nothing_too_large(lake: Lake) -> None:
-    with pytest.raises(StateError, match="found a secret of the config"):
-        lake.sync(Orders(), key="2024-01-05")
-    assert lake.log.head() is None
-
+    (secret,) = lake.sync(Orders(), key="2024-01-05").streams
     small = replace(lake, options=lake.options.model_copy(update={"max_checkpoint_state_size": 10}))
-    with pytest.raises(StateTooLarge, match="expected at most 10"):
-        small.sync(Orders())
+    (large,) = small.sync(Orders()).streams
+
+    assert secret.failure is not None
+    assert "found a secret of the config" in secret.failure.message
+    assert large.failure is not None
+    assert "expected at most 10" in large.failure.message
+    assert (lake.log.head(), lake.table("orders").to_pyarrow_table().num_rows) == (None, 0)
 
 
 def test_a_provider_that_is_turned_off_or_wrong(lake: Lake, tmp_path: Path) -> None:
@@ -245,3 +246,17 @@ def test_stream_options_still_count_in_a_preview(lake: Lake) -> None:
     (preview,) = SyncRunner(pipeline, Given([Orders(), Users()])).preview(1)
 
     assert (preview.name, preview.write_mode, len(preview.records)) == ("orders", "append_dedup", 1)
+
+
+@pytest.mark.parametrize("provided", [True, False])
+def test_a_secret_in_a_state_is_refused_before_anything_is_written(tmp_path: Path, lake: Lake, provided: bool) -> None:  # noqa: FBT001 - a parameter
+    lake = lake if provided else Lake(tmp_path, StateOptions())
+    (report,) = lake.sync(Orders(), key="2024-01-05").streams
+
+    assert report.failure is not None
+    assert "found a secret of the config" in report.failure.message
+    assert (report.written, report.total) == (0, 0)
+    root = lake.folder / "lake" / "orders"
+    assert lake.table("orders").to_pyarrow_table().num_rows == 0
+    kept = [*(root / "_cdk_state").rglob("*.json"), *(root / "_delta_log").iterdir()]
+    assert not any(b"2024-01-05" in path.read_bytes() for path in kept)

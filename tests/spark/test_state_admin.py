@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdk import Json, JsonSchema, Partition, Stream
-from cdk.base.errors import StateConflict, StateError
+from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.values import canonical
 from cdk.spark import history as history_module
 from cdk.spark import state_admin
@@ -21,7 +21,7 @@ from cdk.spark.plan import plan_stream
 from cdk.spark.saved import Saved
 from cdk.spark.schema import table_schema
 from cdk.spark.state_admin import Admin
-from cdk.spark.state_changes import Change, rewound
+from cdk.spark.state_changes import Change, given, rewound
 from cdk.spark.state_tables import Located, of_plans, on_disk
 from cdk.spark.stream_report import StreamReport
 from cdk.spark.sync import SyncRunner
@@ -390,3 +390,14 @@ def test_a_renamed_pipeline_that_merges_is_warned_of(tmp_path: Path, caplog: pyt
     assert new.sync() == 21
     assert len(new.rows) == 21
     assert "state of the pipeline 'shop'" in caplog.text
+
+
+@pytest.mark.parametrize("blob", [{"updated": "2024-01-01T00:00:00Z"}, {"updated_at": "soon"}])
+def test_a_state_that_the_stream_cannot_go_on_from_is_refused(tmp_path: Path, blob: Json) -> None:
+    lake = Lake(tmp_path, Orders())
+    lake.sync()
+    version = lake.table.version
+
+    with pytest.raises(BadState, match="state of orders"):
+        lake.admin.change(lake.one, lambda saved: given(saved, lake.stream, blob))
+    assert lake.table.version == version

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
-from cdk.base.errors import BadState, StateConflict, StateError, StateTooLarge, TransientError
+from cdk.base.errors import BadState, StateConflict, StateError, TransientError
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
 from cdk.state.log.blobs import load, place
 from cdk.state.log.canonical import freeze
-from cdk.state.log.leaks import Leaks
+from cdk.state.log.limits import Limits
 from cdk.state.log.record import Slot, StateRecord, Status, read_record
-from cdk.state.log.value import Frozen, StateValue, frozen
+from cdk.state.log.value import Frozen, StateValue
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.protocol import StateStore
 
@@ -37,8 +37,7 @@ class StateLog:
         self.store = store
         self.key = key
         self.clock = clock
-        self._leaks = Leaks(secrets)
-        self._largest = max_checkpoint_state_size
+        self._limits = Limits(secrets, max_checkpoint_state_size)
 
     def head(self) -> StateRecord | None:
         """The newest record; None when there is none.
@@ -90,20 +89,8 @@ class StateLog:
         return load(self.store, self.key, record.slots[slot], f"{self.store.place(self.key, record.seq)} {slot}")
 
     def freeze(self, slot: str, value: StateValue) -> Frozen:
-        """A value that may be appended: nothing that would refuse it is left for later.
-
-        Raises BadState: no slot's name, or no JSON. StateTooLarge: it is larger than allowed. StateError: it contains a
-        secret. Each names the slot and the place.
-        """
-        made = frozen(slot, value)
-        if len(made.text) > self._largest:
-            raise StateTooLarge(
-                f"found a state of {len(made.text):,} bytes, expected at most {self._largest:,}; raise "
-                "max_checkpoint_state_size, or keep less in this slot",
-                path=slot,
-            )
-        self._leaks.refuse(made.text, slot)
-        return made
+        """A value that may be appended. Raises BadState, StateTooLarge and StateError: see Limits."""
+        return self._limits.freeze(slot, value)
 
     def append(
         self,
@@ -124,7 +111,7 @@ class StateLog:
         """
         seq = parent.seq + 1 if parent else 1
         for name, fact in (("run", dict(run or {})), ("effects", list(effects))):
-            self._leaks.refuse(freeze(fact, name), name)
+            self._limits.leaks.refuse(freeze(fact, name), name)
         placed = dict(self._placed(slots, seq, parent))
         record = self._record(seq, parent, placed, status=status, run=run or {}, effects=effects, first=first)
         self._create(record)

@@ -1,0 +1,30 @@
+"""What a state may hold to be kept: found out before anything that goes with it is written."""
+
+from collections.abc import Iterable
+
+from cdk.base.errors import StateTooLarge
+from cdk.state.log.leaks import Leaks
+from cdk.state.log.value import Frozen, StateValue, frozen
+
+
+class Limits:
+    """secrets: texts that no state may contain. largest: bytes that the canonical text of one slot's value may have."""
+
+    def __init__(self, secrets: Iterable[str], largest: int) -> None:
+        self.leaks, self._largest = Leaks(secrets), largest
+
+    def freeze(self, slot: str, value: StateValue) -> Frozen:
+        """A value that may be kept: nothing that would refuse it is left for later.
+
+        Raises BadState: no slot's name, or no JSON. StateTooLarge: it is larger than allowed. StateError: it contains a
+        secret. Each names the slot and the place.
+        """
+        made = frozen(slot, value)
+        if len(made.text) > self._largest:
+            raise StateTooLarge(
+                f"found a state of {len(made.text):,} bytes, expected at most {self._largest:,}; raise "
+                "max_checkpoint_state_size, or keep less in this slot",
+                path=slot,
+            )
+        self.leaks.refuse(made.text, slot)
+        return made

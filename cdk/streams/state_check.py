@@ -1,0 +1,48 @@
+"""States that a person or a platform brings, compared with the stream that is to go on from them."""
+
+from collections.abc import Iterator
+
+from cdk.base.errors import BadState
+from cdk.base.spelling import did_you_mean
+from cdk.state.position import Checkpoint
+from cdk.state.stream_state import StreamState
+from cdk.streams.stream import Stream
+
+_EXTRA = ("state", "lookback_window")
+"""What the state of a stream with partitions may have besides; see `cdk.state.wire`."""
+
+
+def check_values(stream: Stream, state: StreamState) -> None:
+    """Raise BadState: a value that the stream's cursor cannot read. Missing and empty values are none."""
+    cursor = stream.cursor
+    if cursor is None:
+        return
+    for path, position in _checkpoints(stream, state):
+        value = position.cursor.get(cursor.field)
+        if value not in (None, "") and cursor.greatest([value]) is None:
+            raise BadState(f"{path}.{cursor.field}", value, "a value of the stream's cursor", stream=stream.name)
+
+
+def check_fields(stream: Stream, state: StreamState) -> None:
+    """Raise BadState: a field that the stream does not look at, or a cursor without its value.
+
+    What a stream without a cursor keeps is its own: page tokens of any shape.
+    """
+    cursor = stream.cursor
+    if cursor is None:
+        return
+    for name in state.extra:
+        if name not in _EXTRA:
+            expected = f"{cursor.field!r}{did_you_mean(name, [cursor.field])}"
+            raise BadState(f"state of {stream.name}.{name}", state.extra[name], expected, stream=stream.name)
+    for path, position in _checkpoints(stream, state):
+        for name in (*position.cursor, cursor.field):
+            if name != cursor.field or position.cursor.get(name) in (None, ""):
+                expected = f"a value of {cursor.field!r} and nothing else{did_you_mean(name, [cursor.field])}"
+                raise BadState(path, dict(position.cursor), expected, stream=stream.name)
+
+
+def _checkpoints(stream: Stream, state: StreamState) -> Iterator[tuple[str, Checkpoint]]:
+    for partition, position in state.positions.items():
+        if isinstance(position, Checkpoint):
+            yield f"state of {stream.name}{f' {partition.key}' if partition else ''}", position

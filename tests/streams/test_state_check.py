@@ -1,0 +1,74 @@
+"""States that people and platforms bring: refused, or warned of, before anything is read."""
+
+import logging
+
+import pytest
+
+from cdk import Checkpoint, Json, Partition, StreamState
+from cdk.base.errors import BadState
+from cdk.engine.read import read
+from cdk.state.slice import WHOLE
+from cdk.state.wire import decode
+from cdk.streams.state_check import check_fields, check_values
+from tests.samples import Orders, ShopOrders, Users
+
+
+def of(value: Json) -> StreamState:
+    return decode(value)
+
+
+@pytest.mark.parametrize("value", ["yesterday", 17.5e30, ["2024-01-01"], True])
+def test_a_value_that_the_cursor_cannot_read_is_refused(value: Json) -> None:
+    with pytest.raises(BadState, match="expected a value of the stream's cursor"):
+        check_values(Orders(), of({"updated_at": value}))
+
+
+@pytest.mark.parametrize("value", [None, "", "2024-01-01T00:00:00Z"])
+def test_a_missing_value_is_none(value: Json) -> None:
+    check_values(Orders(), of({"updated_at": value}))
+
+
+def test_an_unknown_field_is_refused_with_the_one_that_is_meant() -> None:
+    with pytest.raises(BadState, match="did you mean 'updated_at'"):
+        check_fields(Orders(), of({"updatd_at": "2024-01-01T00:00:00Z"}))
+
+
+@pytest.mark.parametrize("blob", [{"updated_at": "2024-01-01", "page": 3}, {"updated_at": ""}, {"page": 3}])
+def test_a_state_is_the_value_of_the_cursor_and_nothing_else(blob: Json) -> None:
+    with pytest.raises(BadState, match="a value of 'updated_at' and nothing else"):
+        check_fields(Orders(), of(blob))
+
+
+def test_a_field_beside_partitions_is_refused() -> None:
+    states = [{"partition": {"shop": "a"}, "cursor": {"updated_at": "2024-01-01T00:00:00Z"}}]
+    check_fields(ShopOrders(), of({"states": states, "lookback_window": 3}))
+    with pytest.raises(BadState, match="state of shop_orders\\.updated"):
+        check_fields(ShopOrders(), of({"states": states, "updated": 3}))
+
+
+def test_what_a_stream_without_a_cursor_keeps_is_its_own() -> None:
+    check_fields(Users(), of({"page": 3, "anything": {}}))
+    check_values(Users(), of({"page": "x"}))
+
+
+def test_a_state_that_is_yet_to_come_is_warned_of_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    state = StreamState({WHOLE: Checkpoint({"updated_at": "2099-01-01T00:00:00Z"})})
+
+    with caplog.at_level(logging.WARNING, logger="cdk"):
+        assert [item for item in read(Orders(), state) if not isinstance(item, StreamState)] == []
+
+    (line,) = caplog.messages
+    assert line.startswith("orders: updated_at of its state is 2099-01-01T00:00:00Z, which lies after")
+
+
+def test_a_state_without_the_cursor_is_warned_of_in_words(caplog: pytest.LogCaptureFixture) -> None:
+    state = StreamState({Partition.of(shop="a"): Checkpoint({"page": 3, "size": 2})})
+
+    with caplog.at_level(logging.WARNING, logger="cdk"):
+        list(read(ShopOrders(), state))
+
+    (line,) = caplog.messages
+    assert line == (
+        'shop_orders {"shop":"a"}: its state has page, size and no value of the cursor \'updated_at\', '
+        "so it is read from its start"
+    )
