@@ -362,12 +362,12 @@ BUGS = [
         "*named_origins(dict(config)))), secrets)",
         "*named_origins(dict(config)))))",
     ),
-    Bug("a value of Python becomes what read writes", "spark/rows", "values = list(map(plain, values))", "pass"),
     Bug(
         "a UUID is no quoted text",
         "spark/fit",
         "    value = plain(value)\n    if value is None",
         "    if value is None",
+        "tests/spark/test_rows.py",
     ),
     Bug(
         "a Decimal keeps its digits",

@@ -484,6 +484,7 @@ def test_a_value_of_python_is_in_the_table_as_read_writes_it(records: list[dict[
         ("int", Decimal(5), 5),
         ("big", Decimal(2**100), Decimal(2**100)),
         ("object", MappingProxyType({"a": Decimal(1)}), {"a": 1, "b": None}),
+        ("object", {"b": {"c": UUID(int=1)}}, {"a": None, "b": {"c": "00000000-0000-0000-0000-000000000001"}}),
     ],
 )
 def test_a_value_of_python_fits_a_column_that_can_hold_it(name: str, value: Json, held: Json) -> None:
