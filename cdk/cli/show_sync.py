@@ -182,6 +182,8 @@ def _notes(report: StreamReport) -> Iterator[str]:
         yield f"{counted(report.restarted, 'slice')} read again: the source refused their page token"
     if report.rejected:
         yield f"{counted(report.rejected, 'row')} with values that did not fit; they are kept in _airbyte_meta"
+    if report.apart:
+        yield f"{counted(report.apart, 'row')} without a primary key that fits; each is kept apart"
     # A refusal is told as what went wrong.
     if report.stale is not None and report.stale.gone and not report.stale.refused:
         yield _about_stale(report.stale)

@@ -12,6 +12,7 @@ from cdk.declarative.durations import Duration, earlier, later
 from cdk.state.window import Window
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
+from cdk.streams.order import MomentOrder, json_value
 
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 
@@ -87,6 +88,10 @@ class ManifestCursor(Cursor):
         self._start: datetime | None = None
         # Texts of one length in this form sort like the moments they name.
         self._sortable = formats[0].startswith("%Y-%m-%d") and formats[0] == pattern
+
+    @property
+    def order(self) -> MomentOrder:
+        return MomentOrder(self._formats)
 
     @property
     def start(self) -> Json:
@@ -212,7 +217,7 @@ class ManifestCursor(Cursor):
         return None if moment is None else self._write(moment)
 
     def _moment(self, value: Json) -> datetime | None:
-        return _parsed(value, self._formats) if type(value) is str else parse_moment(value, self._formats)
+        return _parsed(value, self._formats) if type(value) is str else parse_moment(json_value(value), self._formats)
 
     def _write(self, moment: datetime) -> str:
         # Epoch numbers, too, are texts in the states and requests of existing connectors.
@@ -233,7 +238,7 @@ class ManifestCountCursor(CountCursor):
 
     def greatest(self, values: Sequence[Json]) -> Json | None:
         found = super().greatest(values)
-        return None if found is None else int(found)
+        return None if found is None else self.order.rank(found)
 
     def owns(self, window: Window, value: Json) -> bool:  # noqa: ARG002
         return True

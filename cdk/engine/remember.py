@@ -16,6 +16,7 @@ from cdk.base.values import Json, NotJson, Record, canonical
 from cdk.state.position import Edge
 from cdk.state.slice import Slice
 from cdk.streams.cursor import Cursor
+from cdk.streams.order import json_value
 from cdk.streams.reading import ReadPage, read_slice
 from cdk.streams.stream import Stream
 
@@ -110,7 +111,7 @@ class _Memory:
             if digest in self._held or (self._slice.holds and len(self._held) < Edge.MAX_HELD):
                 self._held[digest] = self._held.get(digest, known) + 1
                 return False
-        self._keys[digest], self._counts[digest] = value, count
+        self._keys[digest], self._counts[digest] = json_value(value), count
         return count > known
 
 

@@ -51,10 +51,10 @@ class Writer:
         """Files that nobody shares."""
         return TableWriter(self._target.root, self._rows.schema, self._target.bounded, self._target.partition_by)
 
-    def batch(self, records: Sequence[Record]) -> pa.RecordBatch:
-        """Records as rows that are newer than all before. Raises what Rows.batch raises."""
+    def batch(self, records: Sequence[Record], number: int) -> pa.RecordBatch:
+        """Records of slice `number` as rows that are newer than all before of it. Raises what Rows.batch raises."""
         self._flush()
-        return without_empty(self._rows.batch(records), self._target.partition_by)
+        return without_empty(self._rows.batch(records, [(number, len(records))]), self._target.partition_by)
 
     def write(self, progress: Progress, batches: Sequence[pa.RecordBatch], texts: Sequence[JsonLines]) -> None:
         """Have rows in the shared files. Those of texts with values that do not fit are counted when they are made."""
@@ -78,7 +78,8 @@ class Writer:
         if not self._texts:
             return
         texts, self._texts, self._gathered = self._texts, [], 0
-        batch = self._rows.batch(joined([page for _, page in texts]))
+        runs = [(progress.number, len(page)) for progress, page in texts]
+        batch = self._rows.batch(joined([page for _, page in texts]), runs)
         for (progress, _), count in zip(texts, rejected(batch, [len(page) for _, page in texts]), strict=True):
             progress.rejected += count
         self._shared.write([without_empty(batch, self._target.partition_by)])
@@ -167,7 +168,7 @@ class Collected:
             return
         # Rows are numbered as they are made, and of two alike the later one counts.
         self._convert()
-        self._keep(self._writer.batch(records))
+        self._keep(self._writer.batch(records, self.piece.number))
 
     def _convert(self) -> None:
         """Make rows of the texts that wait: a stream that says no position may have any number of them."""
@@ -175,7 +176,7 @@ class Collected:
         if waiting.texts:
             waiting.bytes -= sum(text.text_size or 0 for text in waiting.texts)
             texts, waiting.texts, waiting.gathered = waiting.texts, [], 0
-            self._keep(self._writer.batch(joined(texts)))
+            self._keep(self._writer.batch(joined(texts), self.piece.number))
 
     def _keep(self, batch: pa.RecordBatch) -> None:
         waiting = self._waiting

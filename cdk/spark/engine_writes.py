@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from cdk.spark.newest import DELETED_AT
-from cdk.spark.schema import GENERATION
+from cdk.spark.schema import GENERATION, RAW_ID
 
 Change: TypeAlias = Callable[[DeltaTable, CommitProperties], Mapping[str, int]]
 """Makes one commit; returns what delta-rs counted."""
@@ -21,6 +21,8 @@ Rows: TypeAlias = Iterable[pa.RecordBatch]
 
 OPERATION = "_cdk_operation"
 """The column of `merged` rows that says what becomes of each."""
+TARGET = "_cdk_target"
+"""The column of `merged` rows that has the `_airbyte_raw_id` of the row to meet, where that has null in its key."""
 UPSERT, INSERT, REMOVE = "upsert", "insert", "remove"
 
 
@@ -47,16 +49,21 @@ def overwritten(rows: Rows, schema: pa.Schema) -> Change:
 
 
 def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
-    """Merge rows that have an `OPERATION` besides the columns of `schema`.
+    """Merge rows that have an `OPERATION` and a `TARGET` besides the columns of `schema`.
 
-    An upsert takes the place of the one row with its key, a removal has no successor, an insert meets no row.
+    An upsert takes the place of the one row with its key, a removal has no successor, an insert meets no row. A row
+    with null in its key meets the one whose id it has in `TARGET`.
     """
     values = {_quoted(name): f"read.{_quoted(name)}" for name in schema.names}
     same = " AND ".join(f"(there.{_quoted(key)} IS NOT DISTINCT FROM read.{_quoted(key)})" for key in keys)
+    # An equality, so that rows are looked up and not compared each with each.
+    null = " OR ".join(f"there.{_quoted(key)} IS NULL" for key in keys)
+    same += f" AND (CASE WHEN {null} THEN there.{_quoted(RAW_ID)} END IS NOT DISTINCT FROM read.{_quoted(TARGET)})"
     operation = f"read.{_quoted(OPERATION)}"
+    columns = schema.append(pa.field(OPERATION, pa.string())).append(pa.field(TARGET, pa.string()))
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        source = pa.RecordBatchReader.from_batches(schema.append(pa.field(OPERATION, pa.string())), rows)
+        source = pa.RecordBatchReader.from_batches(columns, rows)
         found = (
             handle.merge(
                 source,

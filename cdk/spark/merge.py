@@ -24,9 +24,10 @@ from cdk.base.errors import ConfigError, TransientError
 from cdk.base.values import Json
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.newest import DELETED, FILE, NUMBER, ROW, Identity, keyed, newest, superseded
+from cdk.spark.newest import APART, DELETED, FILE, HIDDEN, NULL, NUMBER, ROW, Identity, keyed, newest, superseded
 from cdk.spark.partitions import Texts
 from cdk.spark.place import Place
+from cdk.spark.schema import OWN_COLUMNS
 from cdk.spark.table_rows import rows_of
 from cdk.spark.tasks import Spread, here
 from cdk.spark.widen import widened
@@ -45,7 +46,8 @@ _SCRATCH = "_cdk_merge"
 class TableFile:
     """A file that the table's present version names.
 
-    path: as the log spells it. low, high: bounds of the first key's values, None where they are not known.
+    path: as the log spells it. low, high: bounds of the first key's values, None where they are not known. nulls: in
+    columns of the key, None where that is not known.
     partition: where in a partitioned table it lies. Not every writer keeps the partition columns in the file.
     """
 
@@ -55,6 +57,7 @@ class TableFile:
     high: Json = None
     partition: Texts = field(default_factory=dict)
     size: int = 0
+    nulls: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ class Merged:
     """What to commit. replaced: rows that leave the table. added: rows that come. stale: read, but older than its row.
 
     superseded: read, but older than another row of its key that was read. deleted: read, and say that their key is
-    deleted. compared: files that were looked into. where: `here` or `spark`. spare: files that nobody needs once this
-    is committed.
+    deleted. apart: read, and without a key (`cdk.spark.newest`). compared: files that were looked into. where: `here`
+    or `spark`. spare: files that nobody needs once this is committed.
     """
 
     add: tuple[DataFile, ...]
@@ -73,6 +76,7 @@ class Merged:
     stale: int = 0
     superseded: int = 0
     deleted: int = 0
+    apart: int = 0
     compared: int = 0
     where: str = "here"
     spare: tuple[str, ...] = ()
@@ -102,8 +106,8 @@ class Merge:
         The rows of both have their keys and cursor in columns of the schema's types. Raises what the place raises.
         """
         source = self.staged or self.root
-        read = [self.keys_of(source, file.path) for file in staged]
-        winners = newest(read, self.identity)
+        read = [self.keyed(source, file.path) for file in staged]
+        winners = newest(read, len(self.identity.keys))
         candidates = list(_candidates(winners, table))
         run = here if sum(file.rows for file in candidates) <= self.small_rows else self.spark
         scratch = self.root.join(_SCRATCH)
@@ -126,17 +130,27 @@ class Merge:
             len(lost),
             sum(part.num_rows for part in read) - winners.num_rows,
             pc.sum(pc.and_not(winners[DELETED], stale)).as_py() or 0,
+            sum(part.num_rows - part[APART].null_count for part in read),
             len(compared),
             "here" if run is here else "spark",
             () if self.staged else tuple(file.path for file in staged if file not in add),
         )
 
-    def keys_of(self, place: Place, path: str, partition: Texts | None = None) -> pa.Table:
-        """The columns of a file that decide which row counts. partition: where in the table it lies."""
-        names = self.identity.columns(self.schema)
-        wanted = pa.schema([self.schema.field(name) for name in names])
-        batches = rows_of(place, path, partition or {}, self.schema, names)
-        return pa.Table.from_batches([widened(batch, wanted) for batch in batches], wanted)
+    def keyed(self, place: Place, path: str, partition: Texts | None = None) -> pa.Table:
+        """The rows of a file as `cdk.spark.newest` compares them. partition: where in the table it lies."""
+
+        def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
+            names = self.schema.names if names is None else names
+            wanted = pa.schema([(name, kind.get(name) or OWN_COLUMNS[name]) for name in names])
+            batches, start = [], 0
+            for batch in rows_of(place, path, partition or {}, self.schema, names):
+                found = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
+                batches.append(widened(found, wanted))
+                start += batch.num_rows
+            return pa.Table.from_batches(batches, wanted)
+
+        kind = {field.name: field.type for field in self.schema}
+        return keyed(rows(self.identity.columns(self.schema), None), self.identity, rows)
 
     def _plain(self) -> "Merge":
         """This merge as it travels to a task, which starts none of its own."""
@@ -199,26 +213,27 @@ def scratch_files(root: Place) -> Iterator[tuple[Place, str]]:
 
 
 def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:
-    """The files that may hold one of the keys."""
-    if not winners.num_rows:
-        return
-    first = winners["_k0"]
-    keys = first.to_pylist() if first.null_count == 0 else None
+    """The files that may hold one of the keys, or a row that is apart and may be one of those that were read."""
+    first = winners["_k0"].drop_null().to_pylist()
+    apart = [None if one is None else one[:1] for one in winners[APART].unique().to_pylist()]
     for file in table:
-        if keys is None or file.low is None or file.high is None:
+        if HIDDEN in apart or (NULL in apart and file.nulls != 0):
             yield file
-            continue
-        place = bisect_left(keys, file.low)
-        if place < len(keys) and keys[place] <= file.high:
-            yield file
+        elif file.low is None or file.high is None:
+            if first:
+                yield file
+        else:
+            place = bisect_left(first, file.low)
+            if place < len(first) and first[place] <= file.high:
+                yield file
 
 
 def _compare(merge: Merge, name: str, file: TableFile) -> _Compared:
     """Find the rows of a file that winners replace, and write the file without them."""
-    existing = keyed(merge.keys_of(merge.root, file.path, file.partition), merge.identity)
+    existing = merge.keyed(merge.root, file.path, file.partition)
     filters: pc.Expression | None = None
     if file.low is not None and file.high is not None:
-        filters = (pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)
+        filters = ((pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)) | pc.field(APART).is_valid()
     with merge.root.explaining(), merge.root.join(_SCRATCH).reader(name) as source:
         winners = pq.read_table(source, filters=filters)
     replaced, lost = superseded(existing, winners, len(merge.identity.keys))

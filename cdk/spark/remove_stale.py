@@ -14,7 +14,6 @@ from cdk.base.times import Clock, system_clock
 from cdk.spark.engine_writes import deleted, flagged
 from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.merge import SMALL_ROWS, TableFile
-from cdk.spark.newest import Identity
 from cdk.spark.plan import StreamPlan
 from cdk.spark.receipt import Receipt
 from cdk.spark.saved import Saved
@@ -96,7 +95,7 @@ class StaleRemoval:
         check_table(plan, self._table, wanted.options.removal)
         assert isinstance(writing.mode, AppendDedup)  # of others, rows cannot be told apart
         self._mode = writing.mode
-        self._mode.identity = Identity(self._keys, hard=plan.hard_deletes)
+        self._mode.identity = replace(self._mode.identity, cursor=None)
 
     def known(self, generation: int, spread: Spread) -> int:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""

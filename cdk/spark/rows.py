@@ -21,7 +21,7 @@ from cdk.base.values import Json, NotJson, Record
 from cdk.spark.at_once import at_once, by_field
 from cdk.spark.fit import Change, change, fit
 from cdk.spark.json_text import NO_JSON, json_text
-from cdk.spark.row_ids import RowIds
+from cdk.spark.row_ids import RowIds, Runs
 from cdk.spark.schema import (
     ADDITIONAL,
     EXTRACTED_AT,
@@ -53,7 +53,7 @@ class Rows:
         unique: str | None = None,
         room: int = 0,
     ) -> None:
-        """Make rows of `generation`. unique: what their ids begin with, see RowIds.
+        """Make rows of `generation`. unique: what is in their ids, see RowIds.
 
         room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`.
         """
@@ -78,8 +78,8 @@ class Rows:
         """The type of records that become columns without being decoded; None where none would."""
         return self._straight.expected
 
-    def batch(self, records: Sequence[Record]) -> pa.RecordBatch:
-        """One row per record, in order.
+    def batch(self, records: Sequence[Record], runs: Runs | None = None) -> pa.RecordBatch:
+        """One row per record, in order. runs: the slices that they belong to; by default they are of one, number 0.
 
         Raises FatalError: a record is not an object, or NotJson, one of its values is not made of JSON's types.
         """
@@ -94,7 +94,7 @@ class Rows:
             for name, kind in self._columns.items()
         }
         arrays[ADDITIONAL] = self._additional(records, odd, changes)
-        arrays[RAW_ID] = self._ids.take(size)
+        arrays[RAW_ID] = self._ids.take([(0, size)] if runs is None else runs)
         arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
         arrays[META] = self._meta(changes, size)
         arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)

@@ -110,7 +110,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         "status": "unfinished" if stream.status is Status.READING else str(stream.status),
         "resumed": stream.resumed,
         "generation": stream.generation,
-        "records": {**_sums([stream]), "total": stream.total},
+        "records": {**_sums([stream]), "apart": stream.apart, "total": stream.total},
         "files": {"count": stream.files, "bytes": stream.bytes},
         "slices": {
             "planned": stream.planned,

@@ -31,7 +31,8 @@ class StreamReport:
     reading: slices that are handed out now. http: requests, those for planning included. by_slice, by_commit: the
     figures above in detail. stale: what became of rows that the source has no more; None before a complete read, and
     where nobody asked. window: what was read before, of a stream that is redundant. unchanged: its source was asked and
-    has not changed, so nothing was read; total and generation are those that are there.
+    has not changed, so nothing was read; total and generation are those that are there. apart: rows that were merged
+    and whose key is null, missing or no value of its column.
     """
 
     name: str
@@ -61,6 +62,7 @@ class StreamReport:
     stale: StaleCount | None = None
     window: str = ""
     unchanged: bool = False
+    apart: int = 0
 
     @property
     def outcome(self) -> str:

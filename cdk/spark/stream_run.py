@@ -333,6 +333,13 @@ class StreamRun:
 
     def _note(self, done: Committed) -> None:
         """Take over what a commit did."""
+        if done.apart and not self.report.apart:
+            logger.warning(
+                "%s: the primary key of %d rows is null, missing, or no value of its column; each of them is kept as a "
+                "row of its own, and a changed one as another. Choose a primary_key that every record has",
+                self.stream.name,
+                done.apart,
+            )
         self.saved, before, report, commits = done.saved, self._committed, self.report, self.report.by_commit
         self.report = replace(
             report,
@@ -341,6 +348,7 @@ class StreamRun:
             files=report.files + len(done.files),
             bytes=report.bytes + sum(file.size for file in done.files),
             commits=report.commits + done.done,
+            apart=report.apart + done.apart,
             by_commit=commits.plus(self.table.version, done.files, done.receipt) if done.done else commits,
         )
         self._committed = self.report

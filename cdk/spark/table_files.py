@@ -31,8 +31,12 @@ class LoggedFile:
         return None if self.rows is None else self.rows - self.deleted
 
 
-def files_of(handle: DeltaTable, key: str | None = None) -> list[TableFile]:
-    """The files of the version that the handle is pinned to, with the bounds of column `key`."""
+def files_of(handle: DeltaTable, *keys: str) -> list[TableFile]:
+    """The files of the version that the handle is pinned to, with the bounds of the first of some columns.
+
+    Their nulls are those of all these columns.
+    """
+    key = keys[0] if keys else None
     rows = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
     partition_by = handle.metadata().partition_columns
     low, high = (f"partition.{key}",) * 2 if key in partition_by else (f"min.{key}", f"max.{key}")
@@ -44,6 +48,7 @@ def files_of(handle: DeltaTable, key: str | None = None) -> list[TableFile]:
             _bound(row.get(high)),
             {name: text_of(row[f"partition.{name}"]) for name in partition_by},
             row["size_bytes"],
+            _nulls(row, keys, partition_by),
         )
         for row in rows
     ]
@@ -141,6 +146,19 @@ def file_actions(
         *actions,
         *(RemoveAction(file.path, rows_change, removed, file.size, dict(file.partition)) for file in remove),
     ]
+
+
+def _nulls(row: Mapping[str, Json], keys: Sequence[str], partition_by: Sequence[str]) -> int | None:
+    total = 0
+    for key in keys:
+        if key in partition_by:
+            found = row["num_records"] if row[f"partition.{key}"] is None else 0
+        else:
+            found = row.get(f"null_count.{key}")
+        if found is None:
+            return None
+        total += found
+    return total
 
 
 def _bound(value: Json) -> Json:

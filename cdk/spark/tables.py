@@ -278,10 +278,10 @@ class StreamTable:
         """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
         return self._held
 
-    def files(self, key: str | None = None) -> list[TableFile]:
-        """The files of the version that the handle is pinned to, with the bounds of column `key`."""
+    def files(self, *keys: str) -> list[TableFile]:
+        """The files of the version that the handle is pinned to. keys: see `files_of`."""
         with self.root.explaining(self._stream):
-            return files_of(self._handle, key)
+            return files_of(self._handle, *keys)
 
     def row_count(self, paths: Sequence[str] | None = None) -> int | None:
         """The rows of the table, or of some of its files, by its log; None: the log does not say."""

@@ -65,7 +65,7 @@ def _as(array: pa.Array, to: pa.DataType) -> pa.Array:
     if kind == to:
         return array
     if pa.types.is_string(to):
-        return _text(array)
+        return as_texts(array)
     if pa.types.is_struct(kind) and pa.types.is_struct(to):
         inner = dict(zip((field.name for field in kind), array.flatten(), strict=True))
         fields = [
@@ -85,7 +85,8 @@ def _list(array: pa.ListArray, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, values, mask=array.is_null())
 
 
-def _text(array: pa.Array) -> pa.Array:
+def as_texts(array: pa.Array) -> pa.Array:
+    """The values of a column as a text column holds them. Raises ArrowException: they are of a type without texts."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         return pc.strftime(array, format="%Y-%m-%dT%H:%M:%SZ" if kind.tz else "%Y-%m-%dT%H:%M:%S")
@@ -103,7 +104,7 @@ def _dated(array: pa.Array) -> pa.Array:
         return pa.StructArray.from_arrays(fields, names=[field.name for field in kind], mask=array.is_null())
     if pa.types.is_list(kind):
         return _list(array, _dated(array.flatten()))
-    return _text(array) if pa.types.is_temporal(kind) else array
+    return as_texts(array) if pa.types.is_temporal(kind) else array
 
 
 def _plain(value: Json) -> Json:

@@ -19,7 +19,7 @@ from cdk.base.times import system_clock
 from cdk.base.values import Json
 from cdk.spark.counts import Counted
 from cdk.spark.crash import crash_point
-from cdk.spark.engine_merge import compared, compared_columns
+from cdk.spark.engine_merge import compared
 from cdk.spark.engine_writes import appended, merged, overwritten
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
@@ -42,13 +42,14 @@ _LONGEST_MERGE = timedelta(days=1)
 class Committed:
     """What a commit did. saved: what to go on with. done: whether there was something to commit.
 
-    files: those that were added. receipt: what became of the rows.
+    files: those that were added. receipt: what became of the rows. apart: rows that came without a key.
     """
 
     saved: Saved
     done: bool
     files: Sequence[DataFile] = ()
     receipt: Receipt = field(default_factory=Receipt)
+    apart: int = 0
 
 
 class WriteMode(ABC):
@@ -220,7 +221,7 @@ class AppendDedup(WriteMode):
         if self._history is not None:
             with self._telling():
                 self._history.follow()
-        return Committed(saved, True, merged.add, receipt)
+        return Committed(saved, True, merged.add, receipt, merged.apart)
 
     def _merged(
         self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: Spread
@@ -232,7 +233,7 @@ class AppendDedup(WriteMode):
         source.check_files(files)
         if table.guard.way(Use.MERGE) is Way.ENGINE:
             return self._merged_by_engine(merge, saved, files, staged)
-        present = table.files(self.identity.keys[0])
+        present = table.files(*self.identity.keys)
         result = merge(files, present)
         crash_point("merged")
         rows = sum(file.rows for file in present) + result.added - result.replaced
@@ -267,7 +268,7 @@ class AppendDedup(WriteMode):
         self, merge: Merge, saved: Saved, files: Sequence[DataFile], staged: Receipt
     ) -> tuple[Saved, Merged, Receipt]:
         table = self.table
-        found = compared(merge, files, table.scan(compared_columns(merge)))
+        found = compared(merge, files, table.scan)
         crash_point("merged")
         saved = replace(saved, records=found.rows + found.added - found.replaced)
         receipt = replace(
@@ -286,7 +287,11 @@ class AppendDedup(WriteMode):
             # delta-rs commits no MERGE that changes nothing, and the state has to move.
             table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
         spare = () if merge.staged else tuple(file.path for file in files)
-        return saved, Merged(tuple(made), (), found.added, found.replaced, where="delta-rs", spare=spare), receipt
+        return (
+            saved,
+            Merged(tuple(made), (), found.added, found.replaced, apart=found.apart, where="delta-rs", spare=spare),
+            receipt,
+        )
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         super().add(columns)

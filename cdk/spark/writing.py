@@ -13,7 +13,7 @@ from cdk.base.errors import ConfigError
 from cdk.spark.evolution import Plan, plan, with_columns
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
-from cdk.spark.newest import Identity
+from cdk.spark.newest import CursorColumn, Identity
 from cdk.spark.partitions import check_columns
 from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.progress import Target
@@ -25,6 +25,7 @@ from cdk.spark.table_guard import Guard, Use, guard_at, is_table
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread
 from cdk.spark.write_modes import Append, AppendDedup, Overwrite, WriteMode
+from cdk.streams.order import NaturalOrder
 
 
 class Writing:
@@ -40,7 +41,7 @@ class Writing:
         self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
         self._columns = self._planned()
         _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
-        identity = _identity(stream_plan, self._columns.schema)
+        identity = _identity(stream_plan, self._columns.schema, self._columns.columns)
         self._bounded = _bounded(stream_plan, self._columns.schema)
         self.mode: WriteMode
         if stream_plan.write_mode == "overwrite":
@@ -119,7 +120,7 @@ def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
     table = StreamTable(stream_plan.root, pipeline, stream_plan.stream.name, begin, partition_by=by)
     planned = _planned(stream_plan, declared, table)
     _check_guards(stream_plan, declared, planned, table.guard)
-    _identity(stream_plan, planned.schema)
+    _identity(stream_plan, planned.schema, planned.columns)
     return table
 
 
@@ -129,7 +130,7 @@ def _check_new(stream_plan: StreamPlan, begin: pa.Schema, partition_by: Sequence
     if is_table(stream_plan.root, name):
         return False
     check_columns(begin, partition_by, f"streams.{name}.partition_by")
-    _identity(stream_plan, begin)
+    _identity(stream_plan, begin, {})
     return True
 
 
@@ -190,13 +191,14 @@ def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -
     return tuple(names)
 
 
-def _identity(stream_plan: StreamPlan, schema: pa.Schema) -> Identity | None:
+def _identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
     """How rows are told apart. Raises ConfigError: a field of the key is no column, or not one that can be a key."""
     if stream_plan.write_mode != "append_dedup":
         return None
     stream = stream_plan.stream
     where = f"streams.{stream.name}.primary_key"
-    keys = []
+    keys: list[str] = []
+    fields: list[str] = []
     for field in [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key:
         path = [field] if isinstance(field, str) else list(field)
         if len(path) > 1:
@@ -207,19 +209,28 @@ def _identity(stream_plan: StreamPlan, schema: pa.Schema) -> Identity | None:
         if pa.types.is_nested(schema.field(name).type):
             raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")
         keys.append(name)
-    return Identity(tuple(keys), _cursor(stream_plan, schema), stream_plan.hard_deletes)
+        fields.append(path[0])
+    return Identity(tuple(keys), _cursor(stream_plan, schema, declared), stream_plan.hard_deletes, tuple(fields))
 
 
-def _cursor(stream_plan: StreamPlan, schema: pa.Schema) -> str | None:
-    field = stream_plan.stream.cursor_field
-    name = (column_name(field) or field) if isinstance(field, str) else None
-    known = name is not None and name in schema.names and not pa.types.is_nested(schema.field(name).type)
-    return name if known else None
+def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:
+    """Where the rows have the cursor's value, and how two of them compare: as the stream's own cursor does."""
+    stream = stream_plan.stream
+    field = stream.cursor_field
+    if not isinstance(field, str) or not field:
+        return None
+    name = column_name(field) or field
+    if name in schema.names and pa.types.is_nested(schema.field(name).type):
+        return None
+    order = NaturalOrder() if stream.cursor is None else stream.cursor.order
+    return CursorColumn(field, name, order, isinstance(declared.get(field), JsonText))
 
 
 def _bounded(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:
     """The columns that people and merges look for rows by."""
     key = stream_plan.stream.primary_key
     names = [key] if isinstance(key, str) else [name for name in key if isinstance(name, str)]
-    wanted = [column_name(name) or name for name in names] + [_cursor(stream_plan, schema) or ""]
+    cursor = stream_plan.stream.cursor_field
+    fields = [*names, cursor] if isinstance(cursor, str) else names
+    wanted = [column_name(name) or name for name in fields]
     return tuple(name for name in dict.fromkeys(wanted) if name in schema.names)

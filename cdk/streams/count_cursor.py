@@ -1,12 +1,15 @@
 """A cursor over whole numbers: ids, versions, offsets, millisecond stamps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
+from cdk.streams.order import CountOrder
+
+_ORDER = CountOrder()
 
 
 class CountCursor(Cursor):
@@ -21,6 +24,10 @@ class CountCursor(Cursor):
         self.ordered = ordered
         self._start = start
 
+    @property
+    def order(self) -> CountOrder:
+        return _ORDER
+
     def windows(
         self,
         after: Json | None,
@@ -34,13 +41,13 @@ class CountCursor(Cursor):
             raise BadState(f"state.{self.field}", after, "a whole number")
         yield Window(max(start, self._start), upto, upto, last=upto is None)
 
-    def greatest(self, values: Sequence[Json]) -> Json | None:
-        numbers = [value for value in values if _number(value) is not None]
-        return max(numbers, key=lambda value: _number(value) or 0) if numbers else None
-
     def owns(self, window: Window, value: Json) -> bool:
         number = _number(value)
-        return number is None or (number >= window.start and (window.last or number < window.until))
+        if number is None:
+            return True
+        start, until = _number(window.start), _number(window.until)
+        assert start is not None
+        return number >= start and (window.last or until is None or number < until)
 
     def repeats(self, value: Json, reached: Json) -> bool:
         number, limit = _number(value), _number(reached)
@@ -48,11 +55,5 @@ class CountCursor(Cursor):
 
 
 def _number(value: Json) -> int | None:
-    if type(value) is int:
-        return value
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            return None
-    return int(value) if isinstance(value, float) and value.is_integer() else None
+    rank = _ORDER.rank(value)
+    return rank if isinstance(rank, int) else None

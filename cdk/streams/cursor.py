@@ -6,6 +6,7 @@ from datetime import datetime
 
 from cdk.base.values import Json
 from cdk.state.window import Window
+from cdk.streams.order import Order, json_value
 
 
 class Cursor(ABC):
@@ -32,13 +33,23 @@ class Cursor(ABC):
         Raises BadState: `after` is no value of this cursor.
         """
 
+    @property
     @abstractmethod
+    def order(self) -> Order:
+        """Which of two values is greater, and which are none of this cursor's."""
+
     def greatest(self, values: Sequence[Json]) -> Json | None:
-        """The greatest of some values, in its own spelling; values that are none of this cursor's do not count."""
+        """The greatest of some values, in its own spelling; values that are none of this cursor's do not count.
+
+        Of equals the last.
+        """
+        rank = self.order.rank
+        ranked = [(found, i) for i, value in enumerate(values) if (found := rank(value)) is not None]
+        return json_value(values[max(ranked)[1]]) if ranked else None
 
     def unreadable(self, values: Sequence[Json]) -> Sequence[int]:
         """Where in `values` those lie that are none of this cursor's; a subclass may answer without a look at each."""
-        return [i for i, value in enumerate(values) if value is None or self.greatest([value]) is None]
+        return [i for i, value in enumerate(values) if value is None or self.order.rank(value) is None]
 
     @abstractmethod
     def owns(self, window: Window, value: Json) -> bool:

@@ -8,6 +8,7 @@ from cdk.base.times import parse_moment, write_moment
 from cdk.base.values import Json
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
+from cdk.streams.order import MomentOrder, json_value
 
 ISO_SECONDS = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -70,6 +71,10 @@ class DatetimeCursor(Cursor):
         # Texts of one length in this form sort like the moments they name.
         self._sortable = self._formats[0].startswith("%Y-%m-%d")
 
+    @property
+    def order(self) -> MomentOrder:
+        return MomentOrder(self._formats)
+
     def windows(
         self, after: Json | None, now: datetime, *, upto: Json | None = None, again: bool = True
     ) -> Iterator[Window]:
@@ -101,8 +106,7 @@ class DatetimeCursor(Cursor):
     def greatest(self, values: Sequence[Json]) -> Json | None:
         if self._all_text_in_order(values) and self._moment(greatest := max(values)) is not None:
             return greatest
-        moments = [(moment, i) for i, value in enumerate(values) if (moment := self._moment(value)) is not None]
-        return values[max(moments)[1]] if moments else None
+        return super().greatest(values)
 
     def unreadable(self, values: Sequence[Json]) -> Sequence[int]:
         if values and self._all_text_in_order(values) and None not in map(self._moment, (min(values), max(values))):
@@ -149,7 +153,7 @@ class DatetimeCursor(Cursor):
         return all(type(v) is str and len(v) == size and v[-1] == "Z" and v[10] == between for v in values)
 
     def _moment(self, value: Json) -> datetime | None:
-        return parse_moment(value, self._formats)
+        return parse_moment(json_value(value), self._formats)
 
     def _write(self, moment: datetime) -> Json:
         return write_moment(moment, self._formats[0])

@@ -205,6 +205,10 @@ def test_values_that_did_not_fit_are_noted() -> None:
     )
 
 
+def test_rows_without_a_key_are_noted() -> None:
+    assert "\nusers: 2 rows without a primary key that fits; each is kept apart\n" in summary(replace(USERS, apart=2))
+
+
 def test_rows_that_the_source_has_no_more_are_noted() -> None:
     def noted(stale: StaleCount) -> str:
         return summary(replace(USERS, stale=stale))

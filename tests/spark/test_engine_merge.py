@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cdk.spark.counts import Counted
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.history import History
-from cdk.spark.newest import DELETED_AT, Identity
+from cdk.spark.newest import DELETED_AT, CursorColumn, Identity
 from cdk.spark.place import Disk
 from cdk.spark.rows import Rows
 from cdk.spark.saved import Saved
@@ -23,15 +23,17 @@ from cdk.spark.schema import MOMENT
 from cdk.spark.tables import StreamTable
 from cdk.spark.tasks import here
 from cdk.spark.write_modes import AppendDedup, Committed
+from cdk.streams.order import CountOrder
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
 COLUMNS = {"id": pa.int64(), "Name-of": pa.string(), "v": pa.int64(), "tags": pa.list_(pa.string()), DELETED_AT: MOMENT}
 ENGINE = ["a change feed", "CHECK constraints"]
 
 ids = st.integers(0, 4)
+V = CursorColumn("v", "v", CountOrder())
 records = st.fixed_dictionaries(
     {
-        "id": ids,
+        "id": ids | st.sampled_from([None, "x", "y"]),
         "Name-of": st.sampled_from(["a", "b", "", None]),
         "v": st.one_of(st.none(), st.integers(0, 3)),
         "tags": st.sampled_from([None, [], ["x", None]]),
@@ -85,7 +87,7 @@ def _small(feature: str) -> dict[str, str]:
 @given(
     rounds=st.lists(pages, min_size=1, max_size=3),
     theirs=st.lists(ids, max_size=4),
-    cursor=st.sampled_from([None, "v"]),
+    cursor=st.sampled_from([None, V]),
     hard=st.booleans(),
     keys=st.sampled_from([("id",), ("id", "Name-of")]),
     feature=st.sampled_from(ENGINE),
@@ -94,7 +96,7 @@ def _small(feature: str) -> dict[str, str]:
 def test_both_ways_of_merging_give_the_same_table(  # noqa: PLR0917 - Hypothesis gives them by name
     rounds: list[list[list[dict[str, Any]]]],
     theirs: list[int],
-    cursor: str | None,
+    cursor: CursorColumn | None,
     hard: bool,  # noqa: FBT001
     keys: tuple[str, ...],
     feature: str,
@@ -132,7 +134,7 @@ def test_files_that_were_read_are_gone_once_their_rows_are_merged(tmp_path: Path
 
 
 def test_a_row_that_a_vector_deleted_is_not_there_to_be_replaced(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, Identity(("id",), "v"), "deletion vectors")
+    lake = Lake(tmp_path, Identity(("id",), V), "deletion vectors")
     page = [{"id": n, "Name-of": "a", "v": 9, "tags": None, DELETED_AT: None} for n in range(4)]
     (file,) = lake.take([lake.rows.batch(page)]).files
     there = pa.table(DeltaTable(str(lake.root)).scan(columns=["id"]))["id"].to_pylist()

@@ -1,22 +1,26 @@
 import random
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.merge import Merge, Merged, TableFile
-from cdk.spark.newest import DELETED_AT, Identity
+from cdk.spark.newest import DELETED_AT, CursorColumn, Identity
 from cdk.spark.place import Disk
 from cdk.spark.rows import Rows
 from cdk.spark.schema import MOMENT
 from cdk.spark.tasks import here
+from cdk.streams.order import CountOrder
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int64(), "name": pa.string()}
-BY_ID = Identity(("id",), "v")
+V = CursorColumn("v", "v", CountOrder())
+BY_ID = Identity(("id",), V)
 
 
 class Table:
@@ -31,11 +35,12 @@ class Table:
     ) -> None:
         self.place, self.columns = Disk(folder), columns or COLUMNS
         self.rows = Rows(self.columns, generation=1)
-        self.merge = Merge(self.place, self.rows.schema, identity, here, partition_by=partition_by)
+        bounded = tuple(name for name in identity.keys if name not in partition_by)
+        self.merge = Merge(self.place, self.rows.schema, identity, here, bounded=bounded, partition_by=partition_by)
         self.files: list[TableFile] = []
 
     def stage(self, records: Sequence[dict[str, Any]]) -> list[DataFile]:
-        writer = TableWriter(self.place, self.rows.schema, (), self.merge.partition_by)
+        writer = TableWriter(self.place, self.rows.schema, self.merge.bounded, self.merge.partition_by)
         writer.write([self.rows.batch(records)])
         return writer.close()
 
@@ -46,10 +51,15 @@ class Table:
         return merged
 
     def told(self, file: DataFile) -> TableFile:
-        ids = pq.read_table(self.place.path / file.path)["id"].to_pylist()
-        known = [one for one in ids if one is not None]
-        bounds = (min(known), max(known)) if known and len(known) == len(ids) else (None, None)
-        return TableFile(file.path, file.rows, bounds[0], bounds[1], file.partition)
+        """What the log says of a file."""
+        stats, key = orjson.loads(file.stats), self.merge.identity.keys[0]
+        low, high = (self.bound(stats[name].get(key)) for name in ("minValues", "maxValues"))
+        nulls = sum(stats["nullCount"].get(name, 0) for name in self.merge.identity.keys)
+        return TableFile(file.path, file.rows, low, high, file.partition, nulls=nulls)
+
+    def bound(self, value: Any) -> Any:
+        days = self.rows.schema.field(self.merge.identity.keys[0]).type == pa.date32()
+        return date.fromisoformat(value) if days and value is not None else value
 
     def contents(self) -> list[dict[str, Any]]:
         tables = [pq.read_table(self.place.path / file.path, columns=list(self.columns)) for file in self.files]
@@ -116,7 +126,7 @@ def test_deletes_are_soft_unless_asked_for(tmp_path: Path) -> None:
     gone = {**row(1, 2), DELETED_AT: "2026-01-01T00:00:00Z"}
     soft, hard = (
         Table(tmp_path / "soft", columns=columns),
-        Table(tmp_path / "hard", Identity(("id",), "v", True), columns),
+        Table(tmp_path / "hard", Identity(("id",), V, True), columns),
     )
     for table in (soft, hard):
         table.place.make()
@@ -128,7 +138,7 @@ def test_deletes_are_soft_unless_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_delete_that_is_older_than_the_row_deletes_nothing(tmp_path: Path) -> None:
-    table = Table(tmp_path, Identity(("id",), "v", True), {**COLUMNS, DELETED_AT: MOMENT})
+    table = Table(tmp_path, Identity(("id",), V, True), {**COLUMNS, DELETED_AT: MOMENT})
     table.take([row(1, 5)])
 
     table.take([{**row(1, 4), DELETED_AT: "2026-01-01T00:00:00Z"}])
@@ -163,10 +173,10 @@ def test_a_file_that_loses_all_its_rows_is_removed_without_a_successor(tmp_path:
 def test_any_sequence_of_merges_leaves_the_newest_row_of_each_key(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     table = Table(tmp_path)
-    expected: dict[int | None, int] = {}
+    expected: dict[int, int] = {}
     for _ in range(8):
         pages = [
-            [row(chance.choice([None, *range(12)]), chance.randrange(20)) for _ in range(chance.randrange(1, 9))]
+            [row(chance.randrange(12), chance.randrange(20)) for _ in range(chance.randrange(1, 9))]
             for _ in range(chance.randrange(1, 4))
         ]
         merged = table.take(*pages)
@@ -191,7 +201,7 @@ def test_a_row_that_changes_may_leave_its_partition_for_another(tmp_path: Path) 
 
 
 def test_a_file_without_its_partition_columns_is_merged_into(tmp_path: Path) -> None:
-    by_both = Identity(("name", "id"), "v")
+    by_both = Identity(("name", "id"), V)
     for identity in (BY_ID, by_both):
         folder = tmp_path / str(len(identity.keys))
         folder.mkdir()

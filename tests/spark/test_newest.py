@@ -4,20 +4,33 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from cdk.spark.newest import CURSOR, FILE, ROW, Identity, keyed, newest, superseded
-from cdk.spark.schema import EXTRACTED_AT, MOMENT, RAW_ID
+from cdk.spark.newest import CURSOR, FILE, ROW, CursorColumn, Identity, keyed, newest, superseded
+from cdk.spark.schema import ADDITIONAL, EXTRACTED_AT, META, MOMENT, OWN_COLUMNS, RAW_ID
+from cdk.streams.order import CountOrder, NaturalOrder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BY_ID = Identity(("id",), CursorColumn("v", "v", CountOrder()))
 
 
 def part(rows: list[dict[str, Any]], schema: pa.Schema | None = None) -> pa.Table:
     """A file's rows; raw ids grow in order, within a page read at noon."""
-    own = [{**row, EXTRACTED_AT: row.get("at", NOON), RAW_ID: f"{i:04}"} for i, row in enumerate(rows)]
+    own = [{EXTRACTED_AT: NOON, RAW_ID: f"{i:04}", **row} for i, row in enumerate(rows)]
     fields = schema or pa.schema([("id", pa.int64()), ("v", pa.int64())])
-    return pa.Table.from_pylist(own, pa.schema([*fields, (EXTRACTED_AT, MOMENT), (RAW_ID, pa.string())]))
+    return pa.Table.from_pylist(own, pa.schema([*fields, *OWN_COLUMNS.items()]))
+
+
+def compared(table: pa.Table, identity: Identity) -> pa.Table:
+    """A file's rows as they are compared."""
+
+    def rest(names: Any, mask: pa.Array) -> pa.Table:
+        return table.filter(mask).select(table.column_names if names is None else names)
+
+    return keyed(table.select(identity.columns(table.schema)), identity, rest)
+
+
+def winners_of(parts: list[pa.Table], identity: Identity) -> pa.Table:
+    return newest([compared(one, identity) for one in parts], len(identity.keys))
 
 
 def places(winners: pa.Table) -> list[tuple[int, int]]:
@@ -28,42 +41,61 @@ def test_of_the_rows_with_one_key_the_newest_by_cursor_wins() -> None:
     first = part([{"id": 1, "v": 3}, {"id": 2, "v": 1}, {"id": 1, "v": 2}])
     second = part([{"id": 2, "v": 5}, {"id": 3, "v": None}, {"id": 3, "v": 0}])
 
-    winners = newest([first, second], Identity(("id",), "v"))
+    winners = winners_of([first, second], BY_ID)
 
     assert places(winners) == [(0, 0), (1, 0), (1, 2)]
     assert winners["_number"].to_pylist() == [0, 1, 2]
 
 
-def test_of_equals_the_one_that_was_extracted_last_wins() -> None:
-    later = datetime(2026, 1, 1, 13, tzinfo=UTC)
-    first = part([{"id": 1, "v": 1, "at": later}, {"id": 2, "v": 1}, {"id": 2, "v": 1}])
-    second = part([{"id": 1, "v": 1}])
+def test_of_equals_the_one_that_was_read_last_wins_whatever_the_clock_said() -> None:
+    earlier, later = datetime(2026, 1, 1, 11, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinfo=UTC)
+    first = part([{"id": 1, "v": 1, EXTRACTED_AT: later}, {"id": 2, "v": 1}, {"id": 2, "v": 1, EXTRACTED_AT: earlier}])
+    second = part([{"id": 1, "v": 1, RAW_ID: "0001", EXTRACTED_AT: earlier}])
 
-    assert places(newest([first, second], Identity(("id",), "v"))) == [(0, 0), (0, 2)]
-    assert places(newest([first, second], Identity(("id",)))) == [(0, 0), (0, 2)]
+    assert places(winners_of([first, second], BY_ID)) == [(1, 0), (0, 2)]
+    assert places(winners_of([first, second], Identity(("id",)))) == [(1, 0), (0, 2)]
 
 
-def test_a_key_that_is_null_in_part_is_a_key() -> None:
-    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
-    rows = part([{"id": None, "v": None}, {"id": None, "v": "a"}, {"id": 0, "v": ""}, {"id": None, "v": None}], schema)
+def test_a_row_whose_key_is_null_in_part_is_told_apart_by_all_that_it_holds() -> None:
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("w", pa.int64())])
+    nothing = {"id": None, "v": None, "w": 1}
+    rows = part([nothing, {"id": None, "v": "a"}, {"id": 0, "v": ""}, nothing, {**nothing, "w": 2}], schema)
     identity = Identity(("id", "v"))
 
-    winners = newest([rows], identity)
-    replaced, lost = superseded(keyed(rows, identity), winners, 2)
+    winners = winners_of([rows], identity)
+    replaced, lost = superseded(compared(rows, identity), winners, 2)
 
-    assert sorted(places(winners)) == [(0, 1), (0, 2), (0, 3)]
-    assert replaced.to_pylist() == [0, 1, 2, 3]
+    assert sorted(places(winners)) == [(0, 1), (0, 2), (0, 3), (0, 4)]
+    assert replaced.to_pylist() == [0, 1, 2, 3, 4]
     assert lost.to_pylist() == []
 
 
-def test_a_file_keeps_rows_that_are_newer_than_what_was_read() -> None:
-    identity = Identity(("id",), "v")
-    winners = newest([part([{"id": 1, "v": 2}, {"id": 2, "v": 2}, {"id": 3, "v": None}, {"id": 4, "v": 1}])], identity)
-    existing = keyed(
-        part([{"id": 3, "v": 0}, {"id": 2, "v": 3}, {"id": 9, "v": 9}, {"id": 1, "v": 2}, {"id": 4}]), identity
-    )
+def test_a_cursor_without_a_column_is_found_with_the_rest_and_in_notes() -> None:
+    note = {"changes": [{"field": "v", "change": "NULLED", "reason": "not a number", "original": "7"}]}
+    rows = part([{"id": 1, ADDITIONAL: '{"v":8}'}, {"id": 1, META: note}, {"id": 1, "v": 6}, {"id": 1}])
+    bare = rows.drop_columns(["v"])
 
-    replaced, lost = superseded(existing, winners, 1)
+    assert places(winners_of([rows], BY_ID)) == [(0, 0)]
+    assert compared(rows, BY_ID)[CURSOR].to_pylist() == [8, 7, 6, None]
+    assert compared(bare, BY_ID)[CURSOR].to_pylist() == [8, 7, None, None]
+
+
+def test_ranks_of_one_file_are_compared_with_those_of_another_whatever_their_size() -> None:
+    texts = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    small, large = part([{"id": 1, "v": "12"}], texts), part([{"id": 1, "v": str(2**70)}], texts)
+    natural = Identity(("id",), CursorColumn("v", "v", NaturalOrder()))
+
+    for identity in (BY_ID, natural):
+        assert places(winners_of([large, small], identity)) == [(0, 0)]
+        assert [len(one) for one in superseded(compared(large, identity), winners_of([small], identity), 1)] == [0, 1]
+        assert [len(one) for one in superseded(compared(small, identity), winners_of([large], identity), 1)] == [1, 0]
+
+
+def test_a_file_keeps_rows_that_are_newer_than_what_was_read() -> None:
+    read = part([{"id": 1, "v": 2}, {"id": 2, "v": 2}, {"id": 3, "v": None}, {"id": 4, "v": 1}])
+    there = part([{"id": 3, "v": 0}, {"id": 2, "v": 3}, {"id": 9, "v": 9}, {"id": 1, "v": 2}, {"id": 4}])
+
+    replaced, lost = superseded(compared(there, BY_ID), winners_of([read], BY_ID), 1)
 
     assert replaced.to_pylist() == [3, 4]
     assert lost.to_pylist() == [1, 2]
@@ -85,40 +117,8 @@ def test_every_scalar_type_can_be_a_key(kind: pa.DataType, values: list[Any]) ->
     identity = Identity(("id",))
     rows = part([{"id": value} for value in (*values, None, *values)], pa.schema([("id", kind)]))
 
-    winners = newest([rows], identity)
-    replaced, _ = superseded(keyed(rows.slice(0, 3), identity), winners, 1)
+    winners = winners_of([rows], identity)
+    replaced, _ = superseded(compared(rows.slice(0, 3), identity), winners, 1)
 
     assert sorted(places(winners)) == [(0, 2), (0, 3), (0, 4)]
     assert replaced.to_pylist() == [0, 1, 2]
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.none() | st.integers(0, 4), st.none() | st.sampled_from("ab"), st.none() | st.integers(0, 3)),
-        min_size=1,
-        max_size=30,
-    ),
-    st.integers(0, 30),
-)
-def test_merging_batch_after_batch_is_reading_row_after_row(rows: list[tuple[Any, Any, Any]], cut: int) -> None:
-    identity = Identity(("a", "b"), CURSOR)
-    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), (CURSOR, pa.int64())])
-    dicts = [{"a": a, "b": b, CURSOR: cursor} for a, b, cursor in rows]
-    expected: dict[tuple[Any, Any], Any] = {}
-    for a, b, cursor in rows:
-        before = expected.get((a, b), -2)
-        if (-1 if cursor is None else cursor) >= (-1 if before is None else before):
-            expected[a, b] = cursor
-
-    table = part(dicts[:cut], schema)
-    first = newest([table], identity)
-    table = table.take(first[ROW])
-    new = part(dicts[cut:], schema)
-    winners = newest([new], identity)
-    replaced, lost = superseded(keyed(table, identity), winners, 2)
-    kept = [row for i, row in enumerate(table.to_pylist()) if i not in set(replaced.to_pylist())]
-    added = [new.to_pylist()[row] for n, row in enumerate(winners[ROW].to_pylist()) if n not in set(lost.to_pylist())]
-
-    assert {(row["a"], row["b"]): row[CURSOR] for row in [*kept, *added]} == expected
-    assert len(kept) + len(added) == len(expected)

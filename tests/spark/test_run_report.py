@@ -112,7 +112,7 @@ def test_the_report_of_a_sync_has_its_figures_and_no_secrets(tmp_path: Path, ses
 
     parts, orders, broken = report["streams"]
     assert (parts["status"], parts["sync_mode"], parts["write_mode"]) == ("done", "full_refresh", "overwrite")
-    assert parts["records"] == {"read": 18, "written": 18, "rejected": 6, "skipped": 0, "total": 18}
+    assert parts["records"] == {"read": 18, "written": 18, "rejected": 6, "skipped": 0, "apart": 0, "total": 18}
     assert parts["http"] == {
         "requests": 13,
         "retries": 6,

@@ -32,7 +32,7 @@ def test_a_file_has_the_bounds_of_the_key_unless_they_are_rounded_or_not_known(
 ) -> None:
     write_deltalake(str(tmp_path), ROWS)
 
-    (file,) = files_of(DeltaTable(str(tmp_path)), key)
+    (file,) = files_of(DeltaTable(str(tmp_path)), *([] if key is None else [key]))
 
     assert (file.rows, file.low, file.high, file.partition) == (2, low, high, {})
     assert file.size == (tmp_path / file.path).stat().st_size
@@ -98,3 +98,17 @@ def test_rows_that_vectors_take_out_are_not_counted(tmp_path: Path, partition_by
 
     assert files == {first: LoggedFile(3, 2), second: LoggedFile(3)}
     assert rows_of(files) == 4
+
+
+def test_the_nulls_of_all_columns_of_a_key_are_counted_where_the_log_knows_them(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, None, None], "name": ["a", None, "b"], "day": [date(2024, 1, 2), None, None]})
+    write_deltalake(str(tmp_path), rows, partition_by=["day"])
+    table = DeltaTable(str(tmp_path))
+
+    def nulls(*keys: str) -> list[int | None]:
+        return sorted((one.nulls for one in files_of(table, *keys)), key=lambda count: count or 0)
+
+    assert nulls("id", "name") == [0, 3]
+    assert nulls("name", "id") == [0, 3]
+    assert nulls("id", "day") == [0, 4]
+    assert nulls("id", "other") == [None, None]

@@ -1,7 +1,7 @@
 """Tables that follow their streams' schemas, and rows that are merged, in syncs whose tasks run in this process."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
+from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, Partition, Slice, Source, Stream
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.spark.stream_report import StreamReport
 from cdk.spark.sync import SyncRunner
@@ -426,3 +426,78 @@ def test_a_count_beyond_64_bits_is_committed_and_goes_on(tmp_path: Path) -> None
 
     assert [row["n"] for row in rows(tmp_path)] == [first, first + 1, first + 2]
     assert again.written == 1
+
+
+class Versions(Things):
+    """Things whose cursor is what it is given; all of them are read each time."""
+
+    def __init__(self, cursor: Cursor | None, records: Sequence[Mapping[str, Json]], **properties: Json) -> None:
+        super().__init__(records, **properties)
+        self.cursor = cursor  # type: ignore[assignment] # None where there is none
+        self.cursor_field = None if cursor is None else cursor.field
+
+    def now(self) -> datetime:  # type: ignore[override]
+        return DAY.replace(year=2026)
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        yield Page(self.records, None)
+
+
+DAY = datetime(1990, 1, 1, tzinfo=UTC)
+CURSORS: list[tuple[Cursor, list[Json]]] = [
+    (CountCursor("v"), ["8", "9", "10", "12"]),
+    (CountCursor("v"), [8, "9", 10, 12]),
+    (DatetimeCursor("v", start=DAY), ["2024-01-02T12:00:00Z", "2024-01-02T12:00:00.500Z", "2024-01-02T12:00:01Z"]),
+    (DatetimeCursor("v", start=DAY), ["2024-10-27T02:30:00+02:00", "2024-10-27T02:10:00+01:00"]),
+    (DatetimeCursor("v", start=DAY, formats=["%m/%d/%Y"]), ["12/31/2023", "01/02/2024"]),
+    (DatetimeCursor("v", start=DAY, formats=["%s"]), ["999999999", "1600000000"]),
+    (DatetimeCursor("v", start=DAY), [datetime(2024, 1, 2, tzinfo=UTC), "2024-01-02T00:00:01Z"]),
+]
+
+
+@pytest.mark.parametrize(("cursor", "values"), CURSORS)
+@pytest.mark.parametrize("declared", [None, {}, TEXT, INT, {**TEXT, "format": "date-time"}])
+@pytest.mark.parametrize("policy", ["evolve", "discard"])
+def test_the_newest_row_is_the_one_that_the_streams_cursor_says(
+    tmp_path: Path, cursor: Cursor, values: list[Json], declared: Json, policy: str
+) -> None:
+    stream = Versions(cursor, [], **({} if declared is None else {"v": declared}))
+    for n, value in enumerate(values):
+        # Old versions come again after the newer one, in one read and in the next.
+        stream.records = [{"id": 1, "n": n, "v": value}, *({"id": 1, "n": -1, "v": old} for old in values[:n])]
+        ok(tmp_path, stream, write_mode="append_dedup", schema=policy)
+
+        assert [row["n"] for row in rows(tmp_path)] == [n]
+
+
+@pytest.mark.parametrize("key", ["1", None, "missing"])
+def test_rows_whose_key_is_none_of_the_columns_are_kept_counted_and_said(
+    tmp_path: Path, key: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    records: list[Mapping[str, Json]] = [{"id": None if key is None else f"{key}{n}", "n": n} for n in range(3)]
+    if key == "missing":
+        records = [{"n": n} for n in range(3)]
+    stream = Versions(None, [{"id": 1, "n": 9}, *records])
+    first = ok(tmp_path, stream, write_mode="append_dedup")
+
+    again = ok(tmp_path, stream, write_mode="append_dedup")
+
+    assert [row["n"] for row in rows(tmp_path)] == [0, 1, 2, 9]
+    assert (first.apart, again.apart) == (3, 3)
+    assert "things: the primary key of 3 rows is null, missing, or no value of its column" in caplog.text
+
+
+class Shops(Versions):
+    """Slices of which each gives the same key."""
+
+    def partitions(self) -> list[Partition]:
+        return [Partition.of(shop=n) for n in range(12)]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        yield from ({"id": 1, "n": 2 * slice.partition["shop"] + step} for step in range(2))
+
+
+def test_of_rows_without_a_cursor_the_one_that_comes_last_in_the_read_wins(tmp_path: Path) -> None:
+    ok(tmp_path, Shops(None, []), write_mode="append_dedup")
+
+    assert [row["n"] for row in rows(tmp_path)] == [23]
