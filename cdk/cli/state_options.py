@@ -92,17 +92,12 @@ class PipelineFile:
     def plans(self) -> "Sequence[StreamPlan]":
         """The streams as the connector has them, with what the pipeline says of each. Needs all of the config."""
         from cdk.cli.sync_file import file_pipeline  # noqa: PLC0415
-        from cdk.spark.pipeline import StreamOptions  # noqa: PLC0415
-        from cdk.spark.plan import plan_stream  # noqa: PLC0415
+        from cdk.spark.plan import chosen_streams, plan_stream  # noqa: PLC0415
 
         settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
         self._config_secrets += secret_values(source.config_schema, settings.config)
-        options = settings.streams
-        return [
-            plan_stream(stream, (options or {}).get(stream.name, StreamOptions()), self.target)
-            for stream in source.streams(settings.config)
-            if options is None or stream.name in options
-        ]
+        chosen = chosen_streams(source.streams(settings.config), settings.streams)
+        return [plan_stream(stream, options, self.target) for stream, options in chosen]
 
     def stream(self, one: "Located") -> "Stream":
         """The stream of a table. Raises ConfigError: the pipeline has it no more."""

@@ -86,6 +86,8 @@ def _name_of(said: Mapping[str, str]) -> str:
 def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str, Json]]:
     """What a pipeline file would say of a stream of a catalog: what the stream itself does not, as a rule."""
     name, mode = item.stream.name, item.destination_sync_mode
+    if item.stream.namespace:
+        name = f"{item.stream.namespace}.{name}"
     said: dict[str, Json] = {"sync_mode": str(item.sync_mode)}
     if "destination_sync_mode" in item.model_fields_set:
         if mode not in _WRITE_MODES:

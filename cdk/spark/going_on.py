@@ -7,12 +7,26 @@ from cdk.spark.plan import StreamPlan
 from cdk.spark.saved import Saved
 
 
+def refreshes(plan: StreamPlan, saved: Saved | None) -> bool:
+    """Whether an incremental sync reads all again, begun now or by a sync that was interrupted, in place of the rows.
+
+    A platform asks for it with a generation of its own, and with one row for each key the older ones leave when the
+    read is complete. Else the new generation is hidden until then, which its write mode says.
+    """
+    if saved is None or plan.sync_mode != "incremental" or plan.generation is None:
+        return False
+    if plan.generation > saved.generation:
+        return plan.replaces
+    begun = plan.replaces if plan.write_mode == "append_dedup" else saved.write_mode == "overwrite"
+    return begun and not saved.complete and saved.sync_mode == "incremental"
+
+
 def go_on(plan: StreamPlan, saved: Saved | None, sync: str) -> tuple[Saved, bool]:
     """What this sync starts from, and whether that is the rest of an interrupted one.
 
     Where no platform numbers the generations, each new full refresh is one more. A platform's next number begins a new
     read, of incremental streams, too.
-    Raises ConfigError: the table has rows of a later generation, or of an earlier one that no incremental sync removes.
+    Raises ConfigError: the table has rows of a later generation.
     """
     sync_mode, write_mode, generation = plan.sync_mode, plan.write_mode, plan.generation
     if saved is None:
@@ -23,11 +37,8 @@ def go_on(plan: StreamPlan, saved: Saved | None, sync: str) -> tuple[Saved, bool
             "an older catalog must not write to it"
         )
     newer = generation is not None and generation > saved.generation
-    if newer and plan.replaces and sync_mode == "incremental" and saved.records:
-        raise ConfigError(
-            f"rows of generation {saved.generation} are to leave for those of {generation}, and an incremental sync "
-            "keeps all rows; sync the stream once with full_refresh and overwrite, or move its table away"
-        )
+    if write_mode == "append" and refreshes(plan, saved):
+        write_mode = "overwrite"
     if sync_mode == "incremental" == saved.sync_mode and not newer:
         return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
     same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)

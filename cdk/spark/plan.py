@@ -1,5 +1,6 @@
 """StreamPlan: how one stream of a pipeline is read and written, settled before anything runs."""
 
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -7,8 +8,10 @@ from typing import Literal, TypeAlias
 from pyspark import cloudpickle
 
 from cdk.base.errors import ConfigError
+from cdk.base.spelling import did_you_mean
 from cdk.spark.conditional_pages import to_follow
 from cdk.spark.evolution import Policy
+from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.pipeline import FollowSourceOptions, StreamOptions
 from cdk.spark.place import Place
 from cdk.streams.stream import Stream
@@ -28,6 +31,7 @@ class StreamPlan:
     partition_by: the fields whose columns divide the table. follow_source: how the source is asked whether it has
     changed; the stream is then a `travelling` one. generation: the number that a platform gives what is read;
     replaces: rows of earlier ones are to leave. allow_empty: an overwrite may leave a table without rows.
+    remove_stale: what is to become of rows that a complete read did not see.
     """
 
     stream: Stream
@@ -42,6 +46,41 @@ class StreamPlan:
     generation: int | None = None
     replaces: bool = False
     allow_empty: bool = False
+    remove_stale: RemoveStaleOptions | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call the stream, and pipelines: with its namespace, if it has one."""
+        return full_name(self.stream)
+
+
+def full_name(stream: Stream) -> str:
+    """The stream's name, which no other stream of its source has: with its namespace, if it has one."""
+    return f"{stream.namespace}.{stream.name}" if stream.namespace else stream.name
+
+
+def chosen_streams(
+    streams: Iterable[Stream], chosen: Mapping[str, StreamOptions] | None
+) -> list[tuple[Stream, StreamOptions]]:
+    """The streams that a pipeline chooses, all without a choice, in the source's order, with what it says of each.
+
+    A namespace may be left out where one stream has the name.
+    Raises ConfigError: two streams have one name, or a name is nobody's, or that of several.
+    """
+    known: dict[str, Stream] = {}
+    for stream in streams:
+        if (name := full_name(stream)) in known:
+            raise ConfigError(f"streams: the source has two streams called {name!r}; names must differ")
+        known[name] = stream
+    options: dict[str, StreamOptions] = {} if chosen is not None else dict.fromkeys(known, StreamOptions())
+    for name, given in (chosen or {}).items():
+        meant = [name] if name in known else [full for full, stream in known.items() if stream.name == name]
+        if not meant:
+            raise ConfigError(f"streams: the source has no stream {name!r}{did_you_mean(name, known)}")
+        if len(meant) > 1:
+            raise ConfigError(f"streams: found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them")
+        options[meant[0]] = given
+    return [(stream, options[name]) for name, stream in known.items() if name in options]
 
 
 def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> StreamPlan:
@@ -49,7 +88,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
     stream = _with_options(stream, options)
     sync_mode: SyncMode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
     write_mode: WriteModeName = options.write_mode or ("append" if sync_mode == "incremental" else "overwrite")
-    where = f"streams.{stream.name}"
+    where = f"streams.{full_name(stream)}"
     if sync_mode == "incremental" and not stream.incremental:
         raise ConfigError(f"{where}.sync_mode: the stream has no cursor; use full_refresh")
     if sync_mode == "incremental" and write_mode == "overwrite":
@@ -87,6 +126,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
         options.generation_id,
         bool(options.minimum_generation_id),
         options.remove_stale is not None and options.remove_stale.allow_empty,
+        options.remove_stale,
     )
 
 

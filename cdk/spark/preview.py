@@ -8,7 +8,7 @@ from cdk.base.run import Run
 from cdk.base.values import Json, Record
 from cdk.engine.remember import remembering
 from cdk.spark.going_on import go_on
-from cdk.spark.pipeline import Pipeline, StreamOptions
+from cdk.spark.pipeline import Pipeline
 from cdk.spark.plan import StreamPlan, check_travels
 from cdk.spark.progress import Failure
 from cdk.spark.remove_stale import check_table
@@ -43,7 +43,7 @@ def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: Ru
     run: of which the reading is a part.
     """
     for plan in plans:
-        preview = Preview(plan.stream.name, plan.sync_mode, plan.write_mode)
+        preview = Preview(plan.name, plan.sync_mode, plan.write_mode)
         try:
             preview = _at(preview, plan, pipeline)
             with run.working():
@@ -60,7 +60,7 @@ def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline) -> Preview:
     """
     check_travels(plan.stream)
     table = check_writing(plan, pipeline.name)
-    removal = (pipeline.streams or {}).get(plan.stream.name, StreamOptions()).remove_stale
+    removal = plan.remove_stale
     if removal is not None and table is not None:
         check_table(plan, table, removal.removal)
     saved = None if table is None or pipeline.state.ignore_old_state else table.saved

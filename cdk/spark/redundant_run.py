@@ -51,7 +51,7 @@ class RedundantRuns:
                 planned = self._handler(run, plan).plan(self._options.start_time, self._options.end_time)
                 if planned.skip and (report := self._standing(plan, one, stood)) is not None:
                     window = f"{planned.wanted.start.isoformat()} to {planned.wanted.end.isoformat()}"
-                    found[plan.stream.name] = replace(report, window=window)
+                    found[plan.name] = replace(report, window=window)
         return found
 
     def remember(self, plans: Sequence[StreamPlan], done: Collection[str], *, sync: str, final: bool) -> None:
@@ -63,7 +63,7 @@ class RedundantRuns:
         with self._run(writes=True, sync=sync) as run:
             news = False
             for plan in plans:
-                if plan.stream.name in done:
+                if plan.name in done:
                     handler = self._handler(run, plan)
                     planned = handler.plan(self._options.start_time, self._options.end_time)
                     news |= handler.update_state(planned)
@@ -96,7 +96,7 @@ class RedundantRuns:
             "sync_mode": plan.sync_mode,
             "cursor_field": plan.stream.cursor_field,
         }
-        return RedundantRunSkipHandler(run, _name(plan), selection=selection)
+        return RedundantRunSkipHandler(run, plan.name, selection=selection)
 
     def _standing(self, plan: StreamPlan, one: Located, stood: Mapping[str, int]) -> StreamReport | None:
         """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
@@ -110,18 +110,13 @@ class RedundantRuns:
         if saved is None or not saved.complete or not version == table.held == stood.get(one.name):
             return None
         return StreamReport(
-            plan.stream.name,
+            plan.name,
             Status.REDUNDANT,
             plan.sync_mode,
             plan.write_mode,
             total=saved.records,
             generation=saved.generation,
         )
-
-
-def _name(plan: StreamPlan) -> str:
-    stream = plan.stream
-    return f"{stream.namespace}.{stream.name}" if stream.namespace else stream.name
 
 
 def _stood(effects: Sequence[Json]) -> Iterator[tuple[str, int]]:

@@ -61,9 +61,13 @@ class Wanted:
         return f"rows that the source has no more would be {what} after a complete read"
 
 
+AS_THE_PLATFORM_SAYS = RemoveStaleOptions(removal="hard", fail_safe_threshold=100, allow_empty=True)
+"""Rows of earlier generations are to leave: whoever numbers them has asked for it, and no guard is to keep them."""
+
+
 def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
     """Raise ConfigError where a table cannot tell what a complete read did not see."""
-    where = f"streams.{plan.stream.name}.remove_stale"
+    where = f"streams.{plan.name}.remove_stale"
     if plan.sync_mode == "incremental":
         raise ConfigError(
             f"{where}: an incremental sync reads what is new, and does not see what is gone; use full_refresh"
@@ -88,7 +92,7 @@ class StaleRemoval:
         With the newest by cursor, a row that came back with an older value would look as if it had not been seen.
         Raises ConfigError: the table cannot flag rows.
         """
-        self.where = f"streams.{plan.stream.name}.remove_stale"
+        self.where = f"streams.{plan.name}.remove_stale"
         self._table, self._options, self._clock = writing.table, wanted.options, clock
         self._keys, self._bounded = _keys(plan), writing.target(0).bounded
         self._unwilling = wanted.unwilling or ("removal is report" if wanted.options.removal == "report" else "")
@@ -196,7 +200,7 @@ class StaleRemoval:
 def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
     """Raise ConfigError where rows cannot leave a table in this way."""
     if removal == "soft":
-        check_flag(table.schema, f"streams.{plan.stream.name}.remove_stale")
+        check_flag(table.schema, f"streams.{plan.name}.remove_stale")
     table.guard.check(_USES.get(removal, []))
 
 

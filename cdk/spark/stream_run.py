@@ -11,11 +11,11 @@ from cdk.rest.auth.tokens import IssuedToken, TokenUser
 from cdk.rest.tally import Tally, counting
 from cdk.spark.counts import Counted
 from cdk.spark.files import DataFile
-from cdk.spark.going_on import go_on
+from cdk.spark.going_on import go_on, refreshes
 from cdk.spark.known_answers import Followed, KnownAnswers, carried, left_behind, several
 from cdk.spark.plan import StreamPlan
 from cdk.spark.progress import Failure, Progress, Target
-from cdk.spark.remove_stale import StaleRemoval, Wanted
+from cdk.spark.remove_stale import AS_THE_PLATFORM_SAYS, StaleRemoval, Wanted
 from cdk.spark.saved import Saved
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.tables import FilesGone
@@ -56,9 +56,11 @@ class StreamRun:
         Raises ConfigError and StateError of the table.
         """
         self.stream = stream = plan.stream
-        self._plan, self._followed, self._wanted = plan, followed, removal
         self._writing = Writing(plan, pipeline)
         self._check = check
+        if plan.write_mode == "append_dedup" and refreshes(plan, self._writing.table.saved):
+            removal = Wanted(AS_THE_PLATFORM_SAYS)
+        self._plan, self._followed, self._wanted = plan, followed, removal
         self._removal = None if removal is None else StaleRemoval(plan, self._writing, removal)
         self.table = self._writing.table
         sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
@@ -77,7 +79,7 @@ class StreamRun:
         self._begins = not resumed or (self.saved.state is None and not self.saved.complete)
         status = Status.DONE if self.saved.complete else Status.READING
         self.report = StreamReport(
-            stream.name,
+            plan.name,
             status,
             sync_mode,
             write_mode,
@@ -100,7 +102,7 @@ class StreamRun:
             logger.warning("%s: %s; reading from the start", stream.name, why)
             # A generation that a platform numbers keeps its number: nobody has seen a row of it.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
-            saved, resumed = Saved(plan.sync_mode, plan.write_mode, saved.sync, generation), False
+            saved, resumed = Saved(plan.sync_mode, saved.write_mode, saved.sync, generation), False
         before = self.table.saved
         self.saved = replace(saved, source=carried(before))
         self._answers: KnownAnswers | None = None

@@ -5,12 +5,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from cdk.base.errors import ConfigError
 from cdk.base.garbage import rare_collections
 from cdk.base.logs import logger
 from cdk.base.masking import Secrets, secret_values
 from cdk.base.run import Run, current_run
-from cdk.base.spelling import did_you_mean
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, canonical
 from cdk.rest.auth.authenticator import ignore
@@ -23,9 +21,9 @@ from cdk.spark.follow import following, open_log, state_check
 from cdk.spark.known_answers import Followed
 from cdk.spark.lineage import Opened, lineage
 from cdk.spark.lock import only_run
-from cdk.spark.pipeline import Pipeline, StreamOptions
+from cdk.spark.pipeline import Pipeline
 from cdk.spark.place import Place
-from cdk.spark.plan import StreamPlan, check_apart, check_travels, plan_stream
+from cdk.spark.plan import StreamPlan, check_apart, check_travels, chosen_streams, plan_stream
 from cdk.spark.preview import Preview, previews
 from cdk.spark.progress import Failure
 from cdk.spark.redundant_run import RedundantRuns
@@ -39,7 +37,6 @@ from cdk.spark.stream_run import StreamRun
 from cdk.spark.tasks import Workers, executors
 from cdk.spark.token_files import TokenFiles
 from cdk.streams.source import Source
-from cdk.streams.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -119,9 +116,7 @@ class SyncRunner:
         with self._one_run():
             _, plans = self._planned
             redundant = self._redundant
-            return previews(
-                [plan for plan in plans if plan.stream.name not in redundant], self._pipeline, most, current_run()
-            )
+            return previews([plan for plan in plans if plan.name not in redundant], self._pipeline, most, current_run())
 
     def notes(self) -> Iterator[str]:
         """What a sync would do besides reading, a line each. Raises what `preview` does."""
@@ -129,10 +124,10 @@ class SyncRunner:
             yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
         for plan in self._planned[1]:
             removal = self._removal(plan)
-            if removal is not None and plan.stream.name not in self._redundant:
-                yield f"{plan.stream.name}: {removal.intended}"
-            if plan.follow_source is not None and plan.stream.name not in self._redundant:
-                yield f"{plan.stream.name}: followed, a sync would read it only where its source has changed"
+            if removal is not None and plan.name not in self._redundant:
+                yield f"{plan.name}: {removal.intended}"
+            if plan.follow_source is not None and plan.name not in self._redundant:
+                yield f"{plan.name}: followed, a sync would read it only where its source has changed"
 
     @contextmanager
     def _one_run(self) -> Iterator[Tokens]:
@@ -154,7 +149,7 @@ class SyncRunner:
     def _planned(self) -> tuple[Place, list[StreamPlan]]:
         target = self._target
         plans = []
-        for stream, options in self._chosen():
+        for stream, options in chosen_streams(self._source.open(self._pipeline.config), self._pipeline.streams):
             plans.append(plan_stream(stream, options, target))
             if options.remove_stale is not None:
                 check_removal(plans[-1], options.remove_stale)
@@ -177,11 +172,11 @@ class SyncRunner:
         target, planned = self._planned
         log = open_log(self._pipeline, self._secrets, self._clock)
         redundant = self._redundant
-        plans = [plan for plan in planned if plan.stream.name not in redundant]
+        plans = [plan for plan in planned if plan.name not in redundant]
         opened: dict[str, StreamRun | StreamReport] = {**redundant}
 
         def report() -> list[StreamReport]:
-            known = [opened[plan.stream.name] for plan in planned if plan.stream.name in opened]
+            known = [opened[plan.name] for plan in planned if plan.name in opened]
             return [run.standing if isinstance(run, StreamRun) else run for run in known]
 
         self._facts, self._reports = replace(self._facts, target=str(target)), report
@@ -189,10 +184,10 @@ class SyncRunner:
             return self.result
         with only_run(target, self._pipeline.name) as sync:
             with following(log, self._pipeline, plans, sync, self._ended):
-                opened |= {plan.stream.name: self._open(plan, sync) for plan in plans}
+                opened |= {plan.name: self._open(plan, sync) for plan in plans}
                 runs = [run for run in opened.values() if isinstance(run, StreamRun)]
                 self._facts = replace(self._facts, sync=sync)
-                with self._told([(plan, opened[plan.stream.name]) for plan in plans]):
+                with self._told([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)
                     if runs:
                         workers = self._workers or self._spark(target, plans)
@@ -218,20 +213,6 @@ class SyncRunner:
         ship(session, {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)})
         return executors(session)
 
-    def _chosen(self) -> Iterator[tuple[Stream, StreamOptions]]:
-        known: dict[str, Stream] = {}
-        for stream in self._source.open(self._pipeline.config):
-            if stream.name in known:
-                raise ConfigError(f"streams: the source has two streams called {stream.name!r}; names must differ")
-            known[stream.name] = stream
-        chosen = self._pipeline.streams
-        for name in chosen or ():
-            if name not in known:
-                raise ConfigError(f"streams: the source has no stream {name!r}{did_you_mean(name, known)}")
-        for name, stream in known.items():
-            if chosen is None or name in chosen:
-                yield stream, (chosen or {}).get(name, StreamOptions())
-
     def _open(self, plan: StreamPlan, sync: str) -> StreamRun | StreamReport:
         """The stream's run, or its report when not even its table or schema can be used."""
         stream = plan.stream
@@ -242,8 +223,8 @@ class SyncRunner:
             return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed, check=check)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
-            logger.error("%s: %s", stream.name, failure.message)
-            return StreamReport(stream.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
+            logger.error("%s: %s", plan.name, failure.message)
+            return StreamReport(plan.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
 
     def _followed(self, plan: StreamPlan) -> Followed | None:
         """How the stream's source is asked whether it has changed."""
@@ -254,7 +235,7 @@ class SyncRunner:
 
     def _removal(self, plan: StreamPlan) -> Wanted | None:
         """What is to become of the stream's rows that a complete read does not see."""
-        options = (self._pipeline.streams or {}).get(plan.stream.name, StreamOptions()).remove_stale
+        options = plan.remove_stale
         if options is None or plan.write_mode == "overwrite":
             return None
         return Wanted(options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else "")

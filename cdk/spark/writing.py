@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import ConfigError
 from cdk.spark.evolution import Plan, plan, with_columns
 from cdk.spark.files import DataFile
+from cdk.spark.going_on import refreshes
 from cdk.spark.history import History
 from cdk.spark.newest import CursorColumn, Identity
 from cdk.spark.partitions import check_columns
@@ -39,6 +40,8 @@ class Writing:
         by, begin = _partition_by(stream_plan, self._declared), _begin(stream_plan, self._declared)
         _check_new(stream_plan, begin, by)
         self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
+        if stream_plan.write_mode == "append" and refreshes(stream_plan, self.table.saved):
+            stream_plan = self._plan = replace(stream_plan, write_mode="overwrite")
         self._columns = self._planned()
         _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
         identity = _identity(stream_plan, self._columns.schema, self._columns.columns)

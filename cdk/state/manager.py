@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Protocol
 
 from cdk.base.errors import BadState
+from cdk.base.logs import logger
 from cdk.base.values import Json, canonical
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.state.stream_state import StreamState
@@ -33,8 +34,7 @@ class ConnectorStateManager:
 
     Built from the state messages of earlier runs: STREAM messages, where a later one of a stream replaces an earlier,
     GLOBAL ones, whose stream states count, and legacy ones, a map from stream name to blob. Belongs to one thread.
-
-    Raises BadState: a GLOBAL message with a shared state, which no stream here could use.
+    What the streams of a GLOBAL one share is left alone, with a warning: streams of this kit keep their own states.
     """
 
     def __init__(self, messages: Iterable[AirbyteStateMessage] = ()) -> None:
@@ -47,8 +47,11 @@ class ConnectorStateManager:
     def _load(self, message: AirbyteStateMessage, path: str) -> None:
         if message.global_ is not None:
             if message.global_.shared_state:
-                expected = "no shared state: streams of this kit keep their own"
-                raise BadState(f"{path}.global.shared_state", message.global_.shared_state, expected)
+                logger.warning(
+                    "%s.global.shared_state: no stream of this kit has a use for a shared state; each goes on from its "
+                    "own, and one without begins at its start",
+                    path,
+                )
             for item in message.global_.stream_states:
                 self._blobs[item.stream_descriptor] = item.stream_state
         elif message.stream is not None:

@@ -77,10 +77,25 @@ def test_an_older_catalog_does_not_write_to_a_table() -> None:
         go_on(planned(FULL, "append", 3), DONE, "s2")
 
 
-def test_an_incremental_sync_is_not_asked_to_remove_rows() -> None:
-    with pytest.raises(ConfigError, match="rows of generation 4 are to leave for those of 5"):
-        go_on(planned(INC, "append", 5, replaces=True), INC_DONE, "s2")
-    empty = replace(INC_DONE, records=0)
+KEYED = replace(INC_DONE, write_mode="append_dedup")
+HIDDEN = replace(INC_CUT, write_mode="overwrite", generation=5)
 
-    assert go_on(planned(INC, "append", 5, replaces=True), empty, "s2") == (Saved(INC, "append", "s2", 5), False)
-    assert go_on(planned(INC, "append", 4, replaces=True), INC_DONE, "s2")[0].state == INC_DONE.state
+
+@pytest.mark.parametrize(
+    ("saved", "write_mode", "start", "resumed"),
+    [
+        # A generation that replaces the rows is hidden until it is whole, however often it is cut.
+        (INC_DONE, "append", Saved(INC, "overwrite", "s2", 5), False),
+        (HIDDEN, "append", replace(HIDDEN, sync="s2"), True),
+        (replace(HIDDEN, complete=True), "append", replace(HIDDEN, write_mode="append", sync="s2"), False),
+        # With one row for each key, the older ones leave at its end.
+        (
+            replace(INC_DONE, write_mode="append_dedup"),
+            "append_dedup",
+            Saved(INC, "append_dedup", "s2", 5, records=9),
+            False,
+        ),
+    ],
+)
+def test_an_incremental_stream_is_refreshed(saved: Saved, write_mode: str, start: Saved, *, resumed: bool) -> None:
+    assert go_on(planned(INC, write_mode, 5, replaces=True), saved, "s2") == (start, resumed)

@@ -60,11 +60,14 @@ def test_the_streams_of_a_global_state_count() -> None:
     assert manager.get_stream_state("users") == {}
 
 
-def test_a_shared_state_is_refused() -> None:
-    state = AirbyteGlobalState(stream_states=[], shared_state={"lsn": 1})
+def test_a_shared_state_is_left_alone_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    state = AirbyteGlobalState(stream_states=[one("orders", {"a": 1})], shared_state={"lsn": 1})
 
-    with pytest.raises(BadState, match=r"state\[0\]\.global\.shared_state: found \{'lsn': 1\}"):
-        ConnectorStateManager([AirbyteStateMessage(global_=state)])
+    manager = ConnectorStateManager([AirbyteStateMessage(global_=state)])
+
+    assert manager.get_stream_state("orders") == {"a": 1}
+    assert "state[0].global.shared_state: no stream of this kit has a use" in caplog.text
+    assert "lsn" not in caplog.text
 
 
 def test_a_legacy_map_names_the_streams() -> None:
