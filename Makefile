@@ -12,7 +12,7 @@ HERE := $(CURDIR)
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit planted crash fuzz bench bench-spark oracle peer-tables test-peers clean
+.PHONY: help install demo test lint format unit planted crash properties fuzz bench bench-spark oracle peer-tables test-peers clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ crash: $(VENV)/.installed-dev  ## kill syncs at random moments (KILLS=30) and lo
 	$(BIN)/python -m tests.spark.kill --kills $(KILLS)
 
 SECONDS ?= 120
+PROPERTIES ?= tests/worlds
+properties: $(VENV)/.installed-dev  ## the property tests with other examples each time, for SECONDS=120 (PROPERTIES=files)
+	$(BIN)/python -m tests.properties --seconds $(SECONDS) $(PROPERTIES)
+
 fuzz: $(VENV)/.installed-dev  ## hostile manifests, configs, states and answers, at random, for SECONDS=120
 	$(BIN)/python -m tests.fuzz.campaign --seconds $(SECONDS) --first $$(date +%s)000
 

@@ -113,7 +113,7 @@ class History:
         by = self.table.partition_by
         exact = Rewrite(self.table.root, target, (), by).unfit(self.table.files(), spread)
         rewrite = Rewrite(self.table.root, self._target(self.table.schema, exact), self._bounded, by)
-        repeat_if_changed(partial(self._written_again, rewrite, spread))
+        repeat_if_changed(self.table, partial(self._written_again, rewrite, spread))
 
     def _written_again(self, rewrite: Rewrite, spread: Spread) -> None:
         saved = self.table.saved or Saved("incremental", "append")

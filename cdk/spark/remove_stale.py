@@ -119,7 +119,7 @@ class StaleRemoval:
         if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
             self._mode.add([FLAG])
         return repeat_if_changed(
-            lambda: self._settled_by_engine(saved) if self._by_engine else self._settled(saved, spread)
+            self._table, lambda: self._settled_by_engine(saved) if self._by_engine else self._settled(saved, spread)
         )
 
     @property

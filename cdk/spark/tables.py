@@ -38,7 +38,7 @@ from cdk.spark.place import Place, as_place
 from cdk.spark.receipt import RECEIPT, Receipt, row_count
 from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
-from cdk.spark.table_files import file_actions, files_of, logged_files, oldest, rows_of, total_rows
+from cdk.spark.table_files import file_actions, files_of, logged_files, missing_files, oldest, rows_of, total_rows
 from cdk.spark.table_guard import Guard, check_openable, guard_of
 from cdk.spark.table_rows import plain
 
@@ -61,10 +61,12 @@ class TableChanged(StateError):
     """Something else, such as OPTIMIZE, came between. Nothing is committed; do it again on the files that are there."""
 
 
-def repeat_if_changed(attempt: Callable[[], T]) -> T:
-    """Run `attempt`, and again, five times at most, while its commit is refused because the table has changed.
+def repeat_if_changed(table: "StreamTable", attempt: Callable[[], T]) -> T:
+    """Run `attempt`, and again, five times at most, while it fails because somebody else has changed the table.
 
-    attempt: asks for the table's files anew, and removes what it wrote when it raises TableChanged.
+    attempt: asks for the table's files anew, and removes what it wrote when it raises TableChanged. Files that are gone
+    while it reads them are a change, too: OPTIMIZE replaces files, and VACUUM removes what was replaced.
+    Raises StateError: the table's newest version names files that are gone.
     """
     for left in reversed(range(_TRIES)):
         try:
@@ -73,6 +75,10 @@ def repeat_if_changed(attempt: Callable[[], T]) -> T:
             if not left:
                 raise
             logger.warning("%s; doing it again", error)
+        except Exception as error:
+            if not left or not table.lost_files():
+                raise
+            logger.warning("%s: files of the table left while they were read (%s); doing it again", table.root, error)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -290,6 +296,26 @@ class StreamTable:
         with self.root.explaining(self._stream):
             files = logged_files(self._handle)
         return total_rows([files[path].counted for path in (files if paths is None else paths)])
+
+    def lost_files(self) -> bool:
+        """Whether files of the version that the handle is pinned to are gone; it then sees the newest version.
+
+        Raises StateError: files of that one are gone, too.
+        """
+        with self.root.explaining(self._stream):
+            if not missing_files(self.root, [file.path for file in self.files()]):
+                return False
+            self._handle = self._opened()
+            self._seen = self._marker()
+            gone = missing_files(self.root, [file.path for file in self.files()])
+        if gone:
+            raise StateError(
+                f"version {self.version} of the table names {len(gone)} files that are gone, such as {gone[0]}: no "
+                "reader can read it. Restore the files, or the table to a version that has its files",
+                path=str(self.root),
+                stream=self._stream,
+            )
+        return True
 
     def check_files(self, files: Sequence[DataFile]) -> None:
         """Raise FilesGone unless all these files lie here, as large as they were written."""

@@ -101,7 +101,9 @@ class Append(WriteMode):
         receipt = replace(_staged(read, files), added=row_count(files))
         saved = replace(saved, records=saved.records + receipt.landed)
         if files and self.table.guard.way(Use.APPEND) is Way.ENGINE:
-            return Committed(saved, True, repeat_if_changed(lambda: self._appended(saved, files, receipt)), receipt)
+            return Committed(
+                saved, True, repeat_if_changed(self.table, lambda: self._appended(saved, files, receipt)), receipt
+            )
         if done := bool(files) or self._changed(saved):
             self.table.commit(saved, files, logged=() if files else None, receipt=receipt)
         return Committed(saved, done, files, receipt)
@@ -133,7 +135,7 @@ class Overwrite(WriteMode):
         saved = replace(saved, pending=() if finished else pending, records=saved.records + receipt.staged)
         done = finished or bool(files) or self._changed(saved)
         if finished:
-            receipt = repeat_if_changed(lambda: self._shown(saved, pending, receipt))
+            receipt = repeat_if_changed(self.table, lambda: self._shown(saved, pending, receipt))
         elif done:
             self.table.check_files(files)
             self.table.commit(saved, receipt=receipt)
@@ -215,7 +217,7 @@ class AppendDedup(WriteMode):
             if done := self._changed(saved):
                 self.table.commit(saved, receipt=staged)
             return Committed(saved, done, receipt=staged)
-        saved, merged, receipt = repeat_if_changed(partial(self._merged, saved, files, staged, spread))
+        saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, files, staged, spread))
         for path in merged.spare:
             self.table.root.delete(path)
         if self._history is not None:

@@ -84,7 +84,7 @@ class Writing:
         """
         if self._columns.widen and self._plan.write_mode != "overwrite":
             exact = Rewrite(self.table.root, self._columns.schema).unfit(self.table.files(), spread)
-            repeat_if_changed(partial(self._widened, saved, exact, spread))
+            repeat_if_changed(self.table, partial(self._widened, saved, exact, spread))
             self._columns = self._planned()
         self.mode.prepare(spread)
 

@@ -105,6 +105,11 @@ def compact(folder: Path) -> None:
     assert table.optimize.compact()["numFilesRemoved"] > 1
 
 
+def compact_and_vacuum(folder: Path) -> None:
+    compact(folder)
+    assert DeltaTable(str(folder / "users")).vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+
 def append(folder: Path) -> None:
     more = pa.table({"id": pa.array([77]), "n": pa.array([77]), "size": pa.array([77])})
     write_deltalake(str(folder / "users"), more, mode="append", schema_mode="merge")
@@ -118,7 +123,7 @@ def filled(folder: Path, **options: Any) -> list[dict[str, Json]]:
 
 
 @pytest.mark.parametrize("feature", ["", "a change feed", "deletion vectors"])
-@pytest.mark.parametrize("neighbour", [compact, append])
+@pytest.mark.parametrize("neighbour", [compact, compact_and_vacuum, append])
 def test_a_merge_beside_a_neighbour_is_done_again_on_the_files_that_are_there(
     tmp_path: Path, neighbour: Callable[[Path], None], feature: str
 ) -> None:

@@ -1,0 +1,71 @@
+"""What is in a table, and whether it shows what a record says. Knows nothing of how the kit writes."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from cdk import Json, Record
+
+
+def rows(path: Path) -> list[Record]:
+    """The rows that a reader of the table sees, deletion vectors and all."""
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    query = QueryBuilder().register("rows", DeltaTable(str(path)))
+    return list(pa.table(query.execute("select * from rows")).to_pylist())
+
+
+def problems(row: Record, record: Record) -> Iterator[str]:
+    """Fields of a record that its row does not show: not as a column, nor among what has none, nor as a change."""
+    rest = json.loads(row.get("_airbyte_additional") or "{}")
+    changed = {change["field"] for change in row["_airbyte_meta"]["changes"]}
+    for name, value in record.items():
+        noted = any(
+            field == _shown(name) or field.startswith((f"{_shown(name)}.", f"{_shown(name)}[")) for field in changed
+        )
+        column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
+        if not noted and not _same(row.get(column), value) and not (name in rest and _same(rest[name], value)):
+            yield f"{name!r} was {value!r}, its column has {row.get(column)!r}, beside it {rest.get(name)!r}"
+
+
+def _shown(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _same(cell: Json, value: Json) -> bool:
+    """Whether a cell shows a value: as what it is, or as its JSON."""
+    if isinstance(cell, str):
+        return cell == value or (value is not None and _is_json(cell, value))
+    if cell is None or value is None or isinstance(cell, bool) or isinstance(value, bool):
+        return cell is value
+    if isinstance(cell, date):
+        return _is_date(cell, value)
+    if isinstance(cell, list):
+        return isinstance(value, list) and len(cell) == len(value) and all(map(_same, cell, value))
+    if isinstance(cell, Mapping):
+        return isinstance(value, Mapping) and all(_same(cell.get(name), item) for name, item in value.items())
+    # APIs write numbers that JavaScript would round as strings.
+    number = Decimal(value) if isinstance(value, str) and value.lstrip("+-").isdigit() else value
+    return bool(cell == number) or (isinstance(value, float) and math.isnan(value) and math.isnan(cell))
+
+
+def _is_date(cell: date, value: Json) -> bool:
+    if not isinstance(value, str):
+        return False
+    if not isinstance(cell, datetime):
+        return cell.isoformat() == value
+    there = datetime.fromisoformat(value)
+    return cell.astimezone(UTC) == (there if there.tzinfo else there.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _is_json(text: str, value: Json) -> bool:
+    try:
+        return bool(json.loads(text) == value)
+    except ValueError:
+        return False
