@@ -3,7 +3,7 @@
 A file alone says nothing: it counts once a commit has moved the table's marker to its version.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,15 +62,21 @@ class KeptStates:
     @property
     def versions(self) -> list[int]:
         """The versions whose files are there, drafts among them, in any order."""
-        names = (Path(name) for name in self._place.names())
-        return [int(name.stem) for name in names if name.suffix == ".json" and name.stem.isdecimal()]
+        return [version for version, name in self._named() if name.endswith(".json")]
 
     def remove(self, spare: Callable[[int], bool]) -> None:
         """Remove the states whose version is spare; those that a store does not remove now stay for another time."""
         with suppress(ConfigError, TransientError):
-            for version in self.versions:
+            for version, name in list(self._named()):
                 if spare(version):
-                    self._place.delete(f"{version}.json")
+                    self._place.delete(name)
+
+    def _named(self) -> Iterator[tuple[int, str]]:
+        """The files of states by their versions, and what a write that was cut has left of one."""
+        for name in self._place.names():
+            path = Path(name)
+            if path.stem.isdecimal() and path.suffix in {".json", ".tmp"}:
+                yield int(path.stem), name
 
 
 def _files(blob: Json) -> tuple[DataFile, ...] | None:
