@@ -3,16 +3,27 @@
 import ast
 import warnings
 from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _BUILT_IN = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "tuple": tuple}
 
 
+_MOMENTS: Mapping[str, Any] = {"datetime": datetime, "date": date, "timedelta": timedelta, "timezone": timezone}
+
+
 class Named(NamedTuple):
     """A name that is no constant of its file: a class, a decoder, an exception."""
 
     name: str
+
+
+class Called(NamedTuple):
+    """A call of something that is not of Python: its name, and what it is given by name."""
+
+    name: str
+    given: Mapping[str, Any]
 
 
 class Row(NamedTuple):
@@ -24,7 +35,7 @@ class Row(NamedTuple):
     values: Mapping[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.function}-{self.number}"
+        return f"{Path(self.file).stem}.{self.function}-{self.number}"
 
 
 def rows(folder: Path, file: str, function: str) -> Iterator[Row]:
@@ -68,7 +79,7 @@ def _rows(table: ast.expr, constants: Mapping[str, Any], file: str, function: st
         yield Row(file, function, number, dict(zip(keys, values, strict=True)))
 
 
-def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - one line a kind
+def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:  # noqa: C901, PLR0911 - one line a kind
     """The value of an expression of constants. Raises ValueError: it is another."""
     match node:
         case ast.Constant():
@@ -82,9 +93,19 @@ def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:  # noqa: PLR091
         case ast.UnaryOp(op=ast.USub()):
             return -_value(node.operand, constants)
         case ast.BinOp(op=ast.Add()):
-            return _value(node.left, constants) + _value(node.right, constants)
-        case ast.Call(func=ast.Name(id="StreamSlice")):
-            return {key.arg: _value(key.value, constants) for key in node.keywords}["partition"]
+            try:
+                return _value(node.left, constants) + _value(node.right, constants)
+            except TypeError:
+                raise ValueError(ast.unparse(node)) from None
+        case ast.Call():
+            given = {str(key.arg): _value(key.value, constants) for key in node.keywords}
+            arguments = [_value(argument, constants) for argument in node.args]
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name in _MOMENTS:
+                return _MOMENTS[name](*arguments, **given)
+            return Called(name, {**{str(i): value for i, value in enumerate(arguments)}, **given})
+        case ast.Attribute():
+            return UTC if node.attr == "utc" else Named(node.attr)
         case ast.Name():
             return constants.get(node.id, _BUILT_IN.get(node.id, Named(node.id)))
         case _:

@@ -1,16 +1,17 @@
 """Tables of unit tests are read without running them."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.peers.tables import Named, rows
+from tests.peers.tables import Called, Named, rows
 
 SOURCE = """
 import pytest, nowhere
 
 KEY = "k" + "ey"
-now = nowhere.now()
+now = nowhere[0]
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,8 @@ now = nowhere.now()
     [
         ("a", -1, str),
         pytest.param(KEY, [{"x": (1, None)}], nowhere, id="b"),
-        ("c", nowhere.made(), int),
+        ("c", nowhere[1], int),
+        ("e", nowhere.Made(1, kind=nowhere.ONE), datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)),
         ("d", StreamSlice(partition={"p": 1}, cursor_slice={}), UNKNOWN),
     ],
 )
@@ -36,14 +38,17 @@ def test_none(): ...
 def test_the_rows_that_are_written_out_are_read(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text(SOURCE)
 
+    made = Called("Made", {"0": 1, "kind": Named("ONE")})
+    slice = Called("StreamSlice", {"partition": {"p": 1}, "cursor_slice": {}})
     found = list(rows(tmp_path, "test_x.py", "test_it"))
 
     assert [dict(row.values) for row in found] == [
         {"name": "a", "value": -1, "kind": str},
         {"name": "key", "value": [{"x": (1, None)}], "kind": Named("nowhere")},
-        {"name": "d", "value": {"p": 1}, "kind": Named("UNKNOWN")},
+        {"name": "e", "value": made, "kind": datetime(2024, 1, 2, tzinfo=UTC)},
+        {"name": "d", "value": slice, "kind": Named("UNKNOWN")},
     ]
-    assert [str(row) for row in found] == ["test_it-0", "test_it-1", "test_it-3"]
+    assert [str(row) for row in found] == [f"test_x.test_it-{number}" for number in (0, 1, 3, 4)]
     assert [dict(row.values) for row in rows(tmp_path, "test_x.py", "test_one")] == [{"one": 1}, {"one": "\\d"}]
 
 
