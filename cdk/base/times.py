@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from threading import Event
 from typing import TypeAlias
 
 from cdk.base.values import Json
@@ -20,7 +22,26 @@ def system_clock() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
-sleep: Sleep = time.sleep  # noqa: TID251 - the one place that really sleeps
+class Stopped(BaseException):
+    """A wait was ended, for nobody wants what it was for any more. No Exception: nobody may take it for an error."""
+
+
+_stop: ContextVar[Event | None] = ContextVar("stop", default=None)
+
+
+def sleep(seconds: float) -> None:
+    """Wait. Raises Stopped: whoever runs this wants it to end."""
+    stop = _stop.get()
+    if stop is None:
+        time.sleep(seconds)  # noqa: TID251 - the one place that really sleeps
+    elif stop.wait(seconds):
+        raise Stopped
+
+
+def let_stop(stop: Event) -> None:
+    """Have waits of the present context end when `stop` is set."""
+    _stop.set(stop)
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_UNITS = {

@@ -12,6 +12,7 @@ from contextvars import copy_context
 from itertools import chain
 from typing import Generic, Self, TypeVar
 
+from cdk.base.times import let_stop
 from cdk.streams.reading import ReadPage
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Crew(Generic[W]):
         Another worker begins only while this process has time on its hands: where the machine is what is slow, more
         of them would only take turns (ten on a fast API cost twice the CPU of one, and ten times its memory).
         """
-        readings = (_Reading(piece, self._read) for piece in work)
+        readings = (_Reading(piece, self._read, self._stop) for piece in work)
         idle = _Idle()
         while True:
             if self._more and self._busy == 0 and self._level == 1 and self._threads:
@@ -153,10 +154,12 @@ class Crew(Generic[W]):
 class _Reading(Generic[W]):
     """A piece being read, in a context of its own: whoever goes on with it finds there what was set before."""
 
-    def __init__(self, piece: W, read: Callable[[W], Iterator[ReadPage]]) -> None:
+    def __init__(self, piece: W, read: Callable[[W], Iterator[ReadPage]], stop: threading.Event) -> None:
+        """stop: ends it also in the middle of a wait."""
         self.piece = piece
         self._read = read
         self._context = copy_context()
+        self._context.run(let_stop, stop)
         self._pages = self._all()
 
     def next(self) -> ReadPage | None:

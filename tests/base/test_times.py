@@ -1,12 +1,15 @@
 """Moments are read and written in any format, and what is no moment is None."""
 
+import time
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta, timezone
+from threading import Event
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.base.times import parse_moment, system_clock, write_moment
+from cdk.base.times import Stopped, let_stop, parse_moment, sleep, system_clock, write_moment
 from cdk.base.values import Json
 
 FORMATS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S.%_msZ", "%d.%m.%Y %H:%M:%S %z"]
@@ -58,3 +61,24 @@ def test_a_moment_of_another_zone_is_written_as_the_moment_it_is_in_utc() -> Non
     moment = datetime(2024, 1, 2, 2, tzinfo=timezone(timedelta(hours=2)))
 
     assert write_moment(moment, "%Y-%m-%dT%H:%M:%SZ") == "2024-01-02T00:00:00Z"
+
+
+def test_a_wait_ends_when_nobody_wants_it_any_more() -> None:
+    stop = Event()
+    stop.set()
+
+    def waiting() -> None:
+        let_stop(stop)
+        with pytest.raises(Stopped):
+            sleep(3600)
+
+    copy_context().run(waiting)
+
+
+def test_a_wait_that_nobody_ends_is_as_long_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+
+    sleep(7)
+
+    assert waits == [7]

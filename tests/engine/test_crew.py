@@ -5,16 +5,19 @@ Without sleeping: clocks are told.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from contextvars import ContextVar
 from itertools import count
 
 import pytest
 
-from cdk import Done
+from cdk import Done, ServerError
+from cdk.base.times import sleep
 from cdk.engine.executors import threads
+from cdk.rest import HttpClient, Request
 from cdk.streams.reading import ReadPage
+from cdk.testing.mock_api import MockApi
 
 
 @pytest.fixture
@@ -172,3 +175,57 @@ def test_a_piece_is_closed_wherever_it_is_read(taken: int, monkeypatch: pytest.M
             next(pages)
 
     assert closed == [7]
+
+
+AN_HOUR = 3600.0
+
+
+class Sleepers:
+    """Pieces of which the last one ends the read, once all others wait for an hour."""
+
+    def __init__(self, count: int) -> None:
+        self.waiting = threading.Barrier(count)
+        self.woken: list[int] = []
+        self.count = count
+
+    def wait(self, n: int) -> None:
+        self.waiting.wait()
+        sleep(AN_HOUR)
+        self.woken.append(n)
+
+    def read(self, n: int) -> Iterator[ReadPage]:
+        if n < self.count - 1:
+            self.wait(n)
+        else:
+            self.waiting.wait()
+            raise ServerError("broken")
+        yield ReadPage([])
+
+
+def test_an_error_does_not_wait_for_siblings_that_sleep() -> None:
+    sleepers = Sleepers(4)
+
+    with pytest.raises(ServerError):
+        list(threads(4)(iter(range(4)), sleepers.read))
+
+    assert sleepers.woken == []
+
+
+def test_closing_a_read_does_not_wait_for_a_retry() -> None:
+    api = MockApi()
+    route = api.get("/users").returns(status=503, headers={"Retry-After": "500"})
+    asked = threading.Event()
+
+    def read(n: int) -> Iterator[ReadPage]:
+        if n == 0:
+            asked.wait()
+            yield ReadPage([{"id": 1}])
+        asked.set()
+        HttpClient(api).send(Request("GET", "https://api.test/users"))
+
+    pages = threads(4)(iter(range(4)), read)
+    assert isinstance(pages, Generator)
+    next(pages)
+    pages.close()
+
+    assert 1 <= len(route.requests) <= 4
