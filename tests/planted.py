@@ -322,6 +322,8 @@ BUGS = [
         "modified > 0",
         "tests/spark/test_stream_run.py",
     ),
+    Bug("files are joined only if rows are as many", "spark/joining", "row_count(files) - before", "0"),
+    Bug("small files leave only for files that are there", "spark/joining", "lost_files(root, files)", "[]"),
     Bug("verify compares receipts with files", "spark/table_audit", "receipt.check(gained,", "receipt.check(None,"),
     Bug("verify counts rows by footers", "spark/table_audit", "logged.rows != there", "logged.rows < 0"),
     Bug(
@@ -490,14 +492,14 @@ BUGS = [
     ),
     Bug(
         "a commit names only files that are there",
-        "spark/tables",
+        "spark/table_files",
         "sizes.get(file.path) != file.size",
         "sizes.get(file.path, file.size) != file.size",
         "tests/spark/test_stream_run.py",
     ),
     Bug(
         "a commit names only files that are whole",
-        "spark/tables",
+        "spark/table_files",
         "sizes.get(file.path) != file.size",
         "file.path not in sizes",
         "tests/spark/test_stream_run.py",

@@ -156,8 +156,9 @@ class ReceiptError(BugError):
         self, rule: str, left: int, right: int, figures: Mapping[str, int], *, stream: str = "", path: str = ""
     ) -> None:
         counted = ", ".join(f"{name} {count:,}" for name, count in figures.items())
+        where = f"{stream}: " if stream else ""
         super().__init__(
-            f"{stream}: the rows of a commit do not add up: found {left:,} on the left and {right:,} on the right of "
+            f"{where}the rows of a commit do not add up: found {left:,} on the left and {right:,} on the right of "
             f"{rule}. Nothing was committed and the state has not moved; please report this with the figures: "
             f"{counted}",
             stream=stream,

@@ -13,8 +13,9 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateError
 from cdk.spark.place import Place
+from cdk.spark.receipt import RECEIPT, Receipt, row_count
 from cdk.spark.rewrite import LARGE_BYTES, MANY, SMALL_BYTES, Rewrite, crowded
-from cdk.spark.table_files import bounded_columns, file_actions, files_of
+from cdk.spark.table_files import bounded_columns, file_actions, files_of, logged_files, lost_files, total_rows
 from cdk.spark.table_guard import Use, Way, guard_of
 from cdk.spark.tasks import here
 
@@ -23,7 +24,8 @@ def join_small_files(handle: DeltaTable, root: Place, now: datetime) -> int:
     """Join the small files of a table, or of each of its partitions, where they are many; tell how many they were.
 
     The handle is brought to the version that is then the newest. Raises StateError: the table refused the commit, as
-    it does when another has come between; nothing has changed. And what a store raises.
+    it does when another has come between; nothing has changed. ReceiptError: the new files have other rows than the old
+    ones. And what a store raises.
     """
     if not handle.metadata().partition_columns:
         return _join(handle, root)
@@ -51,6 +53,13 @@ def _join_in_partitions(handle: DeltaTable, root: Place, now: datetime) -> int:
     schema = pa.schema(handle.schema().to_arrow())
     files = Rewrite(root, schema, bounded_columns(handle), tuple(partition_by)).joined(groups, here)
     small = [file for group in groups for file in group]
+    there = logged_files(handle)
+    before = total_rows([there[file.path].counted for file in small])
+    Receipt().check(None if before is None else row_count(files) - before, stream="", path=str(root))
+    if gone := lost_files(root, files):
+        raise StateError(
+            f"the table's small files stay: {gone[0]}, which was to take their rows, is gone", path=str(root)
+        )
     with _committing(handle, root):
         handle.create_write_transaction(
             file_actions(files, small, partition_by=partition_by, now=now, rows_change=False),
@@ -58,7 +67,7 @@ def _join_in_partitions(handle: DeltaTable, root: Place, now: datetime) -> int:
             handle.schema(),
             partition_by,
             # Measured with delta-rs 1.6: tried again, it removes files that OPTIMIZE has removed before.
-            commit_properties=CommitProperties(max_commit_retries=0),
+            commit_properties=CommitProperties(max_commit_retries=0, custom_metadata={RECEIPT: Receipt().to_text()}),
         )
     return len(small)
 

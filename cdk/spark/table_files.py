@@ -107,6 +107,12 @@ def oldest(root: Place, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]
     return now, logged_files(handle)
 
 
+def lost_files(root: Place, files: Sequence[DataFile]) -> list[str]:
+    """Those of these files that are gone, or not as large as they were written."""
+    sizes = root.sizes([file.path for file in files]) if files else {}
+    return [file.path for file in files if sizes.get(file.path) != file.size]
+
+
 def missing_files(root: Place, paths: Sequence[str]) -> list[str]:
     """Those of these files, as the log spells them, that are gone."""
     if root.has(paths):

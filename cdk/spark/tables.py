@@ -38,7 +38,16 @@ from cdk.spark.place import Place, as_place
 from cdk.spark.receipt import RECEIPT, Receipt, row_count
 from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
-from cdk.spark.table_files import file_actions, files_of, logged_files, missing_files, oldest, rows_of, total_rows
+from cdk.spark.table_files import (
+    file_actions,
+    files_of,
+    logged_files,
+    lost_files,
+    missing_files,
+    oldest,
+    rows_of,
+    total_rows,
+)
 from cdk.spark.table_guard import Guard, check_openable, guard_of
 from cdk.spark.table_rows import plain
 
@@ -320,8 +329,8 @@ class StreamTable:
     def check_files(self, files: Sequence[DataFile]) -> None:
         """Raise FilesGone unless all these files lie here, as large as they were written."""
         with self.root.explaining(self._stream):
-            sizes = self.root.sizes([file.path for file in files]) if files else {}
-        if gone := [file.path for file in files if sizes.get(file.path) != file.size]:
+            gone = lost_files(self.root, files)
+        if gone:
             raise FilesGone(gone, len(files), stream=self._stream, path=str(self.root))
 
     def commit(

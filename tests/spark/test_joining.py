@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from cdk.base.errors import StateError
+from cdk.base.errors import ReceiptError, StateError
 from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.place import Disk, Written
 from cdk.spark.rewrite import MANY
 from cdk.spark.saved import Saved
 from cdk.spark.tables import StreamTable
@@ -98,6 +99,37 @@ def test_a_crowded_partition_is_joined_once_whoever_begins(tmp_path: Path) -> No
     assert caught.value.path == str(tmp_path)
     assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
     assert other.compact() == 0
+
+
+def test_files_that_would_be_joined_into_other_rows_stay(tmp_path: Path) -> None:
+    filled(tmp_path, MANY, "day")
+    log = tmp_path / "_delta_log" / f"{DeltaTable(str(tmp_path)).version():020}.json"
+    lines = [orjson.loads(line) for line in log.read_bytes().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["stats"] = '{"numRecords": 2}'
+    log.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+
+    with pytest.raises(ReceiptError, match=f"found 0 on the left and -{MANY} on the right of added - removed"):
+        opened(tmp_path).compact()
+    assert len(DeltaTable(str(tmp_path)).file_uris()) == MANY + 1
+
+
+class Vacuumed(Disk):
+    """A folder whose new files are removed as soon as they are finished."""
+
+    def settle(self, name: str) -> Written:
+        written = super().settle(name)
+        self.delete(name)
+        return written
+
+
+def test_small_files_stay_where_the_file_that_takes_their_rows_is_gone(tmp_path: Path) -> None:
+    filled(tmp_path, MANY, "day")
+
+    with pytest.raises(StateError, match=r"the table's small files stay: part-\w+.parquet, .* is gone"):
+        StreamTable(Vacuumed(tmp_path), "shop", "visits", SCHEMA).compact()
+    assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
 
 
 def test_joined_files_keep_their_bounds_and_other_writers_find_the_partition_in_them(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ class World:
         """The rows of the table after these reads."""
         reads = [[record for page in pages for record in page] for pages in syncs]
         if self.mode == "overwrite":
-            return Counter(map(shown, reads[-1]))
+            # A read that finds nothing does not empty the table unasked.
+            return Counter(map(shown, next(filter(None, reversed(reads)), [])))
         if self.mode == "append":
             return Counter(shown(record) for read in reads for record in read)
         newest = {record["id"]: record for read in reads for record in read}
