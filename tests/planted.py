@@ -451,6 +451,18 @@ BUGS = [
         "kind.cursor",
     ),
     Bug(
+        "nothing known is appended again",
+        "spark/stream_run",
+        "                self._check_known()\n",
+        "",
+    ),
+    Bug(
+        "an id of another type is noticed",
+        "streams/checkpoint",
+        'return partition.key.replace(\'"\', "")',
+        "return partition.key",
+    ),
+    Bug(
         "gaps between windows are read without lookback",
         "streams/checkpoint",
         "upto=item.window.start, again=False",

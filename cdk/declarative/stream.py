@@ -149,6 +149,11 @@ class _Known(CheckpointReader):
         return self._inner.resume(slice, position, edge)
 
     @property
+    def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
+        """See CheckpointReader."""
+        return self._inner.mismatch
+
+    @property
     def finished(self) -> bool:
         return self._inner.finished
 

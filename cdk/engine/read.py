@@ -38,11 +38,12 @@ def read(
     """
     reader = stream.checkpoint_reader(state)
     failures: list[FatalError] = []
-    warn = FirstWarning()
+    warn, again = FirstWarning(), FirstWarning()
     try:
         # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
         while (first := reader.next()) is not None:
             for slice, page in execute(chain([first], iter(reader.next, None)), partial(_pages, stream, failures)):
+                again(reader.mismatch and f"{stream.name}: {reader.mismatch}; it is read from its start")
                 warn(page.warning)
                 if page.records:
                     yield page.records

@@ -89,7 +89,7 @@ class StreamRun:
         )
         self._http = Tally()
         self._committed = self.report
-        self._warn = FirstWarning()
+        self._warn, self._again_warning = FirstWarning(), FirstWarning()
         self._lost = 0
 
     def _begin(self, *, resumed: bool) -> bool:
@@ -135,6 +135,20 @@ class StreamRun:
             raise StateError(text, path=str(self.table.root), stream=self.stream.name)
         logger.warning("%s: %s; it is read from its start", self.stream.name, text)
 
+    def _check_known(self) -> None:
+        """Raise StateError: what the state knows would be read again, and its rows appended."""
+        if not (found := self._reader.mismatch):
+            return
+        text = f"{found}; all of it would be read again"
+        if self._plan.write_mode != "append_dedup" and self.saved.records:
+            raise StateError(
+                f"{text} and added to the {self.saved.records:,} rows that are there. Have the source name it as "
+                "before, or accept that with `spark-cdk state reset`",
+                path=str(self.table.root),
+                stream=self.stream.name,
+            )
+        self._again_warning(f"{self.stream.name}: {text}")
+
     @property
     def standing(self) -> StreamReport:
         """The report, with what is being read now and what it took so far."""
@@ -156,8 +170,10 @@ class StreamRun:
             try:
                 with counting(self._http):
                     slice = self._reader.next()
+                self._check_known()
             except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other
                 self.fail(Failure.of(error))
+                slice = None
             self._planned = slice is None
             if slice is not None and self._handed and self._answers is not None and self._answers.alone:
                 self.fail(Failure.of(several(self.stream.name)))

@@ -21,7 +21,12 @@ from cdk.streams.cursor import Cursor
 
 
 class CheckpointReader(ABC):
-    """Plans the slices of a stream and keeps its state. Not thread-safe."""
+    """Plans the slices of a stream and keeps its state. Not thread-safe.
+
+    mismatch: why something that the state knows is planned from its start, in words, once it is; empty before.
+    """
+
+    mismatch: str = ""
 
     @abstractmethod
     def next(self) -> Slice | None:
@@ -143,8 +148,13 @@ class SliceCheckpointReader(PartitionReader):
         match position:
             case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
                 self._before, self._kept, self._edge = value, kept, edge or Edge(value)
+            case Start():
+                resume = None
             case _:
                 resume = None
+                found = ", ".join(map(repr, position.cursor)) if isinstance(position, Checkpoint) else "its end"
+                place = f" of {partition.key}" if partition else ""
+                self.mismatch = f"the state{place} knows {found}, and no value of the cursor {cursor.field!r}"
         self._remembered = self._edge
         self._undated = {} if self._edge is None else self._edge.undated
         if resume is None:
@@ -320,6 +330,11 @@ def _at(edge: Edge, value: Json, stays: Callable[[Json, Json], bool]) -> Edge:
     return replace(edge, value=value, keys=keys, counts={d: n for d, n in edge.counts.items() if d in keys})
 
 
+def _untyped(partition: Partition) -> str:
+    """What identifies a partition, whether its ids are numbers or texts."""
+    return partition.key.replace('"', "")
+
+
 @dataclass(frozen=True, slots=True)
 class ParentState:
     """Said among partitions: all partitions so far stem from what the parent had read when it stood at `state`."""
@@ -356,6 +371,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._parents = dict(state.parents)
         self._readers: dict[Partition, PartitionReader] = {}
         self._seen: set[str] = set()
+        self._alike = {_untyped(partition): partition for partition in state.positions}
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
         self._queue: AckQueue[_Member] = AckQueue()
@@ -419,8 +435,14 @@ class PartitionCheckpointReader(CheckpointReader):
                 "reset the stream's state to read the whole history of every partition",
                 self._positions[WHOLE],
             )
+        alike = self._alike.get(_untyped(partition), partition)
+        if partition not in self._positions and alike.key not in self._seen:
+            self.mismatch = self.mismatch or (
+                f"the state knows the partition {alike.key}, and today's is {partition.key}, of another type"
+            )
         position = self._positions.get(partition) or self._positions.get(WHOLE) or Start()
         self._current = self._readers[partition] = self._inner(partition, position)
+        self.mismatch = self.mismatch or self._current.mismatch
         self._tickets[partition] = self._queue.open(_Member(partition))
 
     def _refresh(self, reader: PartitionReader) -> None:

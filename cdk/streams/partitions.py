@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cdk.base.errors import FatalError
+from cdk.base.logs import FirstWarning
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json, Record
 from cdk.state.slice import Partition
@@ -44,8 +45,9 @@ def read_parent(
     parent: Stream, state: StreamState | None = None
 ) -> Iterator[tuple[Sequence[Record], Partition] | StreamState]:
     """A stream read here and now: pages of records, each with its partition, and between them the state reached."""
-    reader = parent.checkpoint_reader(state or StreamState())
+    reader, again = parent.checkpoint_reader(state or StreamState()), FirstWarning()
     for slice in iter(reader.next, None):
+        again(reader.mismatch and f"{parent.name}: {reader.mismatch}; it is read from its start")
         for page in read_slice(parent, slice):
             if page.records:
                 yield page.records, slice.partition

@@ -45,6 +45,11 @@ class _Shown(CheckpointReader):
         return self._reader.resume(slice, position, edge)
 
     @property
+    def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
+        """See CheckpointReader."""
+        return self._reader.mismatch
+
+    @property
     def finished(self) -> bool:
         return self._reader.finished
 

@@ -14,7 +14,7 @@ from cdk.base.logs import logger
 from cdk.base.secret_marks import SecretMarks
 from cdk.base.times import system_clock
 from cdk.base.values import Json, JsonSchema, Record
-from cdk.state.position import Checkpoint, Position, Start, Trail
+from cdk.state.position import Checkpoint, Position, Trail
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import (
@@ -117,19 +117,14 @@ class Stream(ABC):
         return PageCheckpointReader(partition, position, keeps_cursor=self.cursor_field is not None)
 
     def _warn_of(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
-        """Say where a state is not what it looks like: without a value of the cursor, or with one that is to come."""
+        """Say where a state is not what it looks like: with a value of the cursor that is to come."""
         where = f"{self.name} {partition.key}" if partition else self.name
-        match position:
-            case Checkpoint(cursor={cursor.field: value}, resume=None):
-                if next(iter(cursor.windows(value, now)), None) is None:
-                    text = "%s: %s of its state is %s, which lies after all that can be read now (%s): nothing is read"
-                    logger.warning(text, where, cursor.field, value, now)
-            case Start() | Checkpoint(cursor={cursor.field: _}):
-                pass
-            case _:
-                found = ", ".join(position.cursor) if isinstance(position, Checkpoint) else "that it is complete"
-                text = "%s: its state has %s and no value of the cursor %r, so it is read from its start"
-                logger.warning(text, where, found, cursor.field)
+        if not isinstance(position, Checkpoint) or position.resume is not None or cursor.field not in position.cursor:
+            return
+        value = position.cursor[cursor.field]
+        if next(iter(cursor.windows(value, now)), None) is None:
+            text = "%s: %s of its state is %s, which lies after all that can be read now (%s): nothing is read"
+            logger.warning(text, where, cursor.field, value, now)
 
     def partitions_since(
         self,

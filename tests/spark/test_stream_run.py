@@ -5,6 +5,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import Item, Json, JsonSchema, Page, Partition, ServerError, Slice, Stream, TransientError
+from cdk import DatetimeCursor, Item, Json, JsonSchema, Page, Partition, ServerError, Slice, Stream, TransientError
 from cdk.base.errors import StateConflict
 from cdk.base.values import canonical
 from cdk.spark.epoch import Job, read_bundle
@@ -24,7 +25,7 @@ from cdk.spark.progress import Failure
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import LOST_IN_A_ROW, StreamRun
 from cdk.spark.tasks import here
-from tests.samples import STREAMS, Events, Orders, ShopOrders, Users, Versions, told
+from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
 from tests.spark.epochs_here import expected, read_epoch
 
 INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
@@ -157,6 +158,61 @@ def test_an_overwrite_is_hidden_until_it_is_complete(tmp_path: Path) -> None:
 
     assert seen == [{1: 15}] * 4 + [{2: 15}]
     assert rows(tmp_path) == expected(stream)
+
+
+class Renamed(ShopOrders):
+    """Orders of shops, whose cursor and ids may be changed."""
+
+    schema: JsonSchema = {"type": "object", "properties": {"id": {"type": "integer"}}}  # noqa: RUF012
+    field = "updated_at"
+    ids: tuple[Json, ...] = (1, 2)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cursor = DatetimeCursor(self.field, start=DAY0, step=timedelta(days=1))
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition.of(shop=shop) for shop in self.ids]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        for row in self.rows(slice.partition):
+            yield {**row, "id": hash((*slice.partition.values(), row["id"])) % 2**31, self.field: row["updated_at"]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"field": "changed_at"}, "knows 'updated_at', and no value of the cursor 'changed_at'"),
+        ({"ids": ("1", "2")}, 'knows the partition {"shop":1}, and today\'s is {"shop":"1"}, of another type'),
+    ],
+)
+def test_what_the_state_knows_by_another_name_is_not_appended_again(
+    tmp_path: Path, changed: dict[str, Json], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = finish(opened(tmp_path, Renamed())).total
+    for name, value in changed.items():
+        monkeypatch.setattr(Renamed, name, value)
+    report = finish(opened(tmp_path, Renamed(), sync="s2"))
+
+    assert (report.status, report.read, report.total) == (Status.FAILED, 0, total)
+    assert report.failure is not None
+    assert said in report.failure.message
+    assert f"added to the {total} rows that are there" in report.failure.message
+    assert "`spark-cdk state reset`" in report.failure.message
+
+
+def test_what_the_state_knows_by_another_name_is_merged_again_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(sync: str) -> StreamReport:
+        return finish(
+            StreamRun(StreamPlan(Renamed(), Disk(tmp_path), "incremental", "append_dedup"), "shop", sync=sync)
+        )
+
+    run("s1")
+    monkeypatch.setattr(Renamed, "field", "changed_at")
+    assert run("s2").status is Status.DONE
+    assert caplog.text.count("renamed: the state of") == 1
 
 
 class Leaving(Users):

@@ -3,7 +3,7 @@
 import logging
 import random
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -203,9 +203,23 @@ def test_a_number_without_an_end_resumes() -> None:
     ]
 
 
-@pytest.mark.parametrize("position", [Done(), Checkpoint({"page": 3})], ids=str)
-def test_the_state_of_another_kind_of_stream_is_read_from_the_start(position: Position) -> None:
-    assert starts(windows(position)) == list(range(1, 10))
+@pytest.mark.parametrize(
+    ("position", "found"),
+    [
+        (Done(), "its end"),
+        (Checkpoint({"page": 3}), "'page'"),
+        (Checkpoint({"date": day(4), "n": 1}), "'date', 'n'"),
+    ],
+)
+def test_the_state_of_another_kind_of_stream_is_read_from_the_start_and_named(position: Position, found: str) -> None:
+    reader = PartitionCheckpointReader([WHOLE], windows_of, StreamState({WHOLE: position}))
+
+    assert starts(reader) == list(range(1, 10))
+    assert reader.mismatch == f"the state knows {found}, and no value of the cursor 'day'"
+
+
+def windows_of(partition: Partition, position: Position) -> SliceCheckpointReader:
+    return SliceCheckpointReader(DAYS, partition, position, NOW)
 
 
 def members(*parts: Partition | ParentState, state: StreamState | None = None) -> PartitionCheckpointReader:
@@ -220,6 +234,26 @@ def test_each_partition_starts_where_it_stood_and_a_new_one_at_its_start() -> No
     state = StreamState({A: Checkpoint({"page": 4}), C: Done()})
 
     assert list(slices(members(A, B, C, state=state))) == [Slice(A, start=Checkpoint({"page": 4})), Slice(B)]
+
+
+ONE, TEXT = Partition.of(id=1, shop="a"), Partition.of(id="1", shop="a")
+
+
+def test_a_partition_whose_id_has_another_type_is_read_from_its_start_and_named() -> None:
+    reader = members(A, TEXT, state=StreamState({ONE: Done()}))
+
+    assert [slice.partition for slice in slices(reader)] == [A, TEXT]
+    assert reader.mismatch == (
+        'the state knows the partition {"id":1,"shop":"a"}, and today\'s is {"id":"1","shop":"a"}, of another type'
+    )
+
+
+@pytest.mark.parametrize("parts", [(ONE, TEXT), (A, ONE, B, TEXT)])
+def test_partitions_that_differ_in_the_type_of_their_ids_alone_may_both_be_there(parts: Sequence[Partition]) -> None:
+    reader = members(*parts, state=StreamState({ONE: Done()}))
+
+    assert [slice.partition for slice in slices(reader)] == [part for part in parts if part != ONE]
+    assert reader.mismatch == ""
 
 
 def test_a_shared_cursor_serves_every_partition_until_all_have_their_own(caplog: pytest.LogCaptureFixture) -> None:

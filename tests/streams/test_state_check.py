@@ -69,6 +69,6 @@ def test_a_state_without_the_cursor_is_warned_of_in_words(caplog: pytest.LogCapt
 
     (line,) = caplog.messages
     assert line == (
-        'shop_orders {"shop":"a"}: its state has page, size and no value of the cursor \'updated_at\', '
-        "so it is read from its start"
+        "shop_orders: the state of {\"shop\":\"a\"} knows 'page', 'size', and no value of the cursor 'updated_at'; "
+        "it is read from its start"
     )
