@@ -608,7 +608,6 @@ BUGS = [
         "base/masking",
         'return _LOGIN.sub(HIDDEN, text) if "://" in text else text',
         "return text",
-        "tests/cli/test_unexpected.py",
     ),
     Bug(
         "what a connector raises is told without secrets",

@@ -135,13 +135,13 @@ def loose_pattern(secret: str) -> str:
 def _letter(letter: str) -> str:
     """A regular expression for one letter, escaped or not: URLs, also twice, JSON, and backslashes."""
     quoted = "".join(f"%(?:25)?{byte:02x}" for byte in letter.encode(errors="surrogatepass"))
-    ways = [re.escape(letter), f"(?i:{quoted})", f"(?i:\\\\u{ord(letter):04x})"]
-    if letter == " ":
-        ways.append(r"\+")
-    elif not letter.isalnum():
-        ways += [re.escape(json.dumps(letter)[1:-1]), re.escape(repr(letter)[1:-1]), re.escape(escape(letter))]
-        ways.append(r"\\" + re.escape(letter))
-    return f"(?:{'|'.join(dict.fromkeys(ways))})"
+    ways = [f"(?i:{quoted})", f"(?i:\\\\u{ord(letter):04x})"]
+    if not letter.isalnum():
+        ways += [re.escape(form) for form in (escape(letter), json.dumps(letter)[1:-1], repr(letter)[1:-1])]
+        ways += [r"\\" + re.escape(letter), *([r"\+"] if letter == " " else [])]
+    # The letter itself last: it may be how its own escape begins, as that of `%`, `&` and a backslash is.
+    ways = [way for way in ways if way != re.escape(letter)]
+    return f"(?:{'|'.join((*dict.fromkeys(ways), re.escape(letter)))})"
 
 
 def _texts(value: Json, place: str) -> Iterator[tuple[str, str]]:

@@ -153,3 +153,16 @@ def test_what_is_no_secret_is_shown() -> None:
     text = "GET https://api.test/items?page=2 answered 500: c2VjcmV0, 736563, %41"
 
     assert Secrets(["a-long-secret", "0123456789abcdef"]).mask(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("cannot connect to http://me:pass@10.0.0.1:9000/b", "cannot connect to http://****@10.0.0.1:9000/b"),
+        ("proxy 'http://:p@ss%2F@proxy:3128'", "proxy 'http://****@proxy:3128'"),
+        ("https://api.test/a:b@c?d=e:f@g", "https://api.test/a:b@c?d=e:f@g"),
+        ("s3://bucket/x me:you@there", "s3://bucket/x me:you@there"),
+    ],
+)
+def test_logins_in_urls_are_hidden(text: str, masked: str) -> None:
+    assert Secrets().mask(text) == masked
