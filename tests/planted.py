@@ -902,6 +902,28 @@ BUGS = [
         "if False:",
         "tests/spark/test_writing.py",
     ),
+    Bug(
+        "an answer has a deadline",
+        "rest/deadline",
+        "min(left, self._silence)",
+        "self._silence",
+        "tests/rest/test_transport.py",
+    ),
+    Bug(
+        "what comes before a body moves no deadline",
+        "rest/deadline",
+        "monotonic() + seconds, 0.0",
+        "monotonic() + seconds, 1.0",
+        "tests/rest/test_transport.py",
+    ),
+    Bug(
+        "answers behind a proxy have a deadline",
+        "rest/adapter",
+        "        manager.pool_classes_by_scheme = timed_pools(self._answer_seconds)\n",
+        "",
+        "tests/rest/test_transport.py",
+    ),
+    Bug("a quote of a Link header is looked at once", "rest/linked", "            return\n", "            continue\n"),
 ]
 
 

@@ -18,9 +18,11 @@ from urllib3 import HTTPHeaderDict
 from urllib3.connectionpool import ConnectionPool
 
 from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
+from cdk.base.values import Json
 from cdk.rest.egress import Egress
 from cdk.rest.message import Headers, Request, Response
 from cdk.rest.origin import origin
+from cdk.rest.pools import timed_pools
 from cdk.rest.streamed import MAX_BYTES, StreamedResponse, whole
 from cdk.rest.tally import tally
 
@@ -52,10 +54,11 @@ class Connections:
         read_seconds: float,
         max_bytes: int = MAX_BYTES,
         *,
+        answer_seconds: float = 600.0,
         limits: Sequence[Egress] = (),
     ) -> None:
         self._timeout, self._max_bytes = (connect_seconds, read_seconds), max_bytes
-        self._adapter = _LimitedAdapter(limits) if limits else _Adapter()
+        self._adapter = _LimitedAdapter(answer_seconds, limits) if limits else _Adapter(answer_seconds)
         self._verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._proxies: dict[str, dict[str, str]] = {}
 
@@ -127,9 +130,17 @@ class _Pieces:
 class _Adapter(HTTPAdapter):
     """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer_seconds: float) -> None:
         super().__init__(pool_connections=_HOSTS, pool_maxsize=_CONNECTIONS)
         self._pools: dict[str, ConnectionPool] = {}
+        self._answer_seconds = answer_seconds
+        self.poolmanager.pool_classes_by_scheme = timed_pools(answer_seconds)
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Json) -> Json:
+        """The pools behind a proxy."""
+        manager = super().proxy_manager_for(proxy, **proxy_kwargs)
+        manager.pool_classes_by_scheme = timed_pools(self._answer_seconds)
+        return manager
 
     def get_connection_with_tls_context(
         self,
@@ -179,12 +190,10 @@ class _LimitedAdapter(_Adapter):
     there only the name counts.
     """
 
-    def __init__(self, limits: Sequence[Egress]) -> None:
-        super().__init__()
+    def __init__(self, answer_seconds: float, limits: Sequence[Egress]) -> None:
+        super().__init__(answer_seconds)
         self._limits = limits
-        from cdk.rest.egress_pools import limited_pools  # noqa: PLC0415 - most transports go anywhere
-
-        self.poolmanager.pool_classes_by_scheme = limited_pools(limits)
+        self.poolmanager.pool_classes_by_scheme = timed_pools(answer_seconds, limits)
 
     def get_connection_with_tls_context(
         self,
@@ -247,7 +256,10 @@ def _prepared(request: Request) -> requests.PreparedRequest:
 
 def _translate(request: Request, error: Exception) -> NoReturn:
     """Raise the kit's error for what went wrong. The original's text is not used: it holds the URL with its secrets."""
-    why = request.hide(_cause(error))
+    cause = _cause(error)
+    why = request.hide(f"{type(cause).__name__}: {cause}")
+    if isinstance(cause, TimeoutError):
+        raise Timeout(f"{request}: no answer in time ({why})") from None
     match error:
         case requests.exceptions.ContentDecodingError() | urllib3.exceptions.DecodeError():
             raise DecodeError(f"{request}: the body is not what Content-Encoding says ({why})") from None
@@ -269,8 +281,8 @@ def _translate(request: Request, error: Exception) -> NoReturn:
             raise ConfigError(f"{request}: {why}") from None
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException) -> BaseException:
     """What the system said first: errors of `requests` wrap those of urllib3, which wrap the socket's."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
-    return f"{type(error).__name__}: {error}"
+    return error

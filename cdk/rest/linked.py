@@ -1,7 +1,7 @@
 """Paginators that follow what the response says: a cursor, or the URL of the next page."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json, Record
@@ -66,18 +66,31 @@ class LinkHeader:
         return request if token is None else ask_url(request, token)
 
 
-# `<target>` and its parameters up to the next comma outside of quotes.
-_LINK = re.compile(r'<([^>]*)>((?:[^",<]|"(?:[^"\\]|\\.)*")*)')
-_PARAMETER = re.compile(r';\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]+))')
+# The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
+_PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
+_PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
 
 
 def links(header: str) -> dict[str, dict[str, str]]:
     """A Link header by relation, in lower case: its target as `url`, and its parameters. The first of each counts."""
     found: dict[str, dict[str, str]] = {}
-    for target, parameters in _LINK.findall(header):
+    for target, parameters in _targets(header):
         fields = {"url": target}
         for name, quoted, plain in _PARAMETER.findall(parameters):
             fields[name.lower()] = quoted or plain
         for relation in fields.get("rel", "").lower().split():
             found.setdefault(relation, fields)
     return found
+
+
+def _targets(header: str) -> Iterator[tuple[str, str]]:
+    """The targets of a header, each with its parameters."""
+    at = 0
+    while (begin := header.find("<", at)) >= 0 and (end := header.find(">", begin)) >= 0:
+        found = _PARAMETERS.match(header, end + 1)
+        assert found is not None
+        yield header[begin + 1 : end], found.group()
+        at = found.end()
+        if header.startswith('"', at):
+            # A quote that is never closed: to look for its end again behind each target would take for ever.
+            return

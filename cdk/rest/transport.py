@@ -40,6 +40,8 @@ class RequestsTransport:
 
     connect_timeout: how long to wait for a connection. read_timeout: how long the source may be silent.
     max_bytes: how much of a body is read into memory at once, after content encoding is undone.
+    answer_timeout: how long status and headers may take in all, and then the body, for which each KiB that has come
+        adds a second.
     egress: where requests may go, redirects included, besides what the process allows; None for anywhere.
     """
 
@@ -50,8 +52,10 @@ class RequestsTransport:
         read_timeout: timedelta = timedelta(minutes=2),
         max_bytes: int = MAX_BYTES,
         egress: Egress | None = None,
+        answer_timeout: timedelta = timedelta(minutes=10),
     ) -> None:
         self._limits = (connect_timeout.total_seconds(), read_timeout.total_seconds(), max_bytes)
+        self._answer_seconds = answer_timeout.total_seconds()
         self._egress = egress
         self._open()
 
@@ -60,11 +64,11 @@ class RequestsTransport:
         self._one_hop: Callable[[Request], Response] | None = None
         self._process: Egress | None = None
 
-    def __getstate__(self) -> tuple[tuple[float, float, int], Egress | None]:
-        return self._limits, self._egress
+    def __getstate__(self) -> tuple[tuple[float, float, int], float, Egress | None]:
+        return self._limits, self._answer_seconds, self._egress
 
-    def __setstate__(self, state: tuple[tuple[float, float, int], Egress | None]) -> None:
-        self._limits, self._egress = state
+    def __setstate__(self, state: tuple[tuple[float, float, int], float, Egress | None]) -> None:
+        self._limits, self._answer_seconds, self._egress = state
         self._open()
 
     def send(self, request: Request) -> Response:
@@ -93,7 +97,8 @@ class RequestsTransport:
                 from cdk.rest.adapter import Connections  # noqa: PLC0415 - `requests` takes 60 ms that `spec` can save
 
                 limits = [limit for limit in (self._egress, process) if limit is not None]
-                self._one_hop, self._process = Connections(*self._limits, limits=limits).send, process
+                connections = Connections(*self._limits, answer_seconds=self._answer_seconds, limits=limits)
+                self._one_hop, self._process = connections.send, process
             return self._one_hop
 
 

@@ -55,3 +55,15 @@ def test_a_link_with_parameters_is_the_next_page() -> None:
     following = LinkHeader().next(response(headers={"Link": header}), [], None)
 
     assert following == {"url": "https://api.test/users?page=2"}
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["<", "<>", '"', '<a>"', '<a>\\"', "<a>;", ";a=", '; a="', " ", "<a>; rel=next, ", "<a> ;\t a", "\\", "<a>;a"],
+)
+def test_a_long_header_takes_as_many_steps_as_letters(part: str) -> None:
+    # With a step for each pair of letters this would take longer than the limit of a test by far.
+    header = part * (300_000 // len(part))
+
+    for begin in ("", "<a>; rel=next; ", '<a>; rel=next; x="'):
+        assert set(links(begin + header)) <= {"next"}

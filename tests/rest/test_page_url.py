@@ -208,7 +208,7 @@ def positions(read: list[ReadPage]) -> list[Checkpoint]:
     return [page.position for page in read if isinstance(page.position, Checkpoint)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(echo=st.sampled_from(ECHOES), sent=st.sampled_from(SENT), key=SECRETS)
 def test_what_an_api_echoes_of_a_secret_is_in_no_state_and_is_sent_again(echo: str, sent: str, key: str) -> None:
     config = {"key": key, "sent": sent}

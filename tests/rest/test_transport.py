@@ -7,6 +7,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from datetime import timedelta
 from http.server import ThreadingHTTPServer
 from typing import Any
@@ -20,6 +21,7 @@ from requests.adapters import HTTPAdapter
 from cdk import ConfigError, DecodeError, FatalError, Timeout
 from cdk.base.errors import CdkError, TransientError
 from cdk.rest import Backoff, HttpClient, Request, RequestsTransport, StatusErrorHandler
+from cdk.rest.egress import Egress
 from tests.local_server import QuietHandler, answering
 from tests.rest.api import Time
 
@@ -37,15 +39,24 @@ SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
 }
 
 
+ENDLESS = {
+    "/trickle": (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"),
+    "/trickle-chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    "/trickle-headers": (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+    "/continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+"""What an answer begins with, and what is then sent again and again."""
+
+
 class Handler(QuietHandler):
     """A small API that tells what it was asked."""
 
     protocol_version = "HTTP/1.1"
     server: "Server"
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+    def do_GET(self) -> None:  # noqa: N802 - a table of answers; the name that http.server calls
         self.server.seen.append(self)
-        path = self.path.partition("?")[0]
+        path = self.path.removeprefix("http://api.test").partition("?")[0]
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         match path:
             case "/echo":
@@ -64,12 +75,22 @@ class Handler(QuietHandler):
                 self.send_header("Link", "<a>; rel=next")
                 self.send_header("link", "<b>; rel=last")
                 self.end_headers()
+            case _ if path in ENDLESS:
+                self.trickle(*ENDLESS[path])
             case "/hangup":
                 self.close_connection = True
             case _:
                 self.answer(*SIMPLE.get(path, (200, b"ok", {})))
 
     do_POST = do_GET  # noqa: N815 - the name that http.server calls
+
+    def trickle(self, begin: bytes, more: bytes) -> None:
+        """Send `more` again and again, until nobody listens."""
+        self.close_connection = True
+        with suppress(OSError):
+            self.connection.sendall(begin)
+            while not self.server.hold.wait(0.02):
+                self.connection.sendall(more)
 
 
 class Server(ThreadingHTTPServer):
@@ -321,3 +342,27 @@ def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, ki
         response = RequestsTransport().send(get(server, f"/cut-{kind}", stream=stream)).body
 
     assert response is None
+
+
+@pytest.mark.parametrize("path", ENDLESS)
+@pytest.mark.parametrize("egress", [None, Egress.parse("127.0.0.1")])
+def test_an_answer_that_never_ends_is_given_up(server: Server, path: str, egress: Egress | None) -> None:
+    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2), egress=egress)
+
+    with pytest.raises(Timeout, match="no answer in time"):
+        transport.send(get(server, path))
+
+
+def test_a_streamed_answer_that_never_ends_is_given_up(server: Server) -> None:
+    answer = RequestsTransport(answer_timeout=timedelta(seconds=0.2)).send(get(server, "/trickle", stream=True))
+
+    with closing(answer.chunks()) as chunks, pytest.raises(Timeout, match="no answer in time"):
+        list(chunks)
+
+
+def test_an_answer_behind_a_proxy_that_never_ends_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", server.url)
+    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2))
+
+    with pytest.raises(Timeout, match="no answer in time"):
+        transport.send(Request("GET", "http://api.test/trickle"))

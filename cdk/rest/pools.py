@@ -1,4 +1,4 @@
-"""Connection pools that look where a connection leads before anything is sent over it."""
+"""Connection pools that wait only so long for an answer, and look where a connection leads before it is used."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -7,11 +7,14 @@ from typing import Any
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from cdk.rest.deadline import timed_response
 from cdk.rest.egress import Egress
 
 
-def limited_pools(limits: Sequence[Egress]) -> dict[str, Any]:
-    """The pools by scheme of a pool manager whose connections go only where all of `limits` allow.
+def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
+    """The pools by scheme of a pool manager whose answers come in time, and whose connections go where `limits` allow.
+
+    seconds: see `timed_response`.
 
     The address is looked at twice: before connecting, so that inner networks cannot be felt out, and on the connected
     socket, as a name may lead elsewhere a moment later.
@@ -33,10 +36,14 @@ def limited_pools(limits: Sequence[Egress]) -> dict[str, Any]:
         return made
 
     class Plain(HTTPConnection):
+        response_class = timed_response(seconds)
+
         def _new_conn(self) -> socket.socket:
             return opened(self, super()._new_conn)
 
     class Secure(HTTPSConnection):
+        response_class = timed_response(seconds)
+
         def _new_conn(self) -> socket.socket:
             return opened(self, super()._new_conn)
 
