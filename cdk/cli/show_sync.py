@@ -152,6 +152,8 @@ class Display:
                 console.print(Text(f"{report.name}: {note}", "yellow"), soft_wrap=True)
             if report.failure is not None:
                 console.print(Text(f"{report.name}: {report.failure.message}", "red"), soft_wrap=True)
+        if result.traces is not None:
+            console.print(Text(f"in full, with tracebacks: {result.traces}", "dim"), soft_wrap=True)
         commits = sum(report.commits for report in result.streams)
         seconds = self._clock() - self._begun
         asked = _asked(sum((report.http for report in result.streams), result.run.http))

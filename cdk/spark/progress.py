@@ -15,6 +15,8 @@ from cdk.state.slice import Slice
 from cdk.state.source_state import HttpSnapshot
 from cdk.streams.stream import Stream
 
+_KIT = Path(__file__).parents[1]
+
 
 @dataclass(frozen=True)
 class Target:
@@ -58,7 +60,18 @@ class Failure:
         detail = "".join(traceback.format_exception(error))
         if isinstance(error, CdkError):
             return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip())
-        return cls(f"{type(error).__name__}: {error}", "system_error", detail)
+        return cls(f"{type(error).__name__}: {error}{_where(error)}", "system_error", detail)
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the connector that led to an error; nothing where the kit alone did."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    others = [frame for frame in frames if not Path(frame.filename).is_relative_to(_KIT)]
+    if not others:
+        return ""
+    # What the connector calls in its turn, a library as a rule, says less of what to change.
+    last = next(frame for frame in reversed(others) if frame.filename == others[0].filename)
+    return f" ({last.filename}:{last.lineno}, in {last.name})"
 
 
 @dataclass

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 
 from cdk.base.garbage import rare_collections
 from cdk.base.logs import logger
@@ -41,10 +42,14 @@ from cdk.streams.source import Source
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What a sync did, stream by stream in the order of the source. run: what concerns all of them."""
+    """What a sync did, stream by stream in the order of the source. run: what concerns all of them.
+
+    traces: the file that says in full what went wrong, if anything did, without secrets.
+    """
 
     streams: Sequence[StreamReport]
     run: RunFacts = field(default_factory=RunFacts)
+    traces: Path | None = None
 
     @property
     def ok(self) -> bool:
@@ -90,11 +95,12 @@ class SyncRunner:
             pipeline.name, pipeline.target.path, begun=clock(), mask=lambda text: mask(self._own.mask(text))
         )
         self._reports: Callable[[], Sequence[StreamReport]] = tuple
+        self._traces: Path | None = None
 
     @property
     def result(self) -> SyncResult:
         """What the sync has done so far; also after `run` has raised."""
-        return SyncResult(self._reports(), replace(self._facts, ended=self._clock()))
+        return SyncResult(self._reports(), replace(self._facts, ended=self._clock()), self._traces)
 
     def run(self) -> SyncResult:
         """Read every stream to its end, or to its error; one that fails does not stop the others.
@@ -104,9 +110,25 @@ class SyncRunner:
         """
         with self._one_run() as tokens, counting(self._facts.http), rare_collections():
             try:
-                return self._run()
+                self._run()
             finally:
                 tokens.flush()
+                self._write_traces()
+            return self.result
+
+    def _write_traces(self) -> None:
+        """Write in full what went wrong, in place of what a run before had to say."""
+        failures = [(report.name, report.failure) for report in self._reports() if report.failure is not None]
+        path = self._target.here / f"{self._pipeline.name}.traces.log"
+        try:
+            path.unlink(missing_ok=True)
+            if failures:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                texts = [f"{name}: {failure.message}\n{failure.detail}\n" for name, failure in failures]
+                path.write_text(self._facts.mask("\n".join(texts)), encoding="utf-8", errors="backslashreplace")
+                self._traces = path
+        except OSError as error:
+            logger.warning("what went wrong cannot be written to %s: %s", path, error.strerror)
 
     def preview(self, most: int) -> Iterator[Preview]:
         """What a sync would read, stream by stream, with up to `most` records of each. Nothing that lasts is written.
