@@ -802,7 +802,7 @@ BUGS = [
         "the next refresh token is saved",
         "compat/airbyte/single_use_tokens",
         "self._paths[1]: following",
-        "self._paths[1]: self.get_refresh_token()",
+        "self._paths[1]: None",
         "tests/compat/test_requests.py",
     ),
     Bug("a default stands for nothing", "compat/airbyte/interpolation", 'if value != "":', "if value:"),

@@ -15,7 +15,7 @@ from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.stream import Item, Stream
+from cdk.streams.stream import Item, Page, Stream
 
 _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: logging.WARNING}
 
@@ -78,8 +78,13 @@ class CustomReading:
             schema = self._parts.schema()
             records = iter(self._custom.read_records(schema, seen))
         while True:
-            with guard(self._custom, "read_records"):
-                record = next(records, None)
+            try:
+                with guard(self._custom, "read_records"):
+                    record = next(records, None)
+            except Exception:
+                # The pages before the one that failed are handed on, as those of other retrievers are.
+                yield Page((), None)
+                raise
             if record is None:
                 return
             if isinstance(record, AirbyteMessage):

@@ -412,6 +412,34 @@ class Zoned(DatetimeBasedCursor):
     assert [dict(asked.params) for asked in items.requests] == [{"since": "2024-01-01", "zone": "cet", "by": "at"}]
 
 
+def test_the_records_before_a_page_that_fails_are_handed_on(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.retrievers import SimpleRetriever
+
+@dataclass
+class Marked(SimpleRetriever):
+    def read_records(self, records_schema, stream_slice=None):
+        for record in super().read_records(records_schema, stream_slice):
+            yield {**record, "mark": 1}
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
+    api.get("/items", {"page": "1"}).returns(status=404)
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "page"}
+    strategy = {"type": "PageIncrement", "page_size": 2}
+    paginator = {"type": "DefaultPaginator", "page_token_option": option, "pagination_strategy": strategy}
+
+    run = read(
+        source(
+            tmp_path, code, manifest(type="CustomRetriever", class_name="components.Marked", paginator=paginator), api
+        )
+    )
+
+    assert run.error is not None
+    assert run.records == [{"id": 1, "mark": 1}, {"id": 2, "mark": 1}]
+
+
 def test_a_retriever_may_give_messages(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.models import AirbyteLogMessage, AirbyteMessage, AirbyteRecordMessage, Level, Type

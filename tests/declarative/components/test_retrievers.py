@@ -237,7 +237,7 @@ def test_a_body_that_is_not_json_is_named() -> None:
 def test_an_answer_without_content_has_no_records_and_ends_the_pages() -> None:
     api = MockApi()
     api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
-    api.get("/items", {"page": "2"}).returns(status=204)
+    api.get("/items", {"page": "2"}).returns(status=204, body=b"")
     strategy = {"type": "OffsetIncrement", "page_size": 2}
 
     assert ids(run(api, paginator=paginator(strategy, size=True))) == [1, 2]
