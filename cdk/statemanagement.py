@@ -98,7 +98,7 @@ class StateStore:
     and `<job>_completed.json` (the last `complete`): one JSON object. They are written only. dlz_bucket_name: where the
     log lies, under the same folders; what is read comes from there. Both are a folder of this machine or the URL of an
     object store, such as `s3://bucket`; they may be one.
-    state_domain, state_dataset: 1 to 200 letters, digits, `.`, `_` and `-`, no `.` first. username, file_type: are
+    state_domain, state_dataset_name: 1 to 200 letters, digits, `.`, `_` and `-`, no `.` first. username, file_type: are
     noted in the records. options: for object stores, such as `endpoint` and `region`; what is not given, credentials
     too, is found in the environment.
     Raises ConfigError: a name is something else, or a bucket cannot be used.
@@ -109,17 +109,17 @@ class StateStore:
         lz_bucket_name: str,
         dlz_bucket_name: str,
         state_domain: str,
-        state_dataset: str,
+        state_dataset_name: str,
         username: str = "",
         file_type: str = "others",
         *,
         options: Mapping[str, Json] | None = None,
     ) -> None:
-        for what, name in (("state_domain", state_domain), ("state_dataset", state_dataset)):
+        for what, name in (("state_domain", state_domain), ("state_dataset_name", state_dataset_name)):
             if not _NAME.fullmatch(name):
                 expected = "1 to 200 letters, digits, '.', '_' and '-', no '.' first"
                 raise ConfigError(f"found {name!r}, expected {expected}", path=what)
-        folder = f"{state_domain}/{state_dataset}"
+        folder = f"{state_domain}/{state_dataset_name}"
         self._store = _store(f"{dlz_bucket_name.rstrip('/')}/{folder}", options)
         self._copies = open_copies(f"{lz_bucket_name.rstrip('/')}/{folder}", options)
         self._run: Mapping[str, Json] = {"username": username, "file_type": file_type}

@@ -24,7 +24,7 @@ POSITION = {"epoch_time": 156234987}
 
 EXAMPLE = """
 from cdk import statemanagement
-state_mgm = statemanagement.StateStore(lz_bucket, dlz_bucket, state_domain, state_dataset)
+state_mgm = statemanagement.StateStore(lz_bucket, dlz_bucket, state_domain, state_dataset_name=state_dataset_name)
 state_data = state_mgm.get_or_create(test_job_name)
 state_data.add_element(test_statedata_key_1, test_statedata_value_1)
 state_mgm.update(state_data)
@@ -67,7 +67,7 @@ def test_the_example_works_line_for_line_in_a_process_after_the_other(tmp_path: 
         "lz_bucket": str(tmp_path / "landing"),
         "dlz_bucket": str(tmp_path / "lake"),
         "state_domain": "sales",
-        "state_dataset": "state",
+        "state_dataset_name": "state",
         "test_job_name": JOB,
         "test_statedata_key_1": "sales.orders",
     }

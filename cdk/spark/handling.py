@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from cdk.state.handlers.options import Duration, StatefulOptions
+from cdk.base.durations import Duration
+from cdk.state.handlers.options import StatefulOptions
 
 
 class RemoveStaleOptions(BaseModel):

@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
+from cdk.base.durations import Duration
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
 from cdk.base.values import Json
@@ -19,23 +29,11 @@ from cdk.spark.pipeline_problems import Keys, Models, kind, problems
 from cdk.spark.store import known_schemes
 from cdk.spark.store_options import SCHEMES
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
 """Begins an address that is none of ours, such as dbfs:/lake. A single letter is a disk of Windows."""
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def _duration(value: Json) -> Json:
-    if isinstance(value, timedelta):
-        return value
-    try:
-        if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", value.strip())):
-            return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
-    except OverflowError:
-        pass
-    raise ValueError("expected a duration such as 30s, 500ms or 5m")
 
 
 def _target(path: str) -> str:
@@ -69,9 +67,6 @@ def _switched(value: Json) -> Json:
     if value is None or isinstance(value, Mapping | BaseModel):
         return value
     raise ValueError("expected true, false or a map")
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 class _Part(BaseModel):
@@ -112,7 +107,8 @@ class StreamOptions(_Part):
     history: keep every row of an append_dedup table as it came, in a table beside it. partition_by: the fields that
     divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
     fails, or the table stays as it is. remove_stale: what becomes of rows that a complete read did not see; they stay
-    without it. follow_source: the stream is read only where its source says that it has changed.
+    without it; `remove_stale_metadata` is the same. follow_source: the stream is read only where its source says that
+    it has changed.
     generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
     of what is read now, and the least one whose rows stay.
     """
@@ -127,7 +123,9 @@ class StreamOptions(_Part):
     history: bool = False
     partition_by: str | tuple[str, ...] | None = None
     schema_policy: Literal["evolve", "freeze", "discard"] = Field("evolve", alias="schema")
-    remove_stale: RemoveStaleOptions | None = None
+    remove_stale: Annotated[RemoveStaleOptions | None, BeforeValidator(_switched)] = Field(
+        None, validation_alias=AliasChoices("remove_stale", "remove_stale_metadata")
+    )
     follow_source: Annotated[FollowSourceOptions | None, BeforeValidator(_switched)] = None
     generation_id: Annotated[int, Field(ge=0)] | None = None
     minimum_generation_id: Annotated[int, Field(ge=0)] = 0
@@ -183,14 +181,19 @@ class StateOptions(_Part):
 class Pipeline(_Part):
     """A pipeline file.
 
-    name: the state hangs on it. Letters, digits, `.`, `_` and `-`.
+    name: the state hangs on it; `pipeline_name` is the same. Letters, digits, `.`, `_` and `-`.
     streams: those to sync, all when absent: a list of names, or a map from name to options.
     checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
     concurrency: slices read at once, over all machines.
     skip_redundant_runs: streams are not read where the window of the sync was read before.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$", validation_alias=AliasChoices("name", "pipeline_name")),
+    ]
     source: SourceOptions
     target: TargetOptions
     streams: Annotated[Mapping[str, StreamOptions], BeforeValidator(_by_name), Field(min_length=1)] | None = None

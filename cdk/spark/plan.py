@@ -110,8 +110,12 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
         stream = to_follow(stream, f"{where}.follow_source")
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
     for name in names:
-        if name in {".", ".."} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
-            raise ConfigError(f"{where}: a table cannot lie in a folder called {name!r}; rename the stream")
+        # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.
+        if name in {".", "..", "_delta_log"} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
+            raise ConfigError(
+                f"{where}: a table cannot lie in a folder called {name!r}; rename the stream, or leave it out of "
+                "`streams`"
+            )
     history = target.join(*names[:-1], names[-1] + HISTORY) if options.history else None
     return StreamPlan(
         stream,

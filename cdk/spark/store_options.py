@@ -1,5 +1,7 @@
 """The storage options of a pipeline: delta-rs' names, told to delta-rs and to pyarrow's file systems alike.
 
+The shorter names of the stores of state logs (`access_key_id`) are understood as well, in any case.
+
 Both must go to the same store with the same keys, so an option that only one of them knows is refused. What is not
 given is looked for in the driver's environment, under the same names, and travels with the job; what is not there
 either (a profile, the role of a machine) each machine finds by itself.
@@ -81,6 +83,10 @@ _KNOWN: Mapping[Kind, Mapping[str, _Option]] = MappingProxyType(
         },
     }
 )
+_PREFIXES: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
+    {"s3": ("AWS",), "gs": ("GOOGLE",), "az": ("AZURE_STORAGE", "AZURE")}
+)
+"""What stands before the names that the stores of state logs know."""
 _PAIRS: Mapping[Kind, tuple[tuple[str, ...], ...]] = MappingProxyType(
     {
         "s3": (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),),
@@ -97,10 +103,14 @@ def options_of(kind: Kind, storage: Mapping[str, Json], environ: Mapping[str, st
     Raises ConfigError: an unknown name, or half of a key.
     """
     known = _KNOWN[kind]
-    for name in storage:
-        if name not in known:
-            raise ConfigError(f"unknown option{did_you_mean(name, known)}", path=f"target.storage.{name}")
-    given = {name: _text(value) for name, value in storage.items()}
+    given: dict[str, str] = {}
+    for spelled, value in storage.items():
+        name = _full_name(kind, spelled)
+        if name is None:
+            raise ConfigError(f"unknown option{did_you_mean(spelled, known)}", path=f"target.storage.{spelled}")
+        if name in given:
+            raise ConfigError(f"{name} is given twice, in two spellings", path=f"target.storage.{spelled}")
+        given[name] = _text(value)
     inherited = {name: environ[name] for name in known if environ.get(name)}
     if any(known[name].secret for name in given):
         inherited = {name: value for name, value in inherited.items() if not known[name].secret}
@@ -117,7 +127,7 @@ def secrets_of(options: Mapping[str, Json]) -> Iterator[str]:
     secret = {name for known in _KNOWN.values() for name, option in known.items() if option.secret}
     for name, value in options.items():
         text = _text(value)
-        if name in secret:
+        if any(_full_name(kind, name) in secret for kind in _KNOWN):
             yield text
         elif "@" in text and (password := urlsplit(text).password):
             yield unquote(password)
@@ -170,6 +180,14 @@ def _az(arguments: dict[str, Json], account: str) -> fs.FileSystem:
 _OPEN: Mapping[Kind, Callable[[dict[str, Json], str], fs.FileSystem]] = MappingProxyType(
     {"s3": _s3, "gs": _gs, "az": _az}
 )
+
+
+def _full_name(kind: Kind, spelled: str) -> str | None:
+    """delta-rs' name of an option that is spelled so, or as in `state_provider`: `access_key_id`; None: it has none."""
+    name = spelled.upper()
+    name = "ENDPOINT_URL" if name == "ENDPOINT" else name
+    names = (name, *(f"{prefix}_{name}" for prefix in _PREFIXES[kind]))
+    return next((full for full in names if full in _KNOWN[kind]), None)
 
 
 def _text(value: Json) -> str:

@@ -64,7 +64,7 @@ def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) 
         ({**LEAST, "allow_custom_code": "yes"}, "option allow_custom_code: found 'yes', expected true or false"),
         ({**LEAST, "concurrency": "0"}, "option concurrency: found '0', expected a whole number of at least 1"),
         ({**LEAST, "slices_per_batch": "many"}, "option slices_per_batch: found 'many'"),
-        ({**LEAST, "lag": "5"}, "option lag: found '5', expected a duration such as 30s"),
+        ({**LEAST, "lag": "5"}, "option lag: found '5', expected a duration such as 500ms"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, str], words: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import Json
 from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.pipeline import FollowSourceOptions, Pipeline, StreamOptions
+from cdk.spark.store_options import Kind, options_of, secrets_of
 
 NAME = "letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200"
 LEAST = """\
@@ -61,7 +62,7 @@ def test_what_is_no_duration_is_refused_with_an_example(tmp_path: Path, text: st
     (line,) = error(tmp_path, f"{LEAST}checkpoint_interval: {text}\n")
 
     assert line.startswith("pipeline.yaml:4 checkpoint_interval: found ")
-    assert line.endswith("expected a duration such as 30s, 500ms or 5m")
+    assert line.endswith("expected a duration such as 500ms, 30s, 90m, 6h or 2d")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,6 @@ skip_redundant_runs: {start_time: 2024-05-10T00:00:00Z, end_time: "2024-05-11T02
             "streams: {users: {remove_stale: {fail_safe_threshold: 101}}}",
             "streams.users.remove_stale.fail_safe_threshold: found 101, expected less than or equal to 100",
         ),
-        ("streams: {users: {remove_stale: true}}", "streams.users.remove_stale: found True, expected a map"),
         (
             "streams: {users: {follow_source: yesterday}}",
             "streams.users.follow_source: found 'yesterday', expected true, false or a map",
@@ -195,7 +195,7 @@ skip_redundant_runs: {start_time: 2024-05-10T00:00:00Z, end_time: "2024-05-11T02
         ),
         (
             "skip_redundant_runs: {settle: 6 hours}",
-            "skip_redundant_runs.settle: found '6 hours', expected a duration such as 90m, 6h or 2d",
+            "skip_redundant_runs.settle: found '6 hours', expected a duration such as 500ms, 30s, 90m, 6h or 2d",
         ),
         (
             "skip_redundant_runs: {start_time: yesterday}",
@@ -392,7 +392,7 @@ checkpoint_intervall: 30s
             "pipeline.yaml:7 streams.users.primary_key: found 5, expected a text or a list",
             "pipeline.yaml:8 streams.orders: found a list, expected a map",
             "pipeline.yaml:9 concurrency: found 0, expected greater than or equal to 1",
-            "pipeline.yaml:10 checkpoint_interval: found 30, expected a duration such as 30s, 500ms or 5m",
+            "pipeline.yaml:10 checkpoint_interval: found 30, expected a duration such as 500ms, 30s, 90m, 6h or 2d",
         ]
     )
 
@@ -489,3 +489,42 @@ def test_no_file_raises_anything_but_a_config_error(tmp_path_factory: pytest.Tem
     path.write_text(yaml.safe_dump(value))
     with suppress(ConfigError):
         Pipeline.load(path, {})
+
+
+def test_names_that_people_know_from_elsewhere_are_understood() -> None:
+    pipeline = Pipeline.model_validate(
+        {
+            "pipeline_name": "shop",
+            "source": {"connector": "shop"},
+            "target": {"path": "x"},
+            "streams": {"users": {"remove_stale_metadata": True}, "orders": {"remove_stale_metadata": False}},
+        }
+    )
+
+    assert pipeline.name == "shop"
+    assert pipeline.streams is not None
+    assert pipeline.streams["users"].remove_stale == RemoveStaleOptions()
+    assert pipeline.streams["orders"].remove_stale is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "short", "full"),
+    [
+        ("s3", "access_key_id", "AWS_ACCESS_KEY_ID"),
+        ("s3", "aws_secret_access_key", "AWS_SECRET_ACCESS_KEY"),
+        ("s3", "endpoint", "AWS_ENDPOINT_URL"),
+        ("s3", "allow_http", "AWS_ALLOW_HTTP"),
+        ("az", "account_key", "AZURE_STORAGE_ACCOUNT_KEY"),
+        ("az", "tenant_id", "AZURE_STORAGE_TENANT_ID"),
+        ("gs", "skip_signature", "GOOGLE_SKIP_SIGNATURE"),
+    ],
+)
+def test_the_storage_of_tables_knows_the_names_of_the_stores_of_logs(kind: Kind, short: str, full: str) -> None:
+    more = {"AWS_SECRET_ACCESS_KEY": "s", "AWS_ACCESS_KEY_ID": "k"} if "access_key" in short else {}
+    more |= {"AZURE_STORAGE_CLIENT_ID": "1", "AZURE_STORAGE_CLIENT_SECRET": "2"} if short == "tenant_id" else {}
+    more.pop(full, None)
+
+    assert dict(options_of(kind, {short: "value", **more}, {}))[full] == "value"
+    assert ("value" in secrets_of({short: "value"})) is ("key" in short)
+    with pytest.raises(ConfigError, match="is given twice"):
+        options_of(kind, {short: "value", full: "value"}, {})

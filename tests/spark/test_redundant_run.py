@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from cdk import ConfigError, Item, Json, Slice, Stream
 from cdk.base.errors import ServerError
@@ -247,3 +248,14 @@ def test_without_a_log_it_is_refused(tmp_path: Path) -> None:
         SyncRunner(pipeline, Given([Days({})]), workers=Workers(here, 1)).run()
     assert "skip_redundant_runs" in str(caught.value)
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_table_that_was_restored_since_is_read(lake: Lake) -> None:
+    lake.sync(Days({}))
+    older = DeltaTable(str(lake.folder / "lake" / "days"))
+    lake.at(hours=24).sync(Days({}))
+    assert lake.at(hours=24).statuses(Days({})) == [Status.REDUNDANT]
+
+    DeltaTable(str(lake.folder / "lake" / "days")).restore(older.version())
+
+    assert lake.at(hours=24).statuses(Days({})) == [Status.DONE]

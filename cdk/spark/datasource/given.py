@@ -10,11 +10,11 @@ from typing import Self
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from cdk.base.durations import Duration
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json, from_json
 from cdk.base.yaml_file import YamlFile
-from cdk.spark.pipeline import Duration
 
 _TRUTHS = {"true": True, "false": False}
 _LAG = timedelta(minutes=1)
@@ -173,5 +173,7 @@ def _duration(text: str) -> timedelta:
     try:
         duration: timedelta = TypeAdapter(Duration).validate_python(text)
     except ValidationError:
-        raise ConfigError(f"option lag: found {text!r}, expected a duration such as 30s, 500ms or 5m") from None
+        raise ConfigError(
+            f"option lag: found {text!r}, expected a duration such as 500ms, 30s, 90m, 6h or 2d"
+        ) from None
     return duration

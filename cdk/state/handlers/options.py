@@ -1,12 +1,12 @@
 """StatefulOptions: what a person may say of a run that compares itself with the last one."""
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cdk.base.durations import Duration
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
 from cdk.base.spelling import did_you_mean
@@ -16,19 +16,7 @@ from cdk.state.log import Mode, StateLog
 from cdk.state.stores import StateKey, open_store
 from cdk.state.stores.memory import MemoryStore
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _PATH = "stateful_ingestion"
-
-
-def _duration(value: Json) -> Json:
-    if isinstance(value, timedelta) and value >= timedelta():
-        return value
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d{1,6})\s*([smhd])", value.strip())):
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
-    raise ValueError("expected a duration such as 90m, 6h or 2d")
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 class StatefulOptions(BaseModel):

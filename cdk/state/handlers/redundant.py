@@ -9,7 +9,7 @@ What was read with another selection counts for nothing.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
@@ -91,8 +91,17 @@ class RedundantRunSkipHandler:
             logger.info("%s: skipped: %s was read before; set force_rerun to read it again", self.slot, _said(wanted))
         return planned
 
-    def should_skip_this_run(self, start: datetime | None = None, end: datetime | None = None) -> bool:
-        """Whether a request is redundant. A run that is skipped reads nothing, stores nothing, and has succeeded."""
+    def should_skip_this_run(
+        self, start: datetime | None = None, end: datetime | None = None, *, cur_start_time_millis: int | None = None
+    ) -> bool:
+        """Whether a request is redundant. A run that is skipped reads nothing, stores nothing, and has succeeded.
+
+        cur_start_time_millis: the start as milliseconds since 1970, instead of `start`.
+        """
+        if cur_start_time_millis is not None:
+            start = _of_millis(cur_start_time_millis)
+            if end is None and start >= self._settled:
+                return False  # nothing of it is over
         return self.plan(start, end).skip
 
     def report_current_run_status(self, step: str, *, ok: bool) -> None:
@@ -105,17 +114,30 @@ class RedundantRunSkipHandler:
         settled = Span(in_utc(span.start, "start"), min(in_utc(span.end, "end"), self._settled))
         self._done = normal([*self._done, settled])
 
-    def update_state(self, planned: Planned) -> bool:
+    def update_state(
+        self,
+        planned: Planned | None = None,
+        *,
+        start_time_millis: int | None = None,
+        end_time_millis: int | None = None,
+    ) -> bool:
         """Propose that what was planned has been read; tell whether that covers more than was known.
 
-        Nothing is proposed where a step failed, or nothing was read.
+        start_time_millis, end_time_millis: what was read, as milliseconds since 1970, instead of a plan.
+        Nothing is proposed where a step failed, or nothing was read. Raises ConfigError: neither a plan nor both times.
         """
+        if planned is not None:
+            spans = planned.spans
+        elif start_time_millis is not None and end_time_millis is not None and start_time_millis < end_time_millis:
+            spans = (Span(_of_millis(start_time_millis), _of_millis(end_time_millis)),)
+        else:
+            raise ConfigError("found no plan, expected one, or a start_time_millis before an end_time_millis")
         if self._failed:
             logger.info("%s: not remembered: %s failed", self.slot, ", ".join(sorted(self._failed)))
             return False
-        for span in planned.spans:
+        for span in spans:
             self.cover(span)
-        if planned.spans:
+        if spans:
             self.propose()
         return bool(minus(inward(self._done, self._bucket), self._covered))
 
@@ -127,6 +149,10 @@ class RedundantRunSkipHandler:
         kept = whole[-self._run.options.max_intervals :]
         covered = [[span.start.isoformat(), span.end.isoformat()] for span in kept]
         self._run.session.propose(self.slot, INTERVALS.of({"selection": self._selection, "covered": covered}))
+
+
+def _of_millis(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, UTC)
 
 
 def _read(value: Json, selection: str, path: str) -> Spans:

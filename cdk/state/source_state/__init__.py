@@ -5,12 +5,13 @@ from cdk.state.source_state.file_listing import SourceFile, local_files
 from cdk.state.source_state.file_set import FileSet
 from cdk.state.source_state.odf import SourceState, export_sources, from_odf, import_sources, to_odf
 from cdk.state.source_state.probe import HttpProbe, HttpSnapshot
-from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, slot_of
+from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, POLLING, slot_of
 from cdk.state.source_state.validators import Validators, as_odf
 
 __all__ = [
     "ETAG",
     "LAST_MODIFIED",
+    "POLLING",
     "Block",
     "BlockHeight",
     "FileSet",

@@ -12,6 +12,9 @@ ETAG = Kind("odf/etag")
 LAST_MODIFIED = Kind("odf/last-modified")
 """When the source last changed, as RFC 3339 writes moments."""
 
+POLLING = "odf/polling"
+"""What Open Data Fabric calls the source that a dataset polls (SetPollingSource)."""
+
 _USE = "source:"
 
 

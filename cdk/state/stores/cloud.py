@@ -47,9 +47,10 @@ _CLIENT = {
 class CloudStore(ObjectStore):
     """Objects under `url`, such as `s3://bucket/folder`. `create` is a PUT with `If-None-Match: *`.
 
-    options: what obstore takes beside it, such as `region`, `endpoint` and `access_key_id`; credentials are found
-    in the environment where none are given. A request that fails is tried again by obstore; when the first try had
-    arrived, the second is refused, and whoever asked reads the object back to see whose it is.
+    options: what obstore takes beside it, such as `region`, `endpoint` and `access_key_id`, or the names of a
+    pipeline's `target.storage`, such as `AWS_ACCESS_KEY_ID`; credentials are found in the environment where none are
+    given. A request that fails is tried again by obstore; when the first try had arrived, the second is refused, and
+    whoever asked reads the object back to see whose it is.
     Raises ConfigError: obstore does not know the URL or an option.
     """
 
@@ -102,11 +103,22 @@ class CloudStore(ObjectStore):
 
 def _sorted(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options as obstore wants them: those of the HTTP client apart; among the others they make it panic."""
+    options = {_short(name): value for name, value in options.items()}
     client = {name: value for name, value in options.items() if name in _CLIENT}
     others = {name: value for name, value in options.items() if name not in _CLIENT}
-    if str(options.get("endpoint", "")).startswith("http://"):
+    if isinstance(allow := client.get("allow_http"), str):
+        client["allow_http"] = allow.lower() in {"true", "1"}
+    if any(
+        str(options.get(name, "")).startswith("http://") for name in ("endpoint", "endpoint_url", "aws_endpoint_url")
+    ):
         client.setdefault("allow_http", True)
     return {**others, "client_options": {**client, **others.get("client_options", {})}}
+
+
+def _short(name: str) -> str:
+    """The name of an option, which may be delta-rs' as well; obstore itself knows the prefix of others."""
+    name = name.lower()
+    return name.removeprefix("aws_") if name.removeprefix("aws_") in _CLIENT else name
 
 
 def _first_line(error: Exception) -> str:

@@ -42,7 +42,10 @@ def test_the_names_that_people_know_are_understood() -> None:
             "stateful_ingestion.fail_safe_threshold: found 101, expected less than or equal",
         ),
         ({"fail_safe_threshold": -1}, "stateful_ingestion.fail_safe_threshold: found -1"),
-        ({"settle": "soon"}, "stateful_ingestion.settle: found 'soon', expected a duration such as 90m, 6h or 2d"),
+        (
+            {"settle": "soon"},
+            "stateful_ingestion.settle: found 'soon', expected a duration such as 500ms, 30s, 90m, 6h or 2d",
+        ),
         ({"settle": "9" * 99 + "d"}, "stateful_ingestion.settle: found '999"),
         ({"bucket_duration": "MONTH"}, "stateful_ingestion.bucket_duration: found 'MONTH', expected 'HOUR', 'DAY' or"),
         ({"max_checkpoint_state_size": 0}, "stateful_ingestion.max_checkpoint_state_size: found 0"),

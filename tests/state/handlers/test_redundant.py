@@ -318,3 +318,32 @@ def test_over_any_runs_each_hour_is_read_until_it_counts_and_never_after(
 
         assert read == (wanted if forced else wanted - counted)
         counted |= {hour for hour in read if succeeds and hour < 250}
+
+
+def millis(day: float) -> int:
+    return int((MAY + day * DAY).timestamp() * 1000)
+
+
+def test_times_in_milliseconds_say_the_same() -> None:
+    world = World()
+    with world.handler() as handler:
+        assert not handler.should_skip_this_run(cur_start_time_millis=millis(3))
+        assert handler.update_state(start_time_millis=millis(3), end_time_millis=millis(30))
+    assert world.covered == [(3, 30)]
+    with world.handler() as handler:
+        assert handler.should_skip_this_run(cur_start_time_millis=millis(3))
+        assert not handler.should_skip_this_run(cur_start_time_millis=millis(2))
+        assert not handler.should_skip_this_run(cur_start_time_millis=millis(30.5))
+
+
+def test_half_a_day_in_milliseconds_covers_no_day() -> None:
+    world = World()
+    with world.handler() as handler:
+        assert handler.update_state(start_time_millis=millis(3.5), end_time_millis=millis(5.5))
+    assert world.covered == [(4, 5)]
+
+
+@pytest.mark.parametrize("times", [{}, {"start_time_millis": 1}, {"start_time_millis": 2, "end_time_millis": 1}])
+def test_neither_a_plan_nor_both_times_are_refused(times: dict[str, int]) -> None:
+    with World().handler() as handler, pytest.raises(ConfigError, match="a start_time_millis before"):
+        handler.update_state(**times)

@@ -9,6 +9,7 @@ from cdk.base.errors import CdkError
 from cdk.state.log import StateLog, StateValue, open_session
 from cdk.state.source_state import (
     ETAG,
+    POLLING,
     SourceState,
     export_sources,
     from_odf,
@@ -118,3 +119,13 @@ def test_a_name_that_no_slot_can_have_is_refused(name: str) -> None:
 def test_what_is_no_json_is_refused(value: Any) -> None:
     with pytest.raises(CdkError):
         to_odf("default", StateValue("acme/x", 1, value))
+
+
+def test_the_source_that_a_dataset_polls_keeps_its_name() -> None:
+    state = SourceState(POLLING, "odf/etag", "v1")
+    log = StateLog(MemoryStore(), KEY)
+    with open_session(log) as session:
+        import_sources(session, [state])
+        session.commit("final")
+    with open_session(log) as session:
+        assert (POLLING, export_sources(session)) == ("odf/polling", [state])

@@ -107,3 +107,22 @@ def test_a_server_that_is_away_is_told() -> None:
 def test_options_that_mean_nothing_are_refused(options: dict[str, Json]) -> None:
     with pytest.raises(ConfigError, match="the object store cannot be opened"):
         opened(options)
+
+
+def test_the_names_of_the_storage_of_tables_are_understood() -> None:
+    names = {
+        "endpoint": "AWS_ENDPOINT_URL",
+        "access_key_id": "AWS_ACCESS_KEY_ID",
+        "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+        "region": "AWS_REGION",
+        "allow_http": "AWS_ALLOW_HTTP",
+    }
+    with s3() as options:
+        store = opened({**{names.get(name, name): value for name, value in options.items()}, "AWS_ALLOW_HTTP": "true"})
+        log = StateLog(store, KEY)
+        with open_session(log) as session:
+            session.propose("test:count", COUNTER.of(1))
+            session.commit("final")
+        head = log.head()
+
+    assert head is not None

@@ -1,0 +1,35 @@
+"""Durations as people write them in files: `500ms`, `30s`, `90m`, `6h`, `2d`, `1w`; `1.5h`, too."""
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from cdk.base.values import Json
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_TEXT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|[smhdw])")
+
+
+def duration(value: Json) -> timedelta:
+    """The duration that a text says, or the one that is given. Raises ValueError: it is none, or negative."""
+    if isinstance(value, timedelta) and value >= timedelta():
+        return value
+    try:
+        if isinstance(value, str) and (found := _TEXT.fullmatch(value.strip())):
+            return float(found[1]) * _UNITS[found[2]]
+    except OverflowError:
+        pass
+    raise ValueError("expected a duration such as 500ms, 30s, 90m, 6h or 2d")
+
+
+Duration = Annotated[timedelta, BeforeValidator(duration)]
+"""A field of a pydantic model that takes such texts."""
