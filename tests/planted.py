@@ -477,6 +477,18 @@ BUGS = [
         "return partition.key",
     ),
     Bug(
+        "what comes after a gone slice is read",
+        "spark/stream_run",
+        "progress.failure.final and self.active:",
+        "False:",
+    ),
+    Bug(
+        "a stream of which a slice is gone has failed",
+        "spark/stream_run",
+        "if ended and self._gone is not None:",
+        "if False:",
+    ),
+    Bug(
         "gaps between windows are read without lookback",
         "streams/checkpoint",
         "upto=item.window.start, again=False",

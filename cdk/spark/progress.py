@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cdk.base.errors import CdkError, FailureType
+from cdk.base.errors import CdkError, FailureType, FatalError
 from cdk.rest.tally import Tally
 from cdk.rest.validators import Asked
 from cdk.spark.place import Place
@@ -48,18 +48,20 @@ class Piece:
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong in a slice, as it travels back from a task."""
+    """What went wrong in a slice, as it travels back from a task. final: it would again, in this slice alone."""
 
     message: str
     failure_type: FailureType
     detail: str
+    final: bool = False
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
         """Describe an error."""
         detail = "".join(traceback.format_exception(error))
         if isinstance(error, CdkError):
-            return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip())
+            final = isinstance(error, FatalError)
+            return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip(), final)
         return cls(f"{type(error).__name__}: {error}{_where(error)}", "system_error", detail)
 
 

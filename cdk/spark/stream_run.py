@@ -91,6 +91,7 @@ class StreamRun:
         self._committed = self.report
         self._warn, self._again_warning = FirstWarning(), FirstWarning()
         self._lost = 0
+        self._gone: Failure | None = None
 
     def _begin(self, *, resumed: bool) -> bool:
         """Get ready to read what the saved state does not cover; False: it covers nothing, for its files are gone.
@@ -218,7 +219,11 @@ class StreamRun:
             )
         if self._answers is not None and isinstance(last, Done) and progress.failure is None:
             self._answers.take(progress.asked)
-        if progress.failure is not None:
+        if progress.failure is not None and progress.failure.final and self.active:
+            # The source will never give this slice. The state keeps it open, and the later ones are read first.
+            logger.error("%s %s: %s", self.stream.name, slice, progress.failure.message)
+            self._gone = self._gone or progress.failure
+        elif progress.failure is not None:
             self.fail(progress.failure)
         elif last is None:
             self._again.append(slice)
@@ -228,7 +233,8 @@ class StreamRun:
     def fail(self, failure: Failure) -> None:
         """End this stream's reading; what is covered is still committed."""
         if self.report.failure is None:
-            logger.error("%s: %s", self.stream.name, failure.message)
+            if failure is not self._gone:
+                logger.error("%s: %s", self.stream.name, failure.message)
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
 
     @property
@@ -275,13 +281,20 @@ class StreamRun:
         else:
             self._lost = 0
 
-    def _commit(self, files: Sequence[DataFile], spread: Spread) -> None:
+    def _finished(self) -> bool:
+        """Whether all has been read; the stream fails where all but what is gone was."""
         # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits for the next epoch.
         if self.active and not self._out and not self._again:
             self._planned = False
             if (slice := self.next()) is not None:
                 self.untouched(slice)
-        finished = self.active and self._planned and not self._out and not self._again
+        ended = self.active and self._planned and not self._out and not self._again
+        if ended and self._gone is not None:
+            self.fail(self._gone)
+        return ended and self.active
+
+    def _commit(self, files: Sequence[DataFile], spread: Spread) -> None:
+        finished = self._finished()
         if self._answers is not None:
             if self._answers.waits(finished=finished):
                 if finished:

@@ -14,7 +14,19 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import DatetimeCursor, Item, Json, JsonSchema, Page, Partition, ServerError, Slice, Stream, TransientError
+from cdk import (
+    DatetimeCursor,
+    Item,
+    Json,
+    JsonSchema,
+    NotFound,
+    Page,
+    Partition,
+    ServerError,
+    Slice,
+    Stream,
+    TransientError,
+)
 from cdk.base.errors import StateConflict
 from cdk.base.values import canonical
 from cdk.spark.epoch import Job, read_bundle
@@ -213,6 +225,46 @@ def test_what_the_state_knows_by_another_name_is_merged_again_with_a_warning(
     monkeypatch.setattr(Renamed, "field", "changed_at")
     assert run("s2").status is Status.DONE
     assert caplog.text.count("renamed: the state of") == 1
+
+
+class Shelves(ShopOrders):
+    """Orders of many shops, some of which the source does not have any more."""
+
+    shops = tuple("abcdefgh")
+    gone: tuple[str, ...] = ("a", "c", "h")
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        if slice.partition["shop"] in self.gone:
+            raise NotFound(f"shop {slice.partition['shop']} is gone")
+        return super().read_records(slice)
+
+
+@pytest.mark.parametrize("most", [1, 2, 1000])
+def test_a_partition_that_is_gone_keeps_no_later_one_from_being_read(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Counter({text: n for text, n in expected(ShopOrders()).items() if '"shop":"b"' in text})
+    report = finish(opened(tmp_path, Shelves()), most=most)
+
+    assert report.status is Status.FAILED
+    assert report.failure is not None
+    assert report.failure.message == "shop a is gone"
+    assert {text for text in rows(tmp_path) if '"shop":"b"' in text} == set(there)
+    assert len(rows(tmp_path)) == 5 * len(there)
+
+    again = finish(opened(tmp_path, Shelves(), sync="s2"), most=most)
+    assert (again.status, again.written) == (Status.FAILED, 0)
+
+    monkeypatch.setattr(Shelves, "gone", ())
+    assert finish(opened(tmp_path, Shelves(), sync="s3"), most=most).status is Status.DONE
+    assert rows(tmp_path) == expected(Shelves())
+
+
+def test_a_full_refresh_of_which_a_part_is_gone_is_not_complete(tmp_path: Path) -> None:
+    report = finish(opened(tmp_path, Shelves(), "overwrite"))
+
+    assert report.status is Status.FAILED
+    assert rows(tmp_path) == Counter()
 
 
 class Leaving(Users):
