@@ -406,6 +406,14 @@ BUGS = [
         "*named_origins(dict(config)))), secrets)",
         "*named_origins(dict(config)))))",
     ),
+    Bug("a file has so many levels", "base/yaml_file", "    if depth > _DEEPEST:", "    if False:"),
+    Bug("a file has so many values", "base/yaml_file", "    if size > _MOST_VALUES:", "    if False:"),
+    Bug(
+        "merges of merges do not grow",
+        "base/yaml_file",
+        "        node.value = list({",
+        "        list({",
+    ),
     Bug("a value of Python becomes what read writes", "spark/rows", "values = list(map(plain, values))", "pass"),
     Bug(
         "a UUID is no quoted text",

@@ -20,6 +20,12 @@ except ImportError:  # depends on how PyYAML was built
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_DEEPEST = 200
+"""Levels of a file. The deepest of 326 manifests have 30."""
+
+_MOST_VALUES = 2_000_000
+"""Values that a file may have once its anchors are filled in."""
+
 _NO_JSON = ("binary", "omap", "pairs", "set", "timestamp")
 
 
@@ -39,9 +45,13 @@ class YamlFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
         try:
+            check_depth(text)
             loader = _Loader(text)
             root = loader.get_single_node()
-            return cls(path, None if root is None else loader.construct_document(root), root)
+            value = None if root is None else loader.construct_document(root)
+            if root is not None:
+                _extent(root, {})
+            return cls(path, value, root)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -58,6 +68,46 @@ class YamlFile:
                 break
             line, node = _step(node, key, line)
         return f"{self.path}:{line} {dotted(keys)}".rstrip()
+
+
+def check_depth(text: str, *, anchors: bool = True) -> None:
+    """Raise MarkedYAMLError: a text is nested deeper than files are. Composing it recurses, in C without a limit.
+
+    anchors: whether it may repeat values by their anchors.
+    """
+    depth = 0
+    for event in yaml.parse(text, _SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            _shallow(event, depth)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent) and not anchors:
+            raise _wrong(event, "found an alias, expected values")
+
+
+def _shallow(place: yaml.Node | yaml.Event, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise _wrong(place, f"it is nested deeper than {_DEEPEST} levels")
+
+
+def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many values and levels a node is, those of its anchors wherever they are used.
+
+    Raises MarkedYAMLError: too many.
+    """
+    if id(node) not in known:
+        size, depth = 1, 0
+        if isinstance(node, yaml.CollectionNode):
+            for part in (part for _, part in node.value) if isinstance(node, yaml.MappingNode) else node.value:
+                inner, levels = _extent(part, known)
+                size, depth = size + inner, max(depth, levels)
+            depth += 1
+        if size > _MOST_VALUES:
+            raise _wrong(node, f"its anchors and merges make more than {_MOST_VALUES} values; write less of them")
+        _shallow(node, depth)
+        known[id(node)] = size, depth
+    return known[id(node)]
 
 
 def _step(node: yaml.Node, key: str | int, line: int) -> tuple[int, yaml.Node | None]:
@@ -89,6 +139,14 @@ class _Loader(_SafeLoader):
         finally:
             self._open.discard(id(node))
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what `<<` merges into a map, once each: maps of maps of maps would grow without end."""
+        if not any(key.tag == _MERGE for key, _ in node.value):
+            return
+        super().flatten_mapping(node)
+        # Of each name the last one counts.
+        node.value = list({key.value: (key, value) for key, value in node.value}.values())
+
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> Json:
     names: set[str] = set()
@@ -109,8 +167,8 @@ def _no_json(_: _Loader, node: yaml.Node) -> Json:
     raise _wrong(node, "found a tag (!) for which there is no JSON; quote a text that begins with !")
 
 
-def _wrong(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+def _wrong(node: yaml.Node | yaml.Event, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)  # type: ignore[arg-type] # libyaml's marks are alike
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)

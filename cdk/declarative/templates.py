@@ -6,6 +6,7 @@ from copy import deepcopy
 import yaml
 
 from cdk.base.values import Json
+from cdk.base.yaml_file import check_depth
 from cdk.declarative.context import Expression, Names
 
 Keys = Sequence[str | int]
@@ -103,6 +104,7 @@ def _index(key: str | int) -> int | None:
 def _parsed(text: str) -> Json:
     """A rendered text as the YAML value it spells; itself where it spells none."""
     try:
+        check_depth(text, anchors=False)
         return yaml.safe_load(text)
     except yaml.YAMLError:
         return text

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
 from cdk.base.values import Json
-from cdk.base.yaml_file import YamlFile
+from cdk.base.yaml_file import YamlFile, check_depth
 
 DOCUMENT = """\
 base: &base {step: 1, mode: fast}
@@ -137,3 +137,45 @@ def test_json_written_as_yaml_comes_back(tmp_path_factory: pytest.TempPathFactor
 
     for text in texts:
         assert load(tmp_path_factory.getbasetemp(), text).value == value
+
+
+def chained(one: str, count: int = 40) -> str:
+    """Anchors, each of which uses the one before it; `*` in `one` stands for its alias."""
+    lines = [f"a{n}: &a{n} {one.replace('*', f'*a{n - 1}').replace('N', str(n))}" for n in range(1, count)]
+    return "\n".join(["a0: &a0 {x: 1}", *lines])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[" * 50_000, "nested deeper than 200 levels"),
+        ("{a: " * 50_000, "nested deeper than 200 levels"),
+        ("- " * 50_000, "nested deeper than 200 levels"),
+        ("\n".join(" " * n + "a:" for n in range(3000)), "nested deeper than 200 levels"),
+        (chained("[*, *, *, *, *, *, *, *, *]"), "more than 2000000 values"),
+        (chained("{<<: *, bN: {<<: *}}"), "more than 2000000 values"),
+        (chained("{<<: *, bN: *}"), "more than 2000000 values"),
+        (chained("[*]", 1_900), "deeper than 200 levels"),
+    ],
+)
+def test_a_file_that_would_have_no_end_is_refused_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as refused:
+        load(tmp_path, text)
+
+    assert refused.value.path.startswith(str(tmp_path))
+
+
+def test_merges_of_merges_have_each_key_once(tmp_path: Path) -> None:
+    value = load(tmp_path, chained("{<<: [*, *, *, *, *, *, *, *, *], kN: N}")).value
+
+    assert value["a39"] == {"x": 1, **{f"k{n}": n for n in range(1, 40)}}
+
+
+@given(st.integers(1, 200))
+def test_a_file_may_be_nested_as_deep_as_any_manifest(depth: int) -> None:
+    check_depth("[" * depth + "]" * depth)
+
+
+def test_what_is_no_file_may_have_no_anchors() -> None:
+    with pytest.raises(yaml.MarkedYAMLError, match="alias"):
+        check_depth("[&a 1, *a]", anchors=False)
