@@ -28,7 +28,8 @@ from cdk.spark.store import place_at
 from cdk.spark.stream_report import Status
 from cdk.spark.stream_run import StreamRun
 from cdk.spark.sync import SyncResult, SyncRunner
-from cdk.spark.tables import StreamTable
+from cdk.spark.table_audit import audit
+from cdk.spark.tables import FilesGone, StreamTable
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 from tests.docs.page import DOCS, play
@@ -92,6 +93,21 @@ def test_rows_and_state_of_a_commit_are_found_by_the_next_run(lake: Place) -> No
 
     assert opened(root).saved == second
     assert ids(root) == [1, 2, 3]
+
+
+def test_a_commit_names_no_file_that_the_store_has_lost_and_its_receipts_add_up(lake: Place) -> None:
+    root = lake.join("users")
+    table = opened(root)
+    table.commit(saved({"page": 1}), wrote(root, 1, 2))
+    lost = wrote(root, 3)
+    root.delete(lost[0].path)
+    with pytest.raises(FilesGone, match=f"1 of 1 files .* such as {lost[0].path}"):
+        table.commit(saved({"page": 2}), lost)
+    table.commit(saved({"page": 2}), wrote(root, 3))
+
+    assert (ids(root), state(root)) == ([1, 2, 3], {"page": 2})
+    found = audit(root)
+    assert (found.receipts, found.receipt.added, found.in_files, found.wrong) == (2, 3, 3, [])
 
 
 @pytest.mark.parametrize("name", ["order items", "größe", "50% off?#1"])

@@ -19,11 +19,13 @@ from cdk.base.errors import BadState, BugError, ReceiptError
 from cdk.base.values import Record
 from cdk.spark.epoch import Job, read_bundle
 from cdk.spark.files import DataFile
+from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.newest import DELETED_AT
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.spark.place import Disk
 from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.receipt import RECEIPT, Receipt
+from cdk.spark.remove_stale import Wanted
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import StreamRun
 from cdk.spark.sync import SyncRunner
@@ -266,3 +268,55 @@ def test_a_table_whose_files_do_not_say_how_many_rows_they_have_can_be_written(t
     assert report.status is Status.DONE
     assert sorted((row["id"], row["shelf"]) for row in rows(root)) == [(1, "b"), (2, "a")]
     assert pa.table(DeltaTable(str(root)).get_add_actions())["num_records"].null_count <= 1
+
+
+class Versioned(Stream):
+    """Records with a number that grows with each change; an API may give an older one later."""
+
+    name = "things"
+    primary_key = "id"
+    cursor_field = "v"
+    schema: JsonSchema | None = {  # noqa: RUF012 - as an author writes it
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "v": {"type": "integer"}},
+    }
+
+    def __init__(self, records: Sequence[tuple[int, int]]) -> None:
+        super().__init__()
+        self._records = records
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        yield from ({"id": id, "v": v} for id, v in self._records)
+
+
+def synced(root: Path, stream: Stream, sync: str, removal: Wanted | None = None) -> StreamReport:
+    plan = StreamPlan(stream, Disk(root), "full_refresh", "append_dedup")
+    run = StreamRun(plan, "test", sync=sync, removal=removal)
+    run.prepare(here)
+    while run.active:
+        run.commit(read_in_this_process(run))
+    return run.report
+
+
+def test_rows_that_are_older_than_others_of_their_key_are_in_the_receipt(tmp_path: Path) -> None:
+    synced(tmp_path / "things", Versioned([(1, 2), (2, 1), (2, 3)]), "s1")
+    synced(tmp_path / "things", Versioned([(1, 1), (2, 4), (3, 1)]), "s2")
+
+    first, second = receipts(tmp_path / "things")
+    assert first == Receipt(read=3, staged=3, superseded=1, added=2)
+    assert second == Receipt(read=3, staged=3, stale=1, added=2, removed=1)
+    assert sorted((row["id"], row["v"]) for row in rows(tmp_path / "things")) == [(1, 2), (2, 4), (3, 1)]
+
+
+@pytest.mark.parametrize(("removal", "removed"), [("hard", 2), ("soft", 0), ("report", 0)])
+def test_rows_that_the_source_has_no_more_are_in_the_receipt_as_they_leave(
+    tmp_path: Path, removal: str, removed: int
+) -> None:
+    wanted = Wanted(RemoveStaleOptions.model_validate({"removal": removal, "fail_safe_threshold": 1.0}))
+    synced(tmp_path / "things", Versioned([(n, 1) for n in range(5)]), "s1", wanted)
+    report = synced(tmp_path / "things", Versioned([(n, 1) for n in range(3)]), "s2", wanted)
+
+    assert report.status is Status.DONE
+    total = sum(receipts(tmp_path / "things"), Receipt())
+    assert (total.read, total.added, total.removed) == (8, 8, 3 + removed)
+    assert total.added - total.removed == len(rows(tmp_path / "things"))

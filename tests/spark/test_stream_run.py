@@ -36,6 +36,7 @@ from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.progress import Failure
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import LOST_IN_A_ROW, StreamRun
+from cdk.spark.table_audit import audit
 from cdk.spark.tasks import here
 from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
 from tests.spark.epochs_here import expected, read_epoch
@@ -105,6 +106,8 @@ def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
     assert report.status is Status.DONE
     assert rows(root) == expected(stream)
     assert report.total == rows(root).total()
+    found = audit(Disk(root))
+    assert (found.rows, found.in_files, found.wrong, found.others) == (report.total, report.total, [], [])
 
 
 @pytest.mark.parametrize("stream", INCREMENTAL, ids=lambda stream: stream.name)
