@@ -45,7 +45,7 @@ class InlineSchemaLoader(AnySchemaLoader):
 
 
 class JsonFileSchemaLoader(AnySchemaLoader):
-    """The schema is a JSON file beside the manifest.
+    """The schema is a JSON file beside the manifest. `$ref: address.json` in it is the file `shared/address.json`.
 
     Example:
         type: JsonFileSchemaLoader
