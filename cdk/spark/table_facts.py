@@ -1,6 +1,6 @@
 """What can be told of a pipeline's tables without reading or changing them, from Delta logs and saved states."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from cdk.base.values import Json, from_json
 from cdk.spark.pipeline import StreamOptions
 from cdk.spark.place import Disk
+from cdk.spark.state_tables import on_disk
 from cdk.spark.table_files import logged_files, rows_of
 from cdk.spark.table_guard import Guard, Use, check_openable, guard_at, guard_of
 
@@ -96,10 +97,12 @@ class TableFacts:
 def tables_of(target: Path, pipeline: str, named: Mapping[str, StreamOptions] | None = None) -> list[TableFacts]:
     """The tables below `target` that the pipeline has filled, and streams of `named` that have none; by name.
 
+    Histories are no streams: they are left out.
+
     Raises OSError, DeltaError for a table whose log cannot be read, and ConfigError for one that cannot be opened.
     """
     named = named or {}
-    roots = [root for root in _roots(target) if (root / "_cdk_state" / pipeline).is_dir()]
+    roots = [Path(str(one.root)) for one in on_disk(Disk(target), pipeline)]
     found = [table_facts(root, pipeline, named.get(root.name, StreamOptions())) for root in roots]
     known = {facts.stream for facts in found}
     missing = [
@@ -154,15 +157,6 @@ def _refused(guard: Guard, options: StreamOptions, write_mode: str | None = None
     if removal in {"soft", "hard"}:
         uses.append(Use(f"remove_stale: {removal}"))
     return guard.refusals(uses)
-
-
-def _roots(folder: Path, depth: int = 2) -> Iterator[Path]:
-    """Folders of tables: right below the target, or below a namespace."""
-    for path in sorted(folder.iterdir()):
-        if (path / "_delta_log").is_dir():
-            yield path
-        elif depth > 1 and path.is_dir() and not path.name.startswith("_cdk"):
-            yield from _roots(path, depth - 1)
 
 
 def _state(path: Path) -> Mapping[str, Json] | None:

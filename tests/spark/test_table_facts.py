@@ -117,3 +117,11 @@ def test_many_small_files_are_worth_a_hint() -> None:
     assert small.hint == "many small files: DeltaTable('/t').optimize.compact() makes few large ones"
     assert replace(small, files=50).hint is None
     assert replace(small, bytes=500 * 2**25).hint is None
+
+
+def test_a_history_is_no_stream_of_its_own(tmp_path: Path) -> None:
+    for name, stream in (("users", "users"), ("users_history", "users/history"), ("orders_history", "orders_history")):
+        root = tmp_path / name
+        grow(StreamTable(root, "shop", stream, table_schema({})), root)
+
+    assert [facts.stream for facts in tables_of(tmp_path, "shop")] == ["orders_history", "users"]
