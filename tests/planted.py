@@ -269,8 +269,8 @@ BUGS = [
     Bug(
         "a new key of two pipelines is there once",
         "spark/write_modes",
-        "remove=merged.remove, alone=True",
-        "remove=merged.remove",
+        "remove=result.remove, alone=True",
+        "remove=result.remove",
     ),
     Bug(
         "an overwrite allows nobody in between",
@@ -678,7 +678,7 @@ BUGS = [
     Bug(
         "a dry run checks the key",
         "spark/writing",
-        "    _identity(stream_plan, planned.schema)\n    return table\n",
+        "    _identity(stream_plan, planned.schema, planned.columns)\n    return table\n",
         "    return table\n",
         "tests/spark/test_table_guard.py",
     ),
@@ -691,8 +691,15 @@ BUGS = [
     Bug(
         "a null in a key is a key for delta-rs",
         "spark/engine_writes",
-        "IS NOT DISTINCT FROM",
-        "=",
+        "(there.{_quoted(key)} IS NOT DISTINCT FROM read",
+        "(there.{_quoted(key)} = read",
+        "tests/spark/test_engine_merge.py",
+    ),
+    Bug(
+        "delta-rs meets the one row without a key",
+        "spark/engine_writes",
+        " IS NOT DISTINCT FROM read.{_quoted(TARGET)})",
+        " IS NULL OR read.{_quoted(TARGET)} IS NOT NULL)",
         "tests/spark/test_engine_merge.py",
     ),
     Bug(

@@ -25,7 +25,7 @@ from processes import KINDS, Usage, forget_peaks, mine
 from cdk.spark.driver import driver_of
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.merge import Merge
-from cdk.spark.newest import Identity
+from cdk.spark.newest import CursorColumn, Identity
 from cdk.spark.pipeline import SparkOptions
 from cdk.spark.place import Disk
 from cdk.spark.saved import Saved
@@ -33,6 +33,7 @@ from cdk.spark.schema import OWN_COLUMNS, RAW_ID, table_schema
 from cdk.spark.session import open_session
 from cdk.spark.tables import StreamTable
 from cdk.spark.tasks import Spread, here, on_executors
+from cdk.streams.order import CountOrder
 
 COLUMNS = {"id": pa.int64(), "version": pa.int64(), "uuid": pa.string(), "name": pa.string(), "amount": pa.float64()}
 SCHEMA = table_schema(COLUMNS)
@@ -127,7 +128,13 @@ def _measured(work: Work, merge: Way, number: int) -> tuple[Usage, int]:
 
 def _merged(spread: Spread, folder: Path, staged: list[DataFile], *, rows_here: int) -> int:
     table = _opened(folder)
-    merge = Merge(table.root, SCHEMA, Identity(("id",), "version"), spread, small_rows=rows_here)
+    merge = Merge(
+        table.root,
+        SCHEMA,
+        Identity(("id",), CursorColumn("version", "version", CountOrder())),
+        spread,
+        small_rows=rows_here,
+    )
     merged = merge(staged, table.files("id"))
     assert table.saved is not None
     table.commit(replace(table.saved, records=0), merged.add, remove=merged.remove)

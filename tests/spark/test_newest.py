@@ -1,13 +1,15 @@
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdk.spark.newest import CURSOR, FILE, ROW, CursorColumn, Identity, keyed, newest, superseded
 from cdk.spark.schema import ADDITIONAL, EXTRACTED_AT, META, MOMENT, OWN_COLUMNS, RAW_ID
-from cdk.streams.order import CountOrder, NaturalOrder
+from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BY_ID = Identity(("id",), CursorColumn("v", "v", CountOrder()))
@@ -122,3 +124,23 @@ def test_every_scalar_type_can_be_a_key(kind: pa.DataType, values: list[Any]) ->
 
     assert sorted(places(winners)) == [(0, 2), (0, 3), (0, 4)]
     assert replaced.to_pylist() == [0, 1, 2]
+
+
+TEXTS = st.one_of(
+    st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])).map(datetime.isoformat),
+    st.datetimes().map(lambda moment: f"{moment.isoformat()}Z"),
+    st.dates().map(date.isoformat),
+    st.sampled_from(["", "x", "0000-01-01T00:00:00Z", "2024-01-02T03:04Z", "2024-01-02T03:04:05.1234567Z", "20240102"]),
+    st.none(),
+)
+FORMATS = [("%Y-%m-%dT%H:%M:%SZ",), (), ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%z"), ("%Y-%m-%dT%H:%M:%S.%fZ",), ("%Y",)]
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(FORMATS))
+def test_the_ranks_of_a_column_are_those_of_its_values(texts: list[str | None], formats: tuple[str, ...]) -> None:
+    order = MomentOrder(formats)
+    rows = part([{"id": 1, "v": text} for text in texts], pa.schema([("id", pa.int64()), ("v", pa.string())]))
+
+    ranks = compared(rows, Identity(("id",), CursorColumn("v", "v", order)))[CURSOR].to_pylist()
+
+    assert ranks == [None if text is None else order.rank(text) for text in texts]
