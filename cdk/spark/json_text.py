@@ -1,5 +1,7 @@
 """Values as JSON text, whatever they hold."""
 
+import json
+
 import orjson
 
 from cdk.base.plain import json_of, plain
@@ -24,6 +26,11 @@ def json_text(value: Json) -> str | None:
     if "null" in text and orjson.loads(text) != value and _NAN in json_of(value, special=_NAN):
         return None
     return text
+
+
+def from_json_text(text: str) -> Json:
+    """The value that `json_text` wrote. Other decoders refuse the lone surrogates that it escapes."""
+    return json.loads(text)
 
 
 def shown(value: Json) -> str:

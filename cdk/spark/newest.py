@@ -17,8 +17,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdk.base.values import Json, NotJson, canonical, from_json
+from cdk.base.values import Json, NotJson, canonical
 from cdk.spark.at_once import moments
+from cdk.spark.json_text import from_json_text
 from cdk.spark.schema import ADDITIONAL, EXTRACTED_AT, GENERATION, LOCAL_TIME, META, MOMENT, RAW_ID
 from cdk.spark.widen import as_texts
 from cdk.streams.order import CountOrder, MomentOrder, Order, Rank, bytes_of
@@ -295,7 +296,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
     others = rest([META, ADDITIONAL], missing)
     names = {cursor.field, cursor.column}
     values = [
-        _noted(note, names) or (None if text is None else from_json(text).get(cursor.field))
+        _noted(note, names) or (None if text is None else from_json_text(text).get(cursor.field))
         for note, text in zip(others[META].to_pylist(), others[ADDITIONAL].to_pylist(), strict=True)
     ]
     ranks = [None if value is None else cursor.order.rank(value) for value in values]
@@ -332,7 +333,7 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
 
 def _json(text: str | None) -> Json:
     try:
-        return None if text is None else from_json(text)
+        return None if text is None else from_json_text(text)
     except ValueError:  # from before the column held JSON
         return text
 

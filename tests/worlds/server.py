@@ -1,16 +1,26 @@
 """A server whose records come page by page, and the streams that read it: one of each kind there is."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from weakref import WeakValueDictionary
+from zlib import crc32
 
 from cdk import CountCursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
 from cdk.base.errors import TransientError
+from cdk.base.json_lines import JsonLines
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
 PARTS = 3
+MISSING = object()
+FORMS: Sequence[Callable[[datetime], str]] = (
+    lambda time: f"{time:%Y-%m-%dT%H:%M:%S}Z",
+    lambda time: f"{time:%Y-%m-%dT%H:%M:%S}.000Z",
+    lambda time: f"{time.astimezone(timezone(timedelta(hours=9))):%Y-%m-%dT%H:%M:%S}+09:00",
+)
+"""How a time may be written."""
 
 
 _RUNNING: WeakValueDictionary[int, "Server"] = WeakValueDictionary()
@@ -21,16 +31,20 @@ _ADDRESSES = count()
 class Server:
     """Records in the order in which they were put, oldest first.
 
-    Each has a serial number `n`, an `id`, a time `at` and a `part`, which is always the same for one id.
+    Each has a serial number `n`, an `id` unless that is missing, a time `at`, a version `v`, which grows with `n`, and
+    a `part`, which is always the same for one id.
 
-    page_size: records of a page. at: what happens at a request, by its number, counted from now.
+    page_size: records of a page. as_text: pages are JSON text, where JSON can spell them. at: what happens at a
+    request, by its number, counted from now.
     """
 
     records: list[Record] = field(default_factory=list)
     page_size: int = 3
+    as_text: bool = False
     at: dict[int, Callable[[], None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._last = DAY0
         self._address = next(_ADDRESSES)
         _RUNNING[self._address] = self
 
@@ -42,12 +56,24 @@ class Server:
         """Answer a request by an error. Raises TransientError."""
         raise TransientError("the server is down")
 
-    def put(self, id: int, fields: Mapping[str, Json], hours: int = 1) -> None:
-        """Add a record, `hours` later than the last one."""
+    def put(self, id: Json, fields: Mapping[str, Json], hours: int = 1, form: int = 0) -> None:
+        """Add a record, `hours` later than the last one. form: how its time and version are written."""
         n = len(self.records)
-        before = datetime.fromisoformat(self.records[-1]["at"]) if self.records else DAY0
-        at = (before + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.records.append({**fields, "id": id, "n": n, "at": at, "part": id % PARTS})
+        self._last = (self._last if self.records else DAY0) + timedelta(hours=hours)
+        at = FORMS[form](self._last)
+        record = {
+            **fields,
+            "n": n,
+            "at": at,
+            "v": f"{n + 7}" if form else n + 7,
+            "part": crc32(f"{id}".encode()) % PARTS,
+        }
+        self.records.append(record if id is MISSING else {**record, "id": id})
+
+    @property
+    def last(self) -> datetime:
+        """The time of the last record."""
+        return self._last if self.records else DAY0
 
     def page(self, records: Sequence[Record], token: Mapping[str, Json] | None) -> Page:
         """A page of some of the records. Raises what happens at this request."""
@@ -56,7 +82,17 @@ class Server:
             due()
         begin = token["offset"] if token else 0
         end = begin + self.page_size
-        return Page(records[begin:end], {"offset": end} if end < len(records) else None)
+        page = records[begin:end]
+        return Page(_text(page) if self.as_text else page, {"offset": end} if end < len(records) else None)
+
+
+def _text(records: Sequence[Record]) -> Sequence[Record]:
+    """A page as a decoder cuts it out of a body; what JSON cannot spell stays as it is."""
+    try:
+        lines = "\n".join(json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records).encode()
+    except (TypeError, ValueError):
+        return records
+    return JsonLines(lines, len(records)) if records else records
 
 
 def running(address: int) -> Server:
@@ -74,8 +110,7 @@ class _Read(PagedStream):
         self.name, self.server, self.schema = "things", server, schema
 
     def now(self) -> datetime:
-        last = datetime.fromisoformat(self.server.records[-1]["at"]) if self.server.records else DAY0
-        return last + timedelta(days=1)
+        return self.server.last + timedelta(days=1)
 
     def chosen(self, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
         return self.server.records
@@ -115,17 +150,17 @@ class Divided(_Read):
 class Counted(_Read):
     """Incremental by number, in pages of one open window."""
 
-    cursor = CountCursor("n")
+    cursor = CountCursor("v")
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
-        return [record for record in self.server.records if record["n"] >= slice.window.start]
+        return [record for record in self.server.records if int(record["v"]) >= int(slice.window.start)]
 
 
 class Ordered(Counted):
     """Incremental by number; a cut read resumes at the number reached."""
 
-    cursor = CountCursor("n", ordered=True)
+    cursor = CountCursor("v", ordered=True)
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         records, token = self.chosen(slice), None
@@ -143,7 +178,8 @@ class Dated(_Read):
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
-        return [r for r in self.server.records if slice.window.start <= r["at"] <= slice.window.end]
+        low, high = (datetime.fromisoformat(bound) for bound in (slice.window.start, slice.window.end))
+        return [r for r in self.server.records if low <= datetime.fromisoformat(r["at"]) <= high]
 
 
 class DatedParts(Dated, Divided):

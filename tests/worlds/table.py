@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -25,13 +26,25 @@ def problems(row: Record, record: Record) -> Iterator[str]:
     """Fields of a record that its row does not show: not as a column, nor among what has none, nor as a change."""
     rest = json.loads(row.get("_airbyte_additional") or "{}")
     changed = {change["field"] for change in row["_airbyte_meta"]["changes"]}
-    for name, value in record.items():
+    for name, said in record.items():
+        value = _as_json(said)
         noted = any(
             field == _shown(name) or field.startswith((f"{_shown(name)}.", f"{_shown(name)}[")) for field in changed
         )
         column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
         if not noted and not _same(row.get(column), value) and not (name in rest and _same(rest[name], value)):
             yield f"{name!r} was {value!r}, its column has {row.get(column)!r}, beside it {rest.get(name)!r}"
+
+
+def _as_json(value: Json) -> Json:
+    """A value of Python as `read` writes it."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    return str(value) if isinstance(value, UUID) else value
 
 
 def _shown(name: str) -> str:
