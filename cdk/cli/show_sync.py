@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +15,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from cdk.cli.sync_rows import MARKS, Pace, counted, how_far, screen, span
+from cdk.cli.sync_rows import MARKS, Pace, counted, going_on, how_far, screen, span
+from cdk.rest.activity import Doing
 from cdk.rest.tally import Tally
 from cdk.spark.remove_stale import StaleCount
 from cdk.spark.stream_report import Status, StreamReport
@@ -33,7 +34,8 @@ _FILE_WIDTH = 200
 class Display:
     """Shows a sync while it runs: a live table on a terminal, lines at a distance elsewhere.
 
-    shown: whether it does; the summary does not depend on it.
+    shown: whether it does; the summary does not depend on it. doing: asked, several times a second, what is done right
+    now, by stream.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Display:
         self._said: dict[str, StreamReport] = {}
         self._spoke = self._begun
         self._spinner = Spinner("dots")
+        self.doing: Callable[[], Mapping[str, Doing]] = dict
         self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
@@ -108,7 +111,8 @@ class Display:
         head.truncate(max(8, size.width - 2), overflow="ellipsis")  # the spinner would wrap it
         self._spinner.update(text=head)
         # A line for the head, and one below for the cursor.
-        table, others = screen(self._reports, self._paces, now, width=size.width, height=size.height - 2)
+        doing = {name: going_on(one, time.time()) for name, one in self.doing().items()}
+        table, others = screen(self._reports, self._paces, now, width=size.width, height=size.height - 2, doing=doing)
         return Group(self._spinner, *([table] if self._reports else []), *([others] if others else []))
 
     def _head(self, now: float) -> Text:

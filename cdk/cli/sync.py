@@ -114,6 +114,7 @@ def sync(
             return show_previews(told.runner.preview(preview or 0), secrets.mask, told.runner.notes())
         with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
             told.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
+            display.doing = told.runner.doing
             result = told.runner.run()
     if not quiet:
         display.summary(_masked(result, secrets), settings.target.path)

@@ -1,12 +1,13 @@
 """How far each stream of a sync is, as rows of a screen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from cdk.rest.activity import Doing
 from cdk.spark.stream_report import Status, StreamReport
 
 MARKS = {
@@ -16,6 +17,7 @@ MARKS = {
     Status.REDUNDANT: ("=", "dim"),
 }
 
+NOTHING: Mapping[str, str] = {}
 _GAP = 2
 _LEAST_NAME, _LEAST_FAR = 12, 22
 _WITH_COMMITS = 72
@@ -61,6 +63,16 @@ def how_far(report: StreamReport, left: float | None = None) -> str:
     return share if left is None or report.status is Status.FAILED else f"{share}, {span(left)} left"
 
 
+def going_on(doing: Doing | None, now: float) -> str:
+    """What is done for a stream since its last result; empty where nothing is. now: in seconds since 1970."""
+    if doing is None:
+        return ""
+    parts = [f"{counted(doing.pages, 'page')} more"] if doing.pages else []
+    if doing.until > now:
+        parts.append(f"retrying in {span(max(1.0, doing.until - now))}: {doing.why}")
+    return ", ".join(parts)
+
+
 def span(seconds: float) -> str:
     """A length of time: `18 s`, `2 m 05 s`, `1 h 20 m`."""
     whole = round(seconds)
@@ -76,15 +88,25 @@ def counted(number: int, noun: str) -> str:
 
 
 def screen(
-    reports: Sequence[StreamReport], paces: dict[str, Pace], now: float, *, width: int, height: int
+    reports: Sequence[StreamReport],
+    paces: dict[str, Pace],
+    now: float,
+    *,
+    width: int,
+    height: int,
+    doing: Mapping[str, str] = NOTHING,
 ) -> tuple[Table, Text | None]:
     """A row for each stream, in the order of the source, and what is said of those that do not fit in `height`.
+
+    doing: what is done right now, by stream.
 
     Those that are being read stay, then those that failed, then those that are still to be read.
     """
     shown = _fitting(reports, height - 1)
     heads = ["", "stream", "rows", *["rows/s"] * (width >= _WITH_RATE), *["commits"] * (width >= _WITH_COMMITS), ""]
-    rows = [_row(report, paces.get(report.name), now, columns=len(heads)) for report in shown]
+    rows = [
+        _row(report, paces.get(report.name), now, doing.get(report.name, ""), columns=len(heads)) for report in shown
+    ]
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for head, room in zip(heads, _widths(heads, rows, width), strict=True):
         right = head in {"rows", "rows/s", "commits"}
@@ -104,12 +126,14 @@ def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], width: int) ->
     return wanted
 
 
-def _row(report: StreamReport, pace: Pace | None, now: float, *, columns: int) -> list[Text]:
+def _row(report: StreamReport, pace: Pace | None, now: float, doing: str, *, columns: int) -> list[Text]:
     mark, colour = MARKS[report.status]
     per_second = None if pace is None else pace.rate(report.written)
     left = None if pace is None else pace.left(report, now)
     figures = [f"{report.written:,}", "" if per_second is None else f"{per_second:,.0f}", f"{report.commits:,}"]
     far = how_far(report, left) + (", resumed" if report.resumed else "")
+    if doing and report.status is Status.READING:
+        far += f", {doing}"
     cells = [Text(mark, colour), Text(report.name), *map(Text, figures[: columns - 3]), Text(far)]
     if report.status is Status.FAILED:
         for cell in cells:

@@ -7,6 +7,7 @@ from typing import TypeVar
 from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger
 from cdk.base.times import Sleep, sleep
+from cdk.rest.activity import note_wait
 from cdk.rest.auth.authenticator import Authenticator, Renewable
 from cdk.rest.budget import CallBudget
 from cdk.rest.error_handler import Action, ErrorHandler, Verdict
@@ -142,6 +143,7 @@ class HttpClient:
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
         tally().retry(verdict.wait)
+        note_wait(verdict.wait, why)
         self._sleep(verdict.wait)
 
 

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from cdk.base.expected_lines import expecting
 from cdk.base.times import system_clock
 from cdk.engine.executors import threads
+from cdk.rest.activity import activities, task_activity, working_for
 from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens
 from cdk.rest.share import Dealer, Share, Spent, sharing
 from cdk.rest.tally import counting
@@ -24,6 +26,7 @@ from cdk.spark.progress import Failure, Piece, Progress, Target
 from cdk.spark.tasks import Spread
 from cdk.state.position import Checkpoint
 from cdk.streams.reading import ReadPage
+from cdk.streams.stream import full_name
 
 # Of the driver's process: one sync after the other in a session calls the same API.
 _BUDGETS = Dealer()
@@ -48,13 +51,14 @@ class BundleResult:
 class Job:
     """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once.
 
-    tokens: the access tokens that they use, by key.
+    tokens: the access tokens that they use, by key. live: the folder in which tasks note what they are doing.
     """
 
     targets: Sequence[Target]
     seconds: float
     threads: int
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
+    live: Path | None = None
 
     def share(self, task: int, tasks: int) -> "Job":
         """The job as one of several tasks sees it: all threads together are those of the job."""
@@ -77,7 +81,7 @@ def run_epoch(spread: Spread, job: Job, bundles: Sequence[Sequence[Piece]]) -> l
 
 def _read_share(given: tuple[Job, Sequence[Piece], Share]) -> BundleResult:
     job, pieces, share = given
-    with sharing(share) as ledger, holding(job.tokens) as held:
+    with sharing(share) as ledger, holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
     result.spent, result.tokens = ledger.spent(), held.found
     crash_point("files_written")
@@ -132,12 +136,19 @@ def _read(
     One whose access token has ended goes on in the next epoch.
     """
     item, uncut, seen, reached = collected[piece.number], False, False, False
+    name, activity = full_name(targets[piece.target].stream), task_activity()
     slice = SliceProgress(system_clock(), lambda: seen and not reached)
     try:
-        with counting(item.progress.http), expecting(writers[piece.target].expected), reading(slice):
+        with (
+            counting(item.progress.http),
+            expecting(writers[piece.target].expected),
+            reading(slice),
+            working_for(name, activity),
+        ):
             for page in pages_of(targets[piece.target], piece.slice, item.progress):
                 uncut = uncut or page.restarted
                 seen, reached = True, reached or page.position is not None
+                activity.page(name)
                 crash_point("page_read")
                 yield page
                 if item.broken or (isinstance(page.position, Checkpoint) and enough() and not uncut):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from cdk.rest.activity import activities
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.spark.crash import crash_point
 from cdk.spark.driver import TaskLost
@@ -92,7 +93,7 @@ class Epochs:
         self._workers.name(job_name(self._name, [(self._runs[p.target].stream.name, p.slice) for p in pieces]))
         self._watch(self._seconds)
         bundles = self._suspects.bundles(pieces, min(self._concurrency, len(pieces), self._workers.count))
-        job = Job([run.target for run in self._runs], self._seconds, self._concurrency, tokens)
+        job = Job([run.target for run in self._runs], self._seconds, self._concurrency, tokens, activities().folder)
         try:
             return run_epoch(self._workers.spread, job, bundles)
         except TaskLost as lost:

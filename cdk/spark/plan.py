@@ -14,7 +14,7 @@ from cdk.spark.evolution import Policy
 from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.pipeline import FollowSourceOptions, StreamOptions
 from cdk.spark.place import Place
-from cdk.streams.stream import Stream
+from cdk.streams.stream import Stream, full_name
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
@@ -52,11 +52,6 @@ class StreamPlan:
     def name(self) -> str:
         """What people call the stream, and pipelines: with its namespace, if it has one."""
         return full_name(self.stream)
-
-
-def full_name(stream: Stream) -> str:
-    """The stream's name, which no other stream of its source has: with its namespace, if it has one."""
-    return f"{stream.namespace}.{stream.name}" if stream.namespace else stream.name
 
 
 def chosen_streams(

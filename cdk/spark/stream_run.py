@@ -2,11 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from cdk.base.errors import CdkError, StateError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.values import Json
+from cdk.rest.activity import activities, working_for
 from cdk.rest.auth.tokens import IssuedToken, TokenUser
 from cdk.rest.tally import Tally, counting
 from cdk.spark.counts import Counted
@@ -169,7 +171,7 @@ class StreamRun:
         slice = self._again.popleft() if self._again else None
         if slice is None and not self._planned:
             try:
-                with counting(self._http):
+                with counting(self._http), self._planning():
                     slice = self._reader.next()
                 self._check_known()
             except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other
@@ -188,8 +190,12 @@ class StreamRun:
         """The tokens for tasks that read this stream for so many seconds, by key. Raises CdkErrors."""
         if not isinstance(self.stream, TokenUser):
             return {}
-        with counting(self._http):
+        with counting(self._http), self._planning():
             return self.stream.access_tokens(seconds)
+
+    def _planning(self) -> AbstractContextManager[None]:
+        """What is asked meanwhile is seen as asked for this stream."""
+        return working_for(self._plan.name, activities().planning)
 
     def untouched(self, slice: Slice) -> None:
         """Take back a slice that the epoch had no time for."""

@@ -1,7 +1,8 @@
 """SyncRunner: reads a source's streams on Spark into Delta tables, rows and state in one commit."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from cdk.base.masking import Secrets, secret_values
 from cdk.base.run import Run, current_run
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, canonical
+from cdk.rest.activity import Activities, Doing, activities
 from cdk.rest.auth.authenticator import ignore
 from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.tally import counting
@@ -23,7 +25,7 @@ from cdk.spark.known_answers import Followed
 from cdk.spark.lineage import Opened, lineage
 from cdk.spark.lock import only_run
 from cdk.spark.pipeline import Pipeline
-from cdk.spark.place import Place
+from cdk.spark.place import Disk, Place
 from cdk.spark.plan import StreamPlan, check_apart, check_travels, chosen_streams, plan_stream
 from cdk.spark.preview import Preview, previews
 from cdk.spark.progress import Failure
@@ -96,6 +98,7 @@ class SyncRunner:
         )
         self._reports: Callable[[], Sequence[StreamReport]] = tuple
         self._traces: Path | None = None
+        self._activities: Activities | None = None
 
     @property
     def result(self) -> SyncResult:
@@ -114,7 +117,24 @@ class SyncRunner:
             finally:
                 tokens.flush()
                 self._write_traces()
+                if (live := activities().folder) is not None:
+                    shutil.rmtree(live, ignore_errors=True)
             return self.result
+
+    def doing(self) -> Mapping[str, Doing]:
+        """What is being done right now, by stream, for people who look on; their secrets masked. From any thread."""
+        seen = {} if self._activities is None else self._activities.seen()
+        return {name: replace(one, why=self._facts.mask(one.why)) for name, one in seen.items()}
+
+    def _let_tasks_note(self, target: Place) -> None:
+        """Give tasks a folder to note in what they do, where they and this process see the same disk."""
+        self._activities = activities()
+        if isinstance(target, Disk):
+            folder = target.here / f"{self._pipeline.name}.live"
+            with suppress(OSError):
+                shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+                folder.mkdir(parents=True)
+                self._activities.folder = folder
 
     def _write_traces(self) -> None:
         """Write in full what went wrong, in place of what a run before had to say."""
@@ -212,6 +232,7 @@ class SyncRunner:
                 with self._told([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)
                     if runs:
+                        self._let_tasks_note(target)
                         workers = self._workers or self._spark(target, plans)
                         Epochs(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)).read_all()
                 crash_point("done")

@@ -180,3 +180,8 @@ def _schema_file(cls: type, name: str) -> JsonSchema:
         return ANY_OBJECT
     schema: JsonSchema = orjson.loads(path.read_bytes())
     return schema
+
+
+def full_name(stream: Stream) -> str:
+    """The stream's name, which no other stream of its source has: with its namespace, if it has one."""
+    return f"{stream.namespace}.{stream.name}" if stream.namespace else stream.name

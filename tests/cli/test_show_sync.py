@@ -1,3 +1,4 @@
+import time
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -7,6 +8,7 @@ from rich.console import Console
 
 from cdk.cli.show_sync import Display
 from cdk.cli.sync_rows import how_far
+from cdk.rest.activity import Doing
 from cdk.rest.tally import Tally
 from cdk.spark.progress import Failure
 from cdk.spark.remove_stale import StaleCount
@@ -241,3 +243,16 @@ def test_a_stream_whose_source_has_not_changed_says_so() -> None:
 
     assert "= unchanged" in summary(same)
     assert "users: unchanged, 0 rows" in text(out)
+
+
+def test_what_is_done_between_commits_is_on_the_screen() -> None:
+    out = console(terminal=True, width=120)
+    display = Display("shop", console=out)
+    reading = replace(USERS, status=Status.READING, planned=1, slices=0, pages=0, reading=1)
+    display.show([reading, ORDERS], 0)
+    display.doing = lambda: {"users": Doing(3, time.time() + 7.9, "connection refused"), "orders": Doing(9)}
+    out.print(display._progress())
+
+    users, orders = (next(line for line in text(out).splitlines() if name in line) for name in ("users", "orders"))
+    assert "first page, 3 pages more, retrying in 8 s: connection refused" in users
+    assert "9 pages" not in orders

@@ -5,7 +5,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cdk.cli.sync_rows import Pace, counted, how_far, screen, span
+from cdk.cli.sync_rows import Pace, counted, going_on, how_far, screen, span
+from cdk.rest.activity import Doing
 from cdk.spark.stream_report import Status, StreamReport
 
 WAITING = StreamReport("orders", Status.READING, "incremental", "append")
@@ -117,3 +118,14 @@ def test_streams_that_failed_are_red() -> None:
     names = list(table.columns[1].cells)
 
     assert ["red" in str(name.spans) for name in names] == [True, False]  # type: ignore[union-attr]
+
+
+def test_what_is_done_between_commits_is_said() -> None:
+    now = 1_700_000_000.0
+
+    assert going_on(None, now) == ""
+    assert going_on(Doing(), now) == ""
+    assert going_on(Doing(1), now) == "1 page more"
+    assert going_on(Doing(12, now + 8, "refused"), now) == "12 pages more, retrying in 8 s: refused"
+    assert going_on(Doing(0, now + 0.2, "busy"), now) == "retrying in 1 s: busy"
+    assert going_on(Doing(3, now - 1, "busy"), now) == "3 pages more"

@@ -1,0 +1,168 @@
+"""Activity: what is being done right now, for a person who looks on: pages that came, and waits before another attempt.
+
+It says nothing that counts: what is done is told by results. A task in another process has no way to whoever looks on
+but a file; where its folder is seen by both, it notes there what it does, now and then.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from cdk.base.run import current_run
+from cdk.base.values import from_json, to_json
+
+_NOTED_EVERY = 0.5
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What is being done for a stream.
+
+    pages: those that came since its last result. until: when the last of those who wait tries again, in seconds since
+    1970; 0: nobody waits. why: for what reason.
+    """
+
+    pages: int = 0
+    until: float = 0.0
+    why: str = ""
+
+    def __add__(self, other: "Doing") -> "Doing":
+        last = max(self, other, key=lambda one: one.until)
+        return Doing(self.pages + other.pages, last.until, last.why)
+
+
+class Activity:
+    """What one task does, or the planning of a run, by stream. Safe to use from several threads.
+
+    file: where it is noted for other processes; None: it is only seen in this one.
+    """
+
+    def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._file, self._clock, self._noted = file, clock, 0.0
+        self._lock = threading.Lock()
+        self._doing: dict[str, Doing] = {}
+
+    def page(self, stream: str) -> None:
+        """A page came: whoever waited does not any more."""
+        with self._lock:
+            self._doing[stream] = Doing(self._doing.get(stream, Doing()).pages + 1)
+            self._note()
+
+    def wait(self, stream: str, seconds: float, why: str) -> None:
+        """A wait before another attempt begins."""
+        with self._lock:
+            now = self._doing.get(stream, Doing())
+            self._doing[stream] = replace(now, until=self._clock() + seconds, why=why[:_LONGEST])
+            self._note(at_once=True)
+
+    def seen(self) -> Mapping[str, Doing]:
+        """What is being done, by stream."""
+        with self._lock:
+            return dict(self._doing)
+
+    def end(self) -> None:
+        """Nothing is done any more."""
+        with self._lock:
+            self._doing.clear()
+            if self._file is not None:
+                with suppress(OSError):
+                    self._file.unlink(missing_ok=True)
+
+    def _note(self, *, at_once: bool = False) -> None:
+        if self._file is None or not (at_once or self._clock() - self._noted >= _NOTED_EVERY):
+            return
+        self._noted = self._clock()
+        notes = {stream: [one.pages, one.until, one.why] for stream, one in self._doing.items()}
+        # Who looks on misses nothing that counts: where this cannot be written, the reading goes on.
+        with suppress(OSError):
+            draft = self._file.with_suffix(".new")
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(to_json(notes))
+            draft.replace(self._file)
+
+
+class Activities:
+    """The activities of a run that this process sees. Made by `current_run().own(Activities)`.
+
+    folder: where tasks of other processes note theirs; None: they cannot.
+    """
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.planning = Activity()
+        self._lock = threading.Lock()
+        self._tasks: set[Activity] = set()
+
+    @contextmanager
+    def task(self, folder: Path | None) -> Iterator[None]:
+        """Let this block be a task. folder: where its activity is noted, unless the run itself is in this process."""
+        file = None if folder is None or self.folder is not None else folder / f"{uuid4().hex}.json"
+        activity = Activity(file)
+        before = _task.get()
+        _task.set(activity)
+        with self._lock:
+            self._tasks.add(activity)
+        try:
+            yield
+        finally:
+            _task.set(before)
+            with self._lock:
+                self._tasks.discard(activity)
+            activity.end()
+
+    def seen(self) -> Mapping[str, Doing]:
+        """What is being done in all processes, by stream."""
+        with self._lock:
+            here = [self.planning.seen(), *(task.seen() for task in self._tasks)]
+        doing: dict[str, Doing] = {}
+        for notes in (*here, *_noted(self.folder)):
+            for stream, one in notes.items():
+                doing[stream] = doing.get(stream, Doing()) + one
+        return doing
+
+
+def _noted(folder: Path | None) -> Iterator[Mapping[str, Doing]]:
+    if folder is None:
+        return
+    for file in folder.glob("*.json"):
+        # It may be gone by now.
+        with suppress(OSError, ValueError, TypeError):
+            yield {stream: Doing(*values) for stream, values in from_json(file.read_bytes()).items()}
+
+
+_task: ContextVar[Activity | None] = ContextVar("task_activity", default=None)
+_current: ContextVar[tuple[Activity, str] | None] = ContextVar("activity", default=None)
+
+
+def task_activity() -> Activity:
+    """The activity of the task that runs here; one that nobody sees outside of a task."""
+    return _task.get() or Activity()
+
+
+def activities() -> Activities:
+    """The activities of the run that works here."""
+    return current_run().own(Activities)
+
+
+def note_wait(seconds: float, why: str) -> None:
+    """Note that a wait begins, for whatever stream this is about."""
+    if (current := _current.get()) is not None:
+        current[0].wait(current[1], seconds, why)
+
+
+@contextmanager
+def working_for(stream: str, activity: Activity) -> Iterator[None]:
+    """Let what this block does count for a stream."""
+    before = _current.get()
+    _current.set((activity, stream))
+    try:
+        yield
+    finally:
+        _current.set(before)
