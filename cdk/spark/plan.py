@@ -14,13 +14,11 @@ from cdk.spark.evolution import Policy
 from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.pipeline import FollowSourceOptions, StreamOptions
 from cdk.spark.place import Place
+from cdk.spark.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
-
-HISTORY = "_history"
-"""Ends the name of the folder of a table's history."""
 
 
 @dataclass(frozen=True)

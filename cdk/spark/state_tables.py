@@ -1,10 +1,8 @@
 """Where the states of a pipeline's streams lie, and opening them without making a table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import orjson
 import pyarrow as pa
 
 from cdk.base.errors import ConfigError
@@ -12,7 +10,8 @@ from cdk.base.spelling import did_you_mean
 from cdk.base.times import Clock, system_clock
 from cdk.spark.history import History
 from cdk.spark.place import Disk, Place
-from cdk.spark.plan import HISTORY, StreamPlan
+from cdk.spark.plan import StreamPlan
+from cdk.spark.table_folders import table_folders
 from cdk.spark.table_guard import is_table
 from cdk.spark.tables import StreamTable
 
@@ -65,14 +64,9 @@ def on_disk(target: Place, pipeline: str) -> list[Located]:
         raise ConfigError("only in a folder can the tables be listed; name the streams", path=str(target))
     if not target.path.is_dir():
         raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
-    roots = dict(_roots(target.path, None))
-    ours = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir()}
-    follows = {root: root.with_name(root.name + HISTORY) for root in ours}
-    histories = {history for history in follows.values() if history in ours and _is_history(history, pipeline)}
     return [
-        Located(root.name, Disk(root), roots[root], Disk(follows[root]) if follows[root] in histories else None)
-        for root in roots
-        if root in ours - histories
+        Located(path.name, Disk(path), namespace, None if history is None else Disk(history))
+        for path, namespace, history in table_folders(target.path, pipeline)
     ]
 
 
@@ -84,18 +78,3 @@ def chosen(found: Sequence[Located], names: Sequence[str]) -> list[Located]:
             there = did_you_mean(name, known) or f"; there are {', '.join(known) or 'none'}"
             raise ConfigError(f"no table of this pipeline belongs to a stream {name!r}{there}")
     return [one for one in found if not names or {one.stream, one.name} & set(names)]
-
-
-def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | None]]:
-    """Folders of tables: right below the target, or below a namespace."""
-    for path in sorted(folder.iterdir()):
-        if (path / "_delta_log").is_dir():
-            yield path, namespace
-        elif namespace is None and path.is_dir() and not path.name.startswith("_cdk"):
-            yield from _roots(path, path.name)
-
-
-def _is_history(root: Path, pipeline: str) -> bool:
-    """Whether the states beside a table are those of a history: a stream of its own may have such a name."""
-    names = sorted((root / "_cdk_state" / pipeline).glob("*.json"))
-    return any(str(orjson.loads(name.read_bytes()).get("stream", "")).endswith("/history") for name in names[-1:])

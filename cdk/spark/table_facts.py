@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from cdk.base.values import Json, from_json
 from cdk.spark.pipeline import StreamOptions
 from cdk.spark.place import Disk
-from cdk.spark.state_tables import on_disk
 from cdk.spark.table_files import logged_files, rows_of
+from cdk.spark.table_folders import table_folders
 from cdk.spark.table_guard import Guard, Use, check_openable, guard_at, guard_of
 
 _LOOKED_BACK = 20
@@ -102,7 +102,7 @@ def tables_of(target: Path, pipeline: str, named: Mapping[str, StreamOptions] | 
     Raises OSError, DeltaError for a table whose log cannot be read, and ConfigError for one that cannot be opened.
     """
     named = named or {}
-    roots = [Path(str(one.root)) for one in on_disk(Disk(target), pipeline)]
+    roots = [folder.path for folder in table_folders(target, pipeline)]
     found = [table_facts(root, pipeline, named.get(root.name, StreamOptions())) for root in roots]
     known = {facts.stream for facts in found}
     missing = [

@@ -1,0 +1,46 @@
+"""The folders of the tables of a pipeline, and which of them are histories. Imports neither Spark nor pandas."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cdk.base.values import from_json
+
+HISTORY = "_history"
+"""Ends the name of the folder of a table's history."""
+
+
+class TableFolder(NamedTuple):
+    """The folder of a stream's table. namespace: the folder that it lies in, if any. history: that of its history."""
+
+    path: Path
+    namespace: str | None
+    history: Path | None
+
+
+def table_folders(target: Path, pipeline: str) -> list[TableFolder]:
+    """The tables below a folder that the pipeline has filled, by path; histories lie with their tables."""
+    roots = dict(_roots(target, None))
+    filled = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir()}
+    follows = {root: root.with_name(root.name + HISTORY) for root in filled}
+    histories = {history for history in follows.values() if history in filled and _is_history(history, pipeline)}
+    return [
+        TableFolder(root, roots[root], follows[root] if follows[root] in histories else None)
+        for root in roots
+        if root in filled - histories
+    ]
+
+
+def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | None]]:
+    """Folders of tables: right below the target, or below a namespace."""
+    for path in sorted(folder.iterdir()):
+        if (path / "_delta_log").is_dir():
+            yield path, namespace
+        elif namespace is None and path.is_dir() and not path.name.startswith("_cdk"):
+            yield from _roots(path, path.name)
+
+
+def _is_history(root: Path, pipeline: str) -> bool:
+    """Whether the states beside a table are those of a history: a stream of its own may have such a name."""
+    names = sorted((root / "_cdk_state" / pipeline).glob("*.json"))
+    return any(str(from_json(name.read_bytes()).get("stream", "")).endswith("/history") for name in names[-1:])
