@@ -505,6 +505,13 @@ BUGS = [
         "if ended and self._gone is not None:",
         "if False:",
     ),
+    Bug("a base of streams is no stream", "sources/finding", "if not any(cls is not other and", "if not any(False and"),
+    Bug(
+        "a connector does not end the process",
+        "streams/reading",
+        "except SystemExit as error:",
+        "except KeyError as error:",
+    ),
     Bug(
         "gaps between windows are read without lookback",
         "streams/checkpoint",

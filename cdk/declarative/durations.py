@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.interpolation.durations import CalendarDuration
-from cdk.declarative.interpolation.durations import parse_duration as parse
+from cdk.base.iso_durations import CalendarDuration
+from cdk.base.iso_durations import parse_duration as parse
 
 Duration: TypeAlias = timedelta | CalendarDuration
 """What can be added to a moment."""

@@ -1,8 +1,10 @@
 """Decoder: from the bytes of a response to JSON values. The formats are in `cdk.rest.decoders`."""
 
+import json
 from collections.abc import Iterator
 from typing import Protocol
 
+from cdk.base.errors import DecodeError
 from cdk.base.values import Json
 from cdk.rest.message import Response
 
@@ -28,15 +30,30 @@ class Decoder(Protocol):
 
 
 class JsonDecoder:
-    """Bodies that are one JSON document."""
+    """Bodies that are one JSON document.
+
+    lenient: take NaN and Infinity, which JSON does not have, for null, as Python and others write them.
+    """
 
     streams = False
 
+    def __init__(self, *, lenient: bool = False) -> None:
+        self._lenient = lenient
+
     def decode(self, response: Response) -> Json:
-        return response.json()
+        try:
+            return response.json()
+        except DecodeError:
+            if not self._lenient:
+                raise
+            try:
+                return json.loads(response.body, parse_constant=lambda _: None)
+            except (ValueError, RecursionError):
+                pass
+            raise
 
     def items(self, response: Response) -> Iterator[Json]:
-        return elements(response.json())
+        return elements(self.decode(response))
 
 
 def elements(body: Json) -> Iterator[Json]:

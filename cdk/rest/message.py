@@ -1,5 +1,6 @@
 """Request and Response: what goes to an API and what comes back. Plain values, independent of any HTTP library."""
 
+import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,10 @@ class Headers(Mapping[str, str]):
     def __repr__(self) -> str:
         shown = {name: "****" if looks_secret(name) else value for name, value in self._fields.items()}
         return f"Headers({shown})"
+
+
+_NO_NUMBER = re.compile(rb"\b(?:NaN|Infinity)\b")
+_ADVICE = ". It has NaN or Infinity, which JSON does not have: `JsonDecoder(lenient=True)` takes them for null"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -216,7 +221,8 @@ class Response:
         start = self.request.hide(self.text)[:80]
         raise DecodeError(
             f"{self.request} answered {self.status} with a body that is not JSON ({kind}, {len(self.body)} bytes, "
-            f"it begins {start!r}): {error.msg}; check the path, or set the decoder that reads this format"
+            f"it begins {start!r}): {error}; check the path, or set the decoder that reads this format"
+            f"{_ADVICE if _NO_NUMBER.search(self.body) else ''}"
         ) from None
 
     def __repr__(self) -> str:

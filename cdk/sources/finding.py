@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from cdk.base.errors import ConfigError
-from cdk.base.spelling import did_you_mean
+from cdk.base.spelling import did_you_mean, nearest
 from cdk.base.values import Json
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
@@ -75,7 +75,12 @@ def source_of(found: Json, name: str) -> Source:
         raise ConfigError(f"{name}: found the sources {names}, expected one; say `source = ...` in the module")
     if sources:
         return sources[0]()
-    if not (streams := [cls for cls in _defined(found) if issubclass(cls, Stream)]):
+    classes = [cls for cls in _classes(found) if issubclass(cls, Stream)]
+    # What others derive from is there for them. A base that is a stream, too, takes a Source that lists it.
+    leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
+    for cls in leaves:
+        _check_written(cls, name, alone=len(leaves) == 1)
+    if not (streams := [cls for cls in leaves if not inspect.isabstract(cls)]):
         raise ConfigError(f"{name}: found neither a Source nor a Stream in it, expected one")
     source = Source()
     source.name, source.stream_classes = name, streams
@@ -84,10 +89,23 @@ def source_of(found: Json, name: str) -> Source:
 
 def _defined(module: ModuleType) -> Iterator[type]:
     """The concrete classes that a module, or a package anywhere inside it, defines; in the module's order."""
+    return (value for value in _classes(module) if not inspect.isabstract(value))
+
+
+def _classes(module: ModuleType) -> Iterator[type]:
+    """The classes that a module, or a package anywhere inside it, defines; in the module's order."""
     for value in vars(module).values():
-        own = inspect.isclass(value) and f"{value.__module__}.".startswith(f"{module.__name__}.")
-        if own and not inspect.isabstract(value):
+        if inspect.isclass(value) and f"{value.__module__}.".startswith(f"{module.__name__}."):
             yield value
+
+
+def _check_written(cls: type, name: str, *, alone: bool) -> None:
+    """Raise ConfigError: a stream lacks a method, and has one of nearly that name, or is the only stream there is."""
+    for missing in sorted(getattr(cls, "__abstractmethods__", ())):
+        near = nearest(missing, [own for own in vars(cls) if not own.startswith("_")])
+        if near is not None or alone:
+            hint = "" if near is None else f", and has {near!r}; is that the one?"
+            raise ConfigError(f"{name}: the stream {cls.__name__} does not write `{missing}`{hint}")
 
 
 def _from_file(path: Path) -> ModuleType:

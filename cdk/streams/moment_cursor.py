@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, ConfigError
+from cdk.base.iso_durations import parse_duration
 from cdk.base.times import parse_moment, write_moment
 from cdk.base.values import Json
 from cdk.state.window import Window
@@ -26,6 +27,7 @@ class DatetimeCursor(Cursor):
     granularity: the smallest difference the source's filter knows. A window then ends one granule before the next
         starts, as a source with an inclusive upper bound needs it; the last one ends at the upper bound itself.
     lookback: how far before the value reached a new read starts, to find records that became visible late.
+        Durations are timedeltas or ISO 8601 texts of one length: P1D, P2W, PT30M.
     formats: how values are written; the first is used for windows, all are tried for reading. strftime patterns, and
         `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601 is always read.
     ordered: the source gives records by ascending value.
@@ -40,9 +42,9 @@ class DatetimeCursor(Cursor):
         *,
         start: datetime | str,
         end: datetime | str | None = None,
-        step: timedelta | None = None,
-        granularity: timedelta | None = None,
-        lookback: timedelta = timedelta(),
+        step: timedelta | str | None = None,
+        granularity: timedelta | str | None = None,
+        lookback: timedelta | str = timedelta(),
         formats: Sequence[str] = (ISO_SECONDS,),
         ordered: bool = False,
     ) -> None:
@@ -51,7 +53,9 @@ class DatetimeCursor(Cursor):
         self._formats = tuple(formats)
         self._start = self._bound(start, "start")
         self._end = None if end is None else self._bound(end, "end")
-        self._step, self._granularity, self._lookback = step, granularity, lookback
+        step = None if step is None else self._length(step, "step")
+        granularity = None if granularity is None else self._length(granularity, "granularity")
+        self._step, self._granularity, self._lookback = step, granularity, self._length(lookback, "lookback")
         if step is not None and step <= timedelta():
             raise ConfigError(f"cursor {field!r}: step is {step}, expected a positive duration")
         if granularity is not None and step is not None and granularity > step:
@@ -162,6 +166,19 @@ class DatetimeCursor(Cursor):
         """`moment` as precise as the format is, so that no two windows are written alike."""
         # A year before 1000 is written with less than four digits, which nothing reads back.
         return self._moment(self._write(moment)) or moment
+
+    def _length(self, value: timedelta | str, name: str) -> timedelta:
+        """A duration. Raises ConfigError: it is none, or has months, which differ in length."""
+        found: object = value
+        try:
+            found = parse_duration(value) if isinstance(value, str) else value
+        except ValueError:
+            found = None
+        if isinstance(found, timedelta):
+            return found
+        raise ConfigError(
+            f"cursor {self.field!r}: {name} is {value!r}, expected a timedelta or a text such as P1D, P2W or PT30M"
+        )
 
     def _bound(self, value: datetime | str, name: str) -> datetime:
         moment = value if isinstance(value, datetime) else self._moment(value)

@@ -66,7 +66,7 @@ def records_of(parent: Stream) -> Iterator[Record]:
             yield from item[0]
 
 
-def parent_partitions(parent: Stream, **fields: str) -> Iterator[Partition]:
+def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
     """One partition per record of `parent`: `parent_partitions(repos, repo="full_name")`.
 
     Each keyword names a field of the partition and the field of the parent's record it comes from. A partition of the
@@ -79,7 +79,7 @@ def parent_partitions(parent: Stream, **fields: str) -> Iterator[Partition]:
             yield from _children(parent, *item, fields)
 
 
-def following_partitions(parent: Stream, state: StreamState, **fields: str) -> Iterator[Partition | ParentState]:
+def following_partitions(parent: Stream, state: StreamState, /, **fields: str) -> Iterator[Partition | ParentState]:
     """As `parent_partitions`, for an incremental parent: only the records new since `state`.
 
     Says after each page where the parent stands, so that a parent's progress is kept once its children are read.

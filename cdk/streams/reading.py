@@ -48,10 +48,15 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     put back into `slice.start`.
 
     Raises what the author's code raises, and FatalError: it yielded something else than an `Item`, or values that
-    descend although the cursor is `ordered`.
+    descend although the cursor is `ordered`, or would end the process.
     """
     try:
         yield from _pages(stream, slice)
+    except SystemExit as error:
+        raise FatalError(
+            f"the connector ended the process with {error.code!r} (sys.exit); have it raise an error that says why",
+            stream=stream.name,
+        ) from error
     except StaleToken as refused:
         if isinstance(slice.start, Start):
             raise
@@ -102,6 +107,8 @@ class _Finisher:
         cursor = self._stream.cursor
         if isinstance(position, Checkpoint) and not self._stream.supports_checkpointing:
             position = None
+        if not isinstance(records, JsonLines) and (kinds := set(map(type, records)) - {dict}):
+            self._check_records(records, kinds)
         if cursor is not None and records:
             found = field_values(records, cursor.field)
             warning = warning or self._undated(cursor, records, found)
@@ -113,6 +120,16 @@ class _Finisher:
         if cursor is not None and cursor.ordered and not isinstance(position, Done):
             position = self._reached(cursor.field)
         return ReadPage(records, position, self._edge, warning=warning)
+
+    def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
+        """Raise FatalError: among the records of a page is something else."""
+        if all(issubclass(kind, Mapping) for kind in kinds):
+            return
+        odd = next(i for i, record in enumerate(records) if not issubclass(type(record), Mapping))
+        raise FatalError(
+            f"record {odd} of a page is a {type(records[odd]).__name__}, expected an object such as {{'id': 1}}",
+            stream=self._stream.name,
+        )
 
     def _undated(self, cursor: Cursor, records: Sequence[Record], found: Sequence[Json]) -> str:
         """What to say, once, of records without a cursor value that can be read."""

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import orjson
 
+from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.secret_marks import SecretMarks
 from cdk.base.times import system_clock
@@ -56,7 +57,16 @@ class _FieldOfCursor:
         return None if cursor is None else cursor.field
 
 
-class Stream(ABC):
+class _StreamType(ABCMeta):
+    """The type of streams: leaves `Stream` out of the bases where another of them is one already."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Json], **kwargs: Json) -> "_StreamType":
+        """Build the class; `class Users(Stream, StateMixin)` has no order of methods otherwise."""
+        own = tuple(base for base in bases if not any(base is not other and issubclass(other, base) for other in bases))
+        return super().__new__(cls, name, own, namespace, **kwargs)
+
+
+class Stream(metaclass=_StreamType):
     """A set of records in a source. Subclass it, say what is true of the source, and write `read_records`.
 
     name: how catalogs, states and tables call it; by default the class name in snake case.
@@ -66,7 +76,8 @@ class Stream(ABC):
         config.
     cursor_field: the cursor's field by itself; set it without a `cursor` when the author advances `self.state` by hand.
     supports_checkpointing: a cut read can resume, because `read_records` says where (a `Page`, a `Checkpoint`).
-    schema: the JSON Schema of a record; by default the file `schemas/<name>.json` beside the class, else any object.
+    schema: the JSON Schema of a record, or a pydantic model of it; by default the file `schemas/<name>.json` beside the
+        class, else any object.
     secrets: what must not get into the stream's state; its source sets it.
     partition_field: the name of the one partition field, where old states keep a map `{value: cursor}`.
     """
@@ -77,7 +88,7 @@ class Stream(ABC):
     cursor: Cursor | None = None
     cursor_field: str | None = cast("str | None", _FieldOfCursor())
     supports_checkpointing: bool = False
-    schema: JsonSchema | None = None
+    schema: JsonSchema | type | None = None
     partition_field: str | None = None
     secrets: SecretMarks = SecretMarks()
 
@@ -107,7 +118,17 @@ class Stream(ABC):
 
     def json_schema(self) -> JsonSchema:
         """The JSON Schema of a record."""
-        return self.schema if self.schema is not None else _schema_file(type(self), self.name)
+        schema: object = self.schema
+        if schema is None:
+            return _schema_file(type(self), self.name)
+        # A pydantic model; the kit's streams need not import it.
+        if callable(made := getattr(schema, "model_json_schema", None)):
+            schema = made()
+        if not isinstance(schema, Mapping):
+            raise ConfigError(
+                f"schema is a {type(schema).__name__}, expected a JSON Schema or a pydantic model", stream=self.name
+            )
+        return schema
 
     def slices(self, partition: Partition, position: Position, now: datetime) -> PartitionReader:
         """The reader of one partition that stands at `position`: the cursor's windows, or pages."""

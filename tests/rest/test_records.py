@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -267,3 +268,21 @@ def test_a_file_is_read_in_pages() -> None:
     pages = FileExtractor().pages(response(body=b"a\n" + b"1\n" * 2500))
 
     assert [len(page) for page in pages] == [1000, 1000, 500]
+
+
+ODD = b'{"data": [{"id": 1, "x": NaN}, {"id": 2, "x": -Infinity}]}'
+
+
+def test_a_number_that_json_does_not_have_is_named_with_its_position() -> None:
+    answer = replace(response({}), body=ODD)
+
+    with pytest.raises(DecodeError, match=r"line 1 column 26 .*NaN or Infinity.*JsonDecoder\(lenient=True\)"):
+        JsonDecoder().decode(answer)
+
+
+def test_a_lenient_decoder_takes_numbers_that_json_does_not_have_for_null() -> None:
+    answer = replace(response({}), body=ODD)
+
+    assert JsonDecoder(lenient=True).decode(answer) == {"data": [{"id": 1, "x": None}, {"id": 2, "x": None}]}
+    with pytest.raises(DecodeError):
+        JsonDecoder(lenient=True).decode(replace(answer, body=b"<html>NaN</html>"))

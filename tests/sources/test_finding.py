@@ -130,3 +130,40 @@ def test_a_file_that_does_not_run_says_what_happened(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"torn\.py: cannot be imported: SyntaxError"):
         find_source(str(tmp_path / "torn.py"))
+
+
+FAMILY = """
+from cdk import Page, PagedStream
+
+class Base(PagedStream):
+    def read_page(self, slice, token):
+        return Page([{"id": 1}], None)
+
+class Users(Base):
+    pass
+
+class Orders(Base):
+    pass
+"""
+
+
+def test_a_class_that_others_derive_from_is_no_stream(tmp_path: Path) -> None:
+    (tmp_path / "family.py").write_text(FAMILY)
+
+    assert [stream.name for stream in find_source(str(tmp_path / "family.py")).streams({})] == ["users", "orders"]
+
+
+@pytest.mark.parametrize("more", ["", FAMILY])
+def test_a_slip_in_the_name_of_what_a_stream_writes_is_named(tmp_path: Path, more: str) -> None:
+    slip = "from cdk import PagedStream\n\nclass Notes(PagedStream):\n    def read_pages(self, slice, token): ...\n"
+    (tmp_path / "slip.py").write_text(slip + more)
+
+    with pytest.raises(ConfigError, match="the stream Notes does not write `read_page`, and has 'read_pages'; is that"):
+        find_source(str(tmp_path / "slip.py"))
+
+
+def test_a_stream_that_writes_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("from cdk import Stream\n\nclass Notes(Stream):\n    pass\n")
+
+    with pytest.raises(ConfigError, match=r"the stream Notes does not write `read_records`$"):
+        find_source(str(tmp_path / "empty.py"))

@@ -199,3 +199,18 @@ def test_what_lies_within_the_lookback_comes_again() -> None:
     assert [CURSOR.repeats(f"2024-01-{day:02}T00:00:00Z", reached) for day in (3, 4, 5)] == [False, True, True]
     assert CURSOR.repeats(reached, "0001-01-01T00:00:00Z")
     assert not CURSOR.repeats("soon", reached)
+
+
+def test_durations_may_be_written_as_iso_8601() -> None:
+    cursor = days(step="P2D", granularity="P1D", lookback="PT48H")
+
+    assert asked(cursor.windows("2024-01-05", NOW)) == asked(
+        days(step=2 * DAY, granularity=DAY, lookback=2 * DAY).windows("2024-01-05", NOW)
+    )
+
+
+@pytest.mark.parametrize("name", ["step", "granularity", "lookback"])
+@pytest.mark.parametrize("value", ["1 day", "P1M", "", 5])
+def test_what_is_no_duration_of_one_length_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}, expected a timedelta or a text such as P1D"):
+        days(**{name: value})

@@ -70,3 +70,7 @@ def test_following_a_parent_gives_its_children_before_the_progress_that_brought_
 
     again = list(following_partitions(Sparse(), last.state, order="id"))
     assert {p.extra["updated_at"] for p in again if isinstance(p, Partition)} == {moment(90)}
+
+
+def test_a_field_of_a_partition_may_be_called_parent() -> None:
+    assert next(iter(parent_partitions(Users(), parent="id"))) == Partition.of(parent=0)

@@ -1,6 +1,7 @@
 """A slice as pages: grouping, positions, what a window owns, and a token that the source no longer takes."""
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -23,7 +24,7 @@ from cdk import (
 )
 from cdk.state.position import Edge
 from cdk.streams.reading import PAGE_RECORDS, ReadPage, read_slice
-from tests.samples import Events, Orders
+from tests.samples import Events, Orders, Users
 
 
 class Scripted(Stream):
@@ -168,3 +169,22 @@ def test_an_order_that_is_broken_inside_a_page_is_refused() -> None:
 
     with pytest.raises(FatalError, match="found seq 3 after 9"):
         list(read_slice(stream, Slice(window=Window(0))))
+
+
+@pytest.mark.parametrize(("records", "said"), [([{"id": 1}, [2]], "record 1 of a page is a list"), (["a"], "is a str")])
+def test_what_is_no_record_among_those_of_a_page_is_refused(records: list[Record], said: str) -> None:
+    class Odd(Users):
+        def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG002
+            return Page(records, None)
+
+    with pytest.raises(FatalError, match=said):
+        list(read_slice(Odd(), Slice()))
+
+
+def test_a_connector_that_would_end_the_process_fails_its_stream() -> None:
+    class Exiting(Users):
+        def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG002
+            sys.exit(3)
+
+    with pytest.raises(FatalError, match=r"the connector ended the process with 3 \(sys.exit\)"):
+        list(read_slice(Exiting(), Slice()))

@@ -1,11 +1,14 @@
 """What a stream is called, what it says of itself, and the readers it chooses."""
 
 from collections.abc import Iterator, Mapping
+from types import new_class
 
 import pytest
+from pydantic import BaseModel
 
 from cdk import (
     Checkpoint,
+    ConfigError,
     CountCursor,
     Item,
     Json,
@@ -16,6 +19,7 @@ from cdk import (
     Slice,
     SliceCheckpointReader,
     Start,
+    StateMixin,
     Stream,
     Window,
 )
@@ -137,3 +141,29 @@ def test_a_paged_stream_is_asked_for_one_page_after_the_other_from_where_it_stop
     (first, *_) = stream.read_records(Slice(start=Checkpoint({"page": 3})))
     assert isinstance(first, Page)
     assert first.records[0] == {"id": 30}
+
+
+class User(BaseModel):
+    id: int
+
+
+def test_a_schema_may_be_a_pydantic_model() -> None:
+    class Modelled(Described):
+        schema = User
+
+    assert Modelled().json_schema()["properties"] == {"id": {"title": "Id", "type": "integer"}}
+
+
+def test_a_schema_that_is_no_schema_is_refused_by_name() -> None:
+    class Odd(Described):
+        schema = int
+
+    with pytest.raises(ConfigError, match="schema is a type, expected a JSON Schema or a pydantic model"):
+        Odd().json_schema()
+
+
+def test_a_stream_may_name_stream_beside_what_it_mixes_in() -> None:
+    # As `class Shown(Stream, StateMixin)`, in which type checkers see what Python itself would refuse.
+    shown = new_class("Shown", (Stream, StateMixin))
+
+    assert shown.__bases__ == (StateMixin,)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo
 
+from cdk.base.iso_durations import CalendarDuration, parse_duration
 from cdk.base.times import Clock, parse_moment, system_clock, write_moment
 from cdk.base.values import Json
-from cdk.declarative.interpolation.durations import CalendarDuration, parse_duration
 from cdk.declarative.interpolation.errors import Refused
 
 Macro: TypeAlias = Callable[..., Json]

@@ -2,7 +2,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from cdk.declarative.interpolation.durations import CalendarDuration, parse_duration
+from cdk.base.iso_durations import CalendarDuration, parse_duration
 
 
 @pytest.mark.parametrize(
