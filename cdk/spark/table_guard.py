@@ -241,8 +241,8 @@ class Guard:
                 name = f"{feature.name} ({what})" if what else feature.name
                 help_ = f"{feature.do}, or " if feature.do else ""
                 lines.append(
-                    f"the table has {name}: {' and '.join(refused)} refused, for {feature.why}; {help_}sync into "
-                    "another path"
+                    f"the table has {name}, so {' and '.join(refused)} {'is' if len(refused) == 1 else 'are'} refused: "
+                    f"{feature.why}; {help_}sync into another path"
                 )
         return lines
 
