@@ -995,6 +995,7 @@ BUGS = [
         "(Span(_of_millis(start_time_millis), _of_millis(end_time_millis)),)",
         "outward(Span(_of_millis(start_time_millis), _of_millis(end_time_millis)), self._bucket),",
     ),
+    Bug("a run of a long log reads few records", "state/log/retention", "if kept > _FEW and", "if not kept and"),
 ]
 
 

@@ -193,7 +193,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories: Any = Histories.TestCase
-TestHistories.settings = settings(max_examples=25, stateful_step_count=12, deadline=None, report_multiple_bugs=False)
+TestHistories.settings = settings(max_examples=10, stateful_step_count=12, deadline=None, report_multiple_bugs=False)
 
 
 def histories(*steps: Callable[[Histories], None]) -> None:

@@ -34,8 +34,8 @@ def test_the_second_is_refused_and_a_paused_one_that_wakes_up_commits_nothing(tm
 
             # A paused machine whose work another one takes over: there the lock does not reach.
             os.killpg(first.pid, signal.SIGSTOP)
-            for path in (tmp_path / "tables" / "_cdk").glob("kill.*"):
-                path.unlink()
+            for name in ("kill.lock", "kill.sync"):
+                (tmp_path / "tables" / "_cdk" / name).unlink()
             trial.sync("--stream", "orders", "--stream", "visits")
             taken_over = {stream: trial.rows(stream) for stream in ("orders", "visits")}
             os.killpg(first.pid, signal.SIGCONT)

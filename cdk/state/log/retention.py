@@ -8,6 +8,8 @@ from cdk.state.log.record import StateRecord
 from cdk.state.log.state_log import StateLog
 
 _FEWEST = 2
+_FEW = 32
+"""Records that each removal may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,13 @@ class Retention:
         """Remove the records before the first that is needed, and the blobs that no needed record names.
 
         A blob of a number that is not taken yet may be a running attempt's, and stays.
+        Which blobs are named, only all records tell together: where many are kept, they are read by few removals, so
+        that a run reads four of them on average, however many there are.
         Raises BadState: a record that is needed is damaged, or a blob has a foreign name; nothing is removed then.
         """
+        kept = head.seq - head.first + 1
+        if kept > _FEW and head.seq % 2 ** (kept.bit_length() - 2):
+            return
         numbers = log.store.numbers(log.key)
         old = [seq for seq in numbers if seq < head.first]
         blobs = list(log.store.blobs(log.key))

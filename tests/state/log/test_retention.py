@@ -135,3 +135,23 @@ def test_a_foreign_blob_stops_the_removal() -> None:
 def test_less_than_two_records_cannot_be_kept(records: int) -> None:
     with pytest.raises(ConfigError, match="expected at least 2"):
         Retention(records)
+
+
+class Counting(MemoryStore):
+    """Counts what is read."""
+
+    reads = 0
+
+    def _read(self, path: str) -> bytes | None:
+        self.reads += 1
+        return super()._read(path)
+
+
+def test_a_run_reads_few_records_however_many_are_kept() -> None:
+    store = Counting()
+    for day in range(300):
+        run(store, day, Retention(200, timedelta(0)))
+
+    assert store.reads / 300 < 12
+    assert 200 <= len(store.numbers(KEY)) < 300
+    assert named(store) <= set(store.blobs(KEY))
