@@ -36,6 +36,7 @@ from cdk.streams.checkpoint import (
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.moment_cursor import DatetimeCursor
+from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
 from cdk.streams.paged import PagedStream
 from cdk.streams.partitions import (
     following_partitions,
@@ -56,6 +57,7 @@ __all__ = [
     "CheckpointReader",
     "ConfigError",
     "CountCursor",
+    "CountOrder",
     "CredentialsError",
     "Cursor",
     "DatetimeCursor",
@@ -67,7 +69,10 @@ __all__ = [
     "Item",
     "Json",
     "JsonSchema",
+    "MomentOrder",
+    "NaturalOrder",
     "NotFound",
+    "Order",
     "Page",
     "PageCheckpointReader",
     "PagedStream",
