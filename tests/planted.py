@@ -513,6 +513,13 @@ BUGS = [
         "except KeyError as error:",
     ),
     Bug(
+        "a config stops no stream that it fits",
+        "declarative/components/source",
+        "not isinstance(item, DeclarativeStream) or not of_config(error)",
+        "True",
+        "tests/declarative/test_source.py",
+    ),
+    Bug(
         "gaps between windows are read without lookback",
         "streams/checkpoint",
         "upto=item.window.start, again=False",

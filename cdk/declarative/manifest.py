@@ -145,6 +145,17 @@ class Manifest:
         made.__cause__ = error.__cause__
         return made
 
+    def reads_config(self, error: ManifestError) -> bool:
+        """Whether what an error is about is an expression that reads the config: another config may do."""
+        named = _BUILT.match(error.message)
+        keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
+        if keys is None:
+            return False
+        value: Json = self._resolved
+        for key in keys:
+            value = value[key]
+        return isinstance(value, str) and "config" in value
+
     def _find(self, stream: str | None, kind: str, field: str) -> Keys | None:
         """Where a field of a component stands; None when several could be meant, and they are written apart."""
         found = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]

@@ -21,6 +21,7 @@ from cdk.declarative.context import BuildContext, Runtime
 from cdk.declarative.delegating import DelegatingStream
 from cdk.declarative.edits import set_at
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.misconfigured import MisconfiguredStream
 from cdk.declarative.named_hosts import credential_scope
 from cdk.declarative.spec_file import spec_beside
 from cdk.declarative.stream import ManifestStream
@@ -107,9 +108,11 @@ class ManifestSource(Source):
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
         recipe = Recipe(*written, runtime.folder, runtime.trusted, runtime.components, current_run().id)
         streams: dict[str, Stream] = {}
-        for stream in self._root.built(ctx, names):
+        for stream in self._root.built(ctx, names, self._manifest.reads_config):
             if stream.name in streams:
                 raise ManifestError(f"{self._manifest.name}: two streams are called {stream.name!r}")
+            if isinstance(stream, MisconfiguredStream):
+                stream.error = self._manifest.located(stream.error)
             if isinstance(stream, ManifestStream | DelegatingStream):
                 stream.reload = partial(recipe.stream, stream.name)
             streams[stream.name] = stream

@@ -13,6 +13,7 @@ from cdk.base.masking import Secrets, secret_values
 from cdk.base.run import Run, current_run
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json, canonical
+from cdk.declarative.misconfigured import MisconfiguredStream
 from cdk.rest.activity import Activities, Doing, activities
 from cdk.rest.auth.authenticator import ignore
 from cdk.rest.auth.tokens import Tokens, run_tokens
@@ -40,6 +41,7 @@ from cdk.spark.stream_run import StreamRun
 from cdk.spark.tasks import Workers, executors
 from cdk.spark.token_files import TokenFiles
 from cdk.streams.source import Source
+from cdk.streams.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -260,6 +262,7 @@ class SyncRunner:
         """The stream's run, or its report when not even its table or schema can be used."""
         stream = plan.stream
         try:
+            _check_configured(stream)
             check_travels(stream)
             removal, followed = self._removal(plan), self._followed(plan)
             check = partial(state_check(self._pipeline, self._secrets), of_plans([plan])[0].name)
@@ -282,3 +285,9 @@ class SyncRunner:
         if options is None or plan.write_mode == "overwrite":
             return None
         return Wanted(options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else "")
+
+
+def _check_configured(stream: Stream) -> None:
+    """Raise ManifestError: the stream cannot be read; its table and state stay as they are."""
+    if isinstance(stream, MisconfiguredStream):
+        raise stream.error

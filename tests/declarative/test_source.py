@@ -403,3 +403,58 @@ def test_a_stream_travels_as_its_manifest() -> None:
 
     assert [part.name for part in again] == ["users", "audit", "t1", "t2", "t3"]
     assert [part.json_schema() for part in again] == [part.json_schema() for part in streams]
+
+
+SIZED = {"type": "PageIncrement", "page_size": "{{ config['size'] }}"}
+SINCE = {
+    "type": "DatetimeBasedCursor",
+    "cursor_field": "on",
+    "datetime_format": "%Y-%m-%d",
+    "start_datetime": "{{ config['since'] }}",
+}
+
+
+@pytest.mark.parametrize(
+    ("retriever", "more", "said"),
+    [
+        (
+            {"paginator": {"type": "DefaultPaginator", "pagination_strategy": SIZED}},
+            {},
+            "page_size: found 'many', expected a whole number",
+        ),
+        ({}, {"incremental_sync": SINCE}, "start_datetime: found 'never', expected a moment"),
+        (
+            {"partition_router": {"type": "ListPartitionRouter", "cursor_field": "a", "values": "{{ config['all'] }}"}},
+            {},
+            "values: found null, expected a list of values",
+        ),
+    ],
+)
+def test_a_stream_that_the_config_does_not_fit_fails_alone_when_it_is_read(
+    retriever: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    config, api = {"size": "many", "since": "never", "all": None}, MockApi()
+    api.get("/good").returns(json={"data": [{"id": 1}]}).returns(json={"data": [{"id": 1}]})
+    bad = stream("bad", **more)
+    bad["retriever"] |= retriever
+    check = {"type": "CheckStream", "stream_names": ["good"]}
+    manifest = {"version": "6.0.0", "check": check, "streams": [bad, stream("good")]}
+    made = ManifestSource(Manifest(manifest), Runtime(transport=api))
+
+    assert [(one.name, one.json_schema()) for one in made.streams(config)] == [
+        (name, {"type": "object", "properties": {}}) for name in ("bad", "good")
+    ]
+    made.check(config)
+    assert read(made, "good", config=config).records == [{"id": 1}]
+    failed = read(made, "bad", config=config)
+    assert failed.statuses[-1] == "INCOMPLETE"
+    assert said in str(failed.error)
+
+
+def test_a_mistake_of_the_manifest_itself_is_still_one_of_all_streams() -> None:
+    wrong = stream("wrong", incremental_sync={**SINCE, "start_datetime": "never"})
+    check = {"type": "CheckStream", "stream_names": ["wrong"]}
+    made = ManifestSource(Manifest({"version": "6.0.0", "check": check, "streams": [wrong]}), Runtime())
+
+    with pytest.raises(ManifestError, match="start_datetime: found 'never'"):
+        made.streams({})

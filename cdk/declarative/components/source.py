@@ -12,6 +12,7 @@ from cdk.declarative.component import Component, Default
 from cdk.declarative.components.budget import HTTPAPIBudget
 from cdk.declarative.components.config_rules import ConfigNormalizationRules
 from cdk.declarative.components.dynamic import DynamicDeclarativeStream
+from cdk.declarative.components.streams import DeclarativeStream
 from cdk.declarative.context import BuildContext
 from cdk.declarative.delegating import DelegatingStream
 from cdk.declarative.families import AnyCheck, AnyStreams
@@ -245,8 +246,15 @@ class DeclarativeSource(Component):
             raise ValueError("a manifest needs `streams` or `dynamic_streams`")
         return self
 
-    def built(self, ctx: BuildContext, names: Sequence[str] = ()) -> Iterator[Stream]:
+    def built(
+        self,
+        ctx: BuildContext,
+        names: Sequence[str] = (),
+        of_config: Callable[[ManifestError], bool] = lambda _: False,
+    ) -> Iterator[Stream]:
         """The streams for the config, those of templates last; of `names` only, where none of these is of a template.
+
+        of_config: whether the config is to blame for an error. Then its stream alone cannot be read.
 
         To know the streams of a template may take requests, and another stream may be one that cannot be built.
         """
@@ -258,14 +266,24 @@ class DeclarativeSource(Component):
             ctx.runtime.shared.setdefault("jobs", JobBudget(count))
         # Streams on a condition have no name before the condition is known.
         written = [(getattr(item, "name", ""), item) for item in self.streams]
-        if names and set(names) <= {name for name, _ in written}:
-            for name, item in written:
-                yield from item.streams(ctx) if name in names else ()
+        alone = names and set(names) <= {name for name, _ in written}
+        for name, item in written:
+            if not alone or name in names:
+                yield from _streams(item, ctx, of_config)
+        if alone:
             return
-        for _, item in written:
-            yield from item.streams(ctx)
         for i, template in enumerate(self.dynamic_streams):
             for stream in template.streams(ctx):
                 if isinstance(stream, ManifestStream | DelegatingStream):
                     stream.template = template.name or f"dynamic_stream_{i}"
                 yield stream
+
+
+def _streams(item: AnyStreams, ctx: BuildContext, of_config: Callable[[ManifestError], bool]) -> Iterator[Stream]:
+    try:
+        made = list(item.streams(ctx))
+    except ManifestError as error:
+        if not isinstance(item, DeclarativeStream) or not of_config(error):
+            raise
+        made = [item.misconfigured(ctx, error)]
+    yield from made

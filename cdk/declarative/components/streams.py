@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cdk.base.errors import ManifestError
 from cdk.base.values import JsonSchema
 from cdk.declarative.component import ONE_OR_MANY, Default
 from cdk.declarative.components.file_uploader import FileUploader
@@ -22,6 +23,7 @@ from cdk.declarative.families import (
     AnyTransformation,
     StreamParts,
 )
+from cdk.declarative.misconfigured import MisconfiguredStream
 from cdk.declarative.stream import ManifestStream
 from cdk.rest import HttpClient
 from cdk.rest.auth.oauth2 import collecting, issue_all
@@ -72,6 +74,17 @@ class DeclarativeStream(AnyStream):
         client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
         stream.issue = partial(issue_all, oauth2, client)
         return stream
+
+    def misconfigured(self, ctx: BuildContext, error: ManifestError) -> MisconfiguredStream:
+        """What stands for the stream where the config does not let it be built."""
+        try:
+            schema = self._schema(ctx.within(self.name))
+        except ManifestError:
+            schema = dict
+        field = getattr(self.incremental_sync, "cursor_field", "") if self.incremental_sync is not None else None
+        return MisconfiguredStream(
+            self.name, error, config=ctx.config, schema=schema, primary_key=self._key(), cursor_field=field
+        )
 
     def _built(self, ctx: BuildContext, *, as_parent: bool) -> ManifestStream:
         name = self.name

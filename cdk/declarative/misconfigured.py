@@ -1,0 +1,40 @@
+"""MisconfiguredStream: what stands for a stream that cannot be built with the config there is."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, JsonSchema
+from cdk.state.slice import Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint import CheckpointReader
+from cdk.streams.stream import Item, Stream
+
+
+class MisconfiguredStream(Stream):
+    """Has the place of its stream in catalogs; reading it raises `error`. The others are read all the same."""
+
+    supports_checkpointing = True
+
+    def __init__(
+        self,
+        name: str,
+        error: ManifestError,
+        *,
+        config: Mapping[str, Json],
+        schema: Callable[[], JsonSchema],
+        primary_key: Sequence[str | Sequence[str]],
+        cursor_field: str | None,
+    ) -> None:
+        super().__init__(config)
+        self.name, self.error, self._schema = name, error, schema
+        self.primary_key, self.cursor_field = primary_key, cursor_field
+
+    def json_schema(self) -> JsonSchema:
+        """The schema that the manifest gives."""
+        return self._schema()
+
+    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:  # noqa: ARG002 - it is not read
+        raise self.error
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        raise self.error
