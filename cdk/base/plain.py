@@ -72,7 +72,7 @@ def _json_of(value: Json, path: str, special: str | None) -> str:
     try:
         value = plain(value)
     except NotJson as error:
-        raise NotJson(f"field {path} holds {error}") from None
+        raise NotJson(f"field {path} holds {error}" if path else f"found {error}") from None
     match value:
         case dict():
             # A name that is no text has that of its text.

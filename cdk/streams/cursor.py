@@ -49,7 +49,8 @@ class Cursor(ABC):
 
     def unreadable(self, values: Sequence[Json]) -> Sequence[int]:
         """Where in `values` those lie that are none of this cursor's; a subclass may answer without a look at each."""
-        return [i for i, value in enumerate(values) if value is None or self.order.rank(value) is None]
+        rank = self.order.rank
+        return [i for i, value in enumerate(values) if value is None or rank(value) is None]
 
     @abstractmethod
     def owns(self, window: Window, value: Json) -> bool:

@@ -77,6 +77,8 @@ def test_what_json_has_nothing_like_is_refused_with_its_place(value: Json) -> No
         plain(value)
     with pytest.raises(NotJson, match=r"field at\.a\[1\]\.b holds a"):
         json_of({"a": [0, {"b": value}]}, "at")
+    with pytest.raises(NotJson, match=r"^found a"):
+        json_of(value)
 
 
 VALUES = st.recursive(
