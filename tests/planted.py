@@ -688,8 +688,8 @@ BUGS = [
     Bug(
         "a feature that is not known is refused",
         "spark/table_guard",
-        "found += [(_OTHER, name) for name in",
-        "_ = [name for name in",
+        "        (_OTHER, name)\n        for name in",
+        "        (_OTHER, name)\n        for name in () and",
     ),
     Bug(
         "a history has a door of its own",

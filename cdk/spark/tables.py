@@ -395,7 +395,7 @@ class StreamTable:
         try:
             write(self._handle, properties)
         except (DeltaError, OSError) as error:
-            self._look_again(error, version, alone=alone)
+            self._look_again(error, version)
         else:
             self._seen = self._marker()
         if self._seen != version:
@@ -416,7 +416,7 @@ class StreamTable:
 
         return change
 
-    def _look_again(self, error: Exception, version: int, *, alone: bool) -> None:
+    def _look_again(self, error: Exception, version: int) -> None:
         """Open the table anew after an error, and raise what it means unless the commit is there all the same."""
         explained, seen, before = self.root.explain(error, self._stream), self.version, self._version
         with self.root.explaining(self._stream):
@@ -426,7 +426,7 @@ class StreamTable:
             return
         if self._seen == before and _VIOLATED.search(str(error)):
             raise self._violated(error) from None  # which shows rows
-        if alone and self._seen == before and self.version != seen and explained is error:
+        if self._seen == before and self.version != seen and explained is error:
             raise TableChanged(f"something else has changed the table: {error}", path=str(self.root)) from error
         raise self._conflict(before, explained) from (error if explained is error else None)
 

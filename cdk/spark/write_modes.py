@@ -100,16 +100,16 @@ class Append(WriteMode):
         del finished, spread
         receipt = replace(_staged(read, files), added=row_count(files))
         saved = replace(saved, records=saved.records + receipt.landed)
-        if files and self.table.guard.way(Use.APPEND) is Way.ENGINE:
-            return Committed(
-                saved, True, repeat_if_changed(self.table, lambda: self._appended(saved, files, receipt)), receipt
-            )
         if done := bool(files) or self._changed(saved):
-            self.table.commit(saved, files, logged=() if files else None, receipt=receipt)
+            files = repeat_if_changed(self.table, partial(self._added, saved, files, receipt))
         return Committed(saved, done, files, receipt)
 
-    def _appended(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
+    def _added(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
+        """Commit the rows of files; the files that have them then."""
         table = self.table
+        if not files or table.guard.way(Use.APPEND) is Way.FILES:
+            table.commit(saved, files, logged=() if files else None, receipt=receipt)
+            return files
         table.check_files(files)
         made = table.change(saved, appended(_rows(table, files), table.schema), receipt, logged=())
         _delete(table, files)

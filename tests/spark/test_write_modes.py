@@ -25,7 +25,7 @@ from cdk.spark.sync import SyncRunner
 from cdk.spark.tables import StreamTable
 from cdk.spark.tasks import Workers, here
 from cdk.spark.write_modes import AppendDedup
-from tests.spark.featured_table import FEATURES, give
+from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
 FULL = {"sync_mode": "full_refresh", "write_mode": "overwrite"}
 INT, NUMBER = {"type": "integer"}, {"type": "number"}
@@ -70,23 +70,21 @@ class One(Source):
         return [self.stream]
 
 
-def sync(folder: Path, stream: Stream, *, pipeline: str = "shop", **options: Any) -> StreamReport:
-    (report,) = (
-        SyncRunner(
-            Pipeline(
-                name=pipeline,
-                source=SourceOptions(connector="users"),
-                target=TargetOptions(path=str(folder)),
-                streams={"users": StreamOptions(**options)},
-                checkpoint_interval=timedelta(),
-                concurrency=1,
-            ),
-            One(stream),
-            workers=Workers(here, 1),
-        )
-        .run()
-        .streams
+def reported(folder: Path, stream: Stream, *, pipeline: str = "shop", **options: Any) -> StreamReport:
+    settings = Pipeline(
+        name=pipeline,
+        source=SourceOptions(connector="users"),
+        target=TargetOptions(path=str(folder)),
+        streams={"users": StreamOptions(**options)},
+        checkpoint_interval=timedelta(),
+        concurrency=1,
     )
+    (report,) = SyncRunner(settings, One(stream), workers=Workers(here, 1)).run().streams
+    return report
+
+
+def sync(folder: Path, stream: Stream, **options: Any) -> StreamReport:
+    report = reported(folder, stream, **options)
     assert report.failure is None
     return report
 
@@ -261,3 +259,40 @@ def test_a_commit_forgets_the_files_it_has_named_for_the_history(tmp_path: Path)
     assert len(mode.table.saved.logged or ()) == 1
     mode.commit(replace(mode.table.saved, complete=True), [], Counted(), finished=True)
     assert mode.table.saved.logged is None
+
+
+@pytest.mark.parametrize(
+    ("feature", "refusal"),
+    [
+        ("a change feed", ""),
+        ("deletion vectors", ""),
+        ("CHECK constraints", "the table's constraints refuse rows that were read"),
+        ("row tracking", "the table has row tracking"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["append", "overwrite", "append_dedup"])
+def test_a_feature_that_a_table_gets_while_a_sync_reads_is_kept(
+    tmp_path: Path, mode: str, feature: str, refusal: str
+) -> None:
+    root = tmp_path / "users"
+    filled(tmp_path, write_mode="append_dedup")
+
+    def meanwhile() -> None:
+        give(root, FEATURES[feature])
+        if feature == "deletion vectors":
+            files = pa.table(DeltaTable(str(root)).get_add_actions(flatten=True)).to_pylist()
+            delete_by_vector(root, {file["path"]: [0] for file in files if file["min.id"] == 1})
+
+    # 12345 is too much for the constraint.
+    stream = Users([of(4, 2, size=12345), of(5)], meanwhile)
+    report = reported(tmp_path, stream, **(FULL if mode == "overwrite" else {"write_mode": mode}))
+
+    left = {"append": [1, 2, 3], "overwrite": [], "append_dedup": [1, 3]}[mode]
+    there = [(id, id, 1) for id in left if feature != "deletion vectors" or id != 1]
+    if refusal:
+        assert report.failure is not None
+        assert refusal in report.failure.message
+        assert "spark-cdk.state" not in DeltaTable(str(root)).history(1)[0]
+    else:
+        assert report.failure is None
+        assert rows(tmp_path) == sorted([*there, (2, 4, 12345), (5, 5, 1)])
