@@ -20,6 +20,7 @@
     |       +- DecodeError
     |       +- PaginationLoop
     |       +- StaleToken
+    |       +- ConnectorExit
     +- BugError                 ours
         +- ReceiptError
 
@@ -143,6 +144,16 @@ class PaginationLoop(FatalError):
 
 class StaleToken(FatalError):
     """The source refused a page token saved by an earlier attempt. The engine reads that slice from its start."""
+
+
+class ConnectorExit(FatalError):
+    """The connector would have ended the process (`sys.exit`). Built from what it ended with."""
+
+    def __init__(self, exit: SystemExit, *, stream: str = "") -> None:
+        super().__init__(
+            f"the connector ended the process with {exit.code!r} (sys.exit); have it raise an error that says why",
+            stream=stream,
+        )
 
 
 class BugError(CdkError):

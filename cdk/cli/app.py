@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from cdk.base.errors import CdkError
+from cdk.base.errors import CdkError, ConnectorExit
 from cdk.cli.check import check
 from cdk.cli.discover import discover
 from cdk.cli.read import read
@@ -37,6 +37,9 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return 130
+    except SystemExit as error:
+        click.echo(f"Error: {ConnectorExit(error)}", err=True)
+        return 1
     except CdkError as error:
         click.echo(f"Error: {error}", err=True)
         return 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 
+from cdk.base.errors import ConnectorExit
 from cdk.base.run import one_run
 from cdk.cli.log_lines import logging_to, say_failure
 from cdk.cli.output import Output, ReaderGone
@@ -36,6 +37,8 @@ def talk(command: Callable[[Output], None], *, debug: bool = False) -> int:
             return FAILED
         except KeyboardInterrupt:
             return 128 + (caught[0] if caught else signal.SIGINT)
+        except SystemExit as error:
+            return _fail(output, ConnectorExit(error))
         except Exception as error:  # noqa: BLE001 - the last stop: whatever it is, it becomes a message
             return _fail(output, error)
     return 0

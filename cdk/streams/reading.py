@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from cdk.base.errors import FatalError, StaleToken
+from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.json_lines import JsonLines, field_values
 from cdk.base.logs import logger
 from cdk.base.spelling import nearest
@@ -53,10 +53,7 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     try:
         yield from _pages(stream, slice)
     except SystemExit as error:
-        raise FatalError(
-            f"the connector ended the process with {error.code!r} (sys.exit); have it raise an error that says why",
-            stream=stream.name,
-        ) from error
+        raise ConnectorExit(error, stream=stream.name) from error
     except StaleToken as refused:
         if isinstance(slice.start, Start):
             raise

@@ -8,7 +8,7 @@ import pytest
 
 from cdk import Source
 from cdk.cli.app import launch
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import USERS, CommandLine
 from tests.samples import Users
 
 
@@ -226,3 +226,19 @@ def test_launch_reads_the_arguments_of_the_process(
         launch(Bundled)
 
     assert json.loads(capfd.readouterr().out)["type"] == "SPEC"
+
+
+@pytest.mark.parametrize("command", [("check",), ("discover",), ("read", "--catalog", "catalog.json")])
+def test_a_connector_that_would_end_the_process_is_an_error_in_words(
+    cli: CommandLine, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "exits.py").write_text(
+        USERS + "\n    def __init__(self, config=None):\n        raise SystemExit(3)\n", encoding="utf-8"
+    )
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "catalog.json").write_text('{"streams": []}', encoding="utf-8")
+
+    ran = cli(*command, "--connector", str(tmp_path / "exits.py"), "--config", "config.json")
+
+    assert ran.code == 1
+    assert "the connector ended the process with 3 (sys.exit)" in "".join(ran.lines)
