@@ -1,0 +1,164 @@
+"""A real Prometheus whose samples are written, changed and deleted between syncs: the tables equal its own answers."""
+
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import requests
+
+from cdk import DatetimeCursor, Json, JsonSchema, Record, Slice
+from cdk.rest import HttpStream, Response
+from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.spark.sync import SyncRunner
+from cdk.spark.tasks import Workers, here
+from tests.servers.process import serving
+from tests.spark.given_source import Given
+from tests.worlds.table import rows
+
+DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
+DAYS = 4
+HOSTS = ("a", "b", 'with "quotes"', "ünï")
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("prometheus") is None or shutil.which("promtool") is None,
+    reason="Prometheus is on no package index; Debian's package `prometheus` brings it",
+)
+
+
+class Samples(HttpStream):
+    """The raw samples of a metric, a day at a time; a later sync looks back a day for what came late."""
+
+    name = "samples"
+    primary_key = ("host", "at")
+    schema: JsonSchema = {  # noqa: RUF012 - as an author writes it
+        "type": "object",
+        "properties": {"host": {"type": "string"}, "at": {"type": "string"}, "value": {"type": "string"}},
+    }
+    cursor = DatetimeCursor(
+        "at", start=DAY0, step=timedelta(days=1), end=DAY0 + timedelta(days=DAYS), lookback=timedelta(days=1)
+    )
+
+    @property
+    def url_base(self) -> str:
+        return str(self.config["url"])
+
+    def now(self) -> datetime:
+        return DAY0 + timedelta(days=DAYS)
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "/api/v1/query"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        assert slice.window is not None
+        begin, end = (datetime.fromisoformat(bound) for bound in (slice.window.start, slice.window.end))
+        seconds = int((end - begin).total_seconds()) or 1
+        return {"query": f"load[{seconds}s]", "time": int(end.timestamp())}
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
+        return list(records(response.json()))
+
+
+def records(answer: Json) -> Iterator[Record]:
+    for series in answer["data"]["result"]:
+        for seconds, value in series["values"]:
+            at = datetime.fromtimestamp(seconds, UTC)
+            yield {"host": series["metric"]["host"], "at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "value": value}
+
+
+class Database:
+    """The samples that were written, and the folder in which Prometheus keeps them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "prometheus.yml").write_text("global: {}\n")
+
+    def write(self, samples: Mapping[tuple[str, int], float]) -> None:
+        """Add samples, by host and second, while no server runs."""
+        lines = ["# TYPE load gauge"]
+        for (host, second), value in sorted(samples.items()):
+            quoted = host.replace("\\", "\\\\").replace('"', '\\"')
+            lines.append(f'load{{host="{quoted}"}} {value} {int(DAY0.timestamp()) + second}')
+        text = self.folder / "samples.txt"
+        text.write_text("\n".join([*lines, "# EOF", ""]))
+        command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(self.folder / "data")]
+        subprocess.run(command, check=True, capture_output=True)
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        command = [
+            "prometheus",
+            f"--config.file={self.folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            "--storage.tsdb.retention.time=100y",
+            "--web.listen-address=127.0.0.1:0",
+            "--web.enable-admin-api",
+        ]
+        with serving(command, r'msg="Listening on" address=(127\.0\.0\.1:\d+)') as address:
+            url = f"http://{address}"
+            ready(url)
+            yield url
+
+
+def ready(url: str) -> None:
+    """Ask until the server has read its blocks; it refuses queries before."""
+    for _ in range(10_000):
+        if requests.get(f"{url}/-/ready", timeout=30).status_code == 200:
+            return
+    raise AssertionError("Prometheus does not become ready")
+
+
+def delete(url: str, host: str, first: int, last: int) -> None:
+    """Delete the samples of a host between two seconds, both included."""
+    begin = int(DAY0.timestamp())
+    quoted = host.replace("\\", "\\\\").replace('"', '\\"')
+    params: dict[str, str | int] = {"match[]": f'load{{host="{quoted}"}}', "start": begin + first, "end": begin + last}
+    requests.post(f"{url}/api/v1/admin/tsdb/delete_series", params=params, timeout=30).raise_for_status()
+
+
+def answers(url: str) -> dict[tuple[str, str], str]:
+    """All samples, as the server itself tells them in one go."""
+    end = DAY0 + timedelta(days=DAYS)
+    query: dict[str, str | int] = {"query": f"load[{DAYS}d]", "time": int(end.timestamp())}
+    answer = requests.get(f"{url}/api/v1/query", params=query, timeout=30)
+    answer.raise_for_status()
+    return {(record["host"], record["at"]): record["value"] for record in records(answer.json())}
+
+
+def sync(folder: Path, url: str, name: str, options: Mapping[str, Json]) -> dict[tuple[str, str], str]:
+    """Sync into a table of its own, and return what is in it."""
+    pipeline = Pipeline(
+        name=name,
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(folder / name)),
+        streams={"samples": StreamOptions.model_validate(options)},
+    )
+    result = SyncRunner(pipeline, Given([Samples({"url": url})]), workers=Workers(here, 2)).run()
+    assert result.ok, [report.failure for report in result.streams]
+    found = rows(folder / name / "samples")
+    by_key = {(row["host"], row["at"]): row["value"] for row in found}
+    assert len(by_key) == len(found)
+    return by_key
+
+
+def test_tables_equal_what_a_prometheus_answers_whatever_is_done_between_syncs(tmp_path: Path) -> None:
+    chance, database = random.Random(1), Database(tmp_path)
+    changing, whole = {"write_mode": "append_dedup"}, {"sync_mode": "full_refresh", "write_mode": "overwrite"}
+    for day in range(DAYS):
+        # Some of the day's samples, and some of the day before that come late; none at midnight is there twice.
+        seconds = [chance.randrange(max(day - 1, 0) * 86_400, (day + 1) * 86_400, 60) for _ in range(40)]
+        database.write({(host, second): chance.choice([0, 1.5, 1e300]) for host in HOSTS for second in seconds})
+        with database.serving() as url:
+            there = answers(url)
+            assert sync(tmp_path, url, "whole", whole) == there
+            assert sync(tmp_path, url, "changing", changing) == there
+
+    with database.serving() as url:
+        delete(url, HOSTS[0], 0, 2 * 86_400)
+        there = answers(url)
+        assert 0 < len(there) < len(sync(tmp_path, url, "changing", changing))
+        assert sync(tmp_path, url, "whole", whole) == there
