@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import orjson
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -38,6 +40,7 @@ from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.stream_run import LOST_IN_A_ROW, StreamRun
 from cdk.spark.table_audit import audit
 from cdk.spark.tasks import here
+from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
 from tests.spark.epochs_here import expected, read_epoch
 
@@ -173,6 +176,43 @@ def test_an_overwrite_is_hidden_until_it_is_complete(tmp_path: Path) -> None:
 
     assert seen == [{1: 15}] * 4 + [{2: 15}]
     assert rows(tmp_path) == expected(stream)
+
+
+def in_columns(source: Made) -> Counter[str]:
+    """What a source has, as it comes out of columns that hold text."""
+    found: Counter[str] = Counter()
+    for text, count in source.stream().all().items():
+        record: dict[str, Json] = orjson.loads(text)
+        in_text = {name: v if isinstance(v, str) else canonical(v) for name, v in record.items() if v is not None}
+        found[canonical(told(in_text))] += count
+    return found
+
+
+@given(made(), st.lists(st.integers(0, 3), max_size=3), st.integers(1, 5), st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_every_record_of_a_made_up_source_is_appended_once_wherever_syncs_are_cut(
+    source: Made,
+    cuts: list[int],
+    resized: int,
+    at_once: bool,  # noqa: FBT001
+) -> None:
+    # What comes between two syncs lies at the greatest value there is, and may equal what is there.
+    source.rows.append((SPAN, "red"))
+    with TemporaryDirectory() as folder:
+        root = Path(folder) / "made"
+        for n, epochs in enumerate(cuts):
+            run = opened(root, source.stream(), sync=f"cut {n}")
+            for _ in range(epochs):
+                if run.active:
+                    run.commit(epoch(run, seconds=0, most=3))
+            source.page_size = resized
+        finish(opened(root, source.stream(), sync="last"), seconds=1000 if at_once else 0)
+        assert rows(root) == in_columns(source)
+
+        source.rows += [(SPAN, colour) for _, colour in source.later]
+        report = finish(opened(root, source.stream(), sync="more"))
+        assert rows(root) == in_columns(source)
+        assert report.written == len(source.later) * len(list(source.stream().partitions()))
 
 
 class Renamed(ShopOrders):
