@@ -351,9 +351,10 @@ BUGS = [
     Bug("verify counts rows by footers", "spark/table_audit", "logged.rows != there", "logged.rows < 0"),
     Bug(
         "verify begins where a cleaned log begins",
-        "spark/table_audit",
+        "spark/table_files",
         "for version in range(first, now):",
         "for version in ():",
+        "tests/spark/test_table_audit.py",
     ),
     Bug("rows that do not add up are not committed", "spark/receipt", "if left != right:", "if left > right + 99:"),
     Bug(
