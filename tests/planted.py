@@ -416,6 +416,25 @@ BUGS = [
         "*named_origins(dict(config)))), secrets)",
         "*named_origins(dict(config)))))",
     ),
+    Bug(
+        "what an operation gives has a limit",
+        "declarative/interpolation/guards",
+        "        _small(len(value) <= MAX_TEXT)\n",
+        "        pass\n",
+    ),
+    Bug(
+        "calls of macros have a budget",
+        "declarative/interpolation/environment",
+        "left.call(measure([args, list(kwargs.values())]))",
+        "measure(args)",
+        "tests/declarative/interpolation/test_guards.py",
+    ),
+    Bug(
+        "what is made one by one has a limit",
+        "declarative/interpolation/guards",
+        "    elif isinstance(value, Generator):",
+        "    elif False:",
+    ),
     Bug("a file has so many levels", "base/yaml_file", "    if depth > _DEEPEST:", "    if False:"),
     Bug("a file has so many values", "base/yaml_file", "    if size > _MOST_VALUES:", "    if False:"),
     Bug(

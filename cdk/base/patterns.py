@@ -4,6 +4,7 @@ Some expressions take time without end on some texts, `(a|a?)+$` among them, and
 the process would hang. The `regex` module reads the same language and can.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -39,8 +40,8 @@ class Pattern:
         except TimeoutError:
             raise self._endless(value) from None
 
-    def sub(self, replacement: str, value: str) -> str:
-        """`value` with every place that fits replaced; the replacement may name groups."""
+    def sub(self, replacement: "str | Callable[[regex.Match[str]], str]", value: str) -> str:
+        """`value` with every place that fits replaced; the replacement may name groups, or be made of the match."""
         try:
             return _compiled(self.text).sub(replacement, value, timeout=_SECONDS)
         except TimeoutError:

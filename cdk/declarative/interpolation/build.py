@@ -1,22 +1,24 @@
 """From a text with `{{ }}` to what evaluates it. Imports Jinja; import this module lazily."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 from jinja2 import meta, nodes
 from jinja2.exceptions import TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
+from jinja2.visitor import NodeTransformer
 
 from cdk.base.spelling import nearest
 from cdk.base.values import Json
 from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
-from cdk.declarative.interpolation.environment import environment
-from cdk.declarative.interpolation.errors import ExpressionError, Refused
+from cdk.declarative.interpolation.environment import budget, environment
+from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.evaluation import Evaluation, one_by_one
-from cdk.declarative.interpolation.guards import MAX_SIZE
+from cdk.declarative.interpolation.guards import Budget, join_texts, sized
 from cdk.declarative.interpolation.macros import IMPURE
 
 _STEPS = "steps_of_loops"
+_JOIN = "texts_joined"
 _UNKNOWN = re.compile(r"No (filter|test) named '([^']*)'")
 
 
@@ -31,7 +33,7 @@ def build(text: str, where: str) -> Evaluation:
         try:
             evaluation = compile_nodes(env, template)
         except Unsupported:
-            evaluation = _jinja(env, template)
+            evaluation = _jinja(env, template, text)
     except TemplateSyntaxError as error:
         raise ExpressionError(where, text, _mistake(env, error, text)) from None
     except RecursionError:
@@ -42,7 +44,7 @@ def build(text: str, where: str) -> Evaluation:
     return evaluation
 
 
-def _jinja(env: SandboxedEnvironment, template: nodes.Template) -> Evaluation:
+def _jinja(env: SandboxedEnvironment, template: nodes.Template, text: str) -> Evaluation:
     """Rendered by Jinja: statements and all else that has no Python expression."""
     names = meta.find_undeclared_variables(template) - env.globals.keys()
     used = {node.name for node in template.find_all(nodes.Name)}
@@ -50,29 +52,31 @@ def _jinja(env: SandboxedEnvironment, template: nodes.Template) -> Evaluation:
     for loop in list(template.find_all(nodes.For)):
         steps = nodes.Name(_STEPS, "load", lineno=loop.lineno)
         loop.iter = nodes.Call(steps, [loop.iter], [], None, None, lineno=loop.lineno)
+    _Joined().visit(template)
     template.set_environment(env)
     compiled = env.template_class.from_code(env, env.compile(template), env.globals)
 
     def render(scope: Mapping[str, Json]) -> str:
-        return compiled.render({name: scope[name] for name in names}, **{_STEPS: _bounded()})
+        own = Budget(text)
+        before = budget.set(own)
+        try:
+            return str(
+                sized(compiled.render({name: scope[name] for name in names}, **{_STEPS: own.steps, _JOIN: join_texts}))
+            )
+        finally:
+            budget.reset(before)
 
     varies = bool(used & IMPURE) or "random" in filters
     return Evaluation(render, one_by_one(render), frozenset(names), varies, quotes="string" in filters)
 
 
-def _bounded() -> Callable[[Iterable[Json]], Iterator[Json]]:
-    """Passes on what the loops of one rendering go through, until that is too much."""
-    left = MAX_SIZE
+class _Joined(NodeTransformer):
+    """Has `~` done by a function that looks at the size, as Jinja lets the other operators be."""
 
-    def steps(items: Iterable[Json]) -> Iterator[Json]:
-        nonlocal left
-        for item in items:
-            left -= 1
-            if left < 0:
-                raise Refused("its loops do not end soon enough")
-            yield item
-
-    return steps
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802 - the name that Jinja calls
+        self.generic_visit(node)
+        join = nodes.Name(_JOIN, "load", lineno=node.lineno)
+        return nodes.Call(join, node.nodes, [], None, None, lineno=node.lineno)
 
 
 def _mistake(env: SandboxedEnvironment, error: TemplateSyntaxError, text: str) -> str:

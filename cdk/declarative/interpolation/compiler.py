@@ -19,7 +19,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from cdk.base.values import Json
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope
-from cdk.declarative.interpolation.guards import GROWING, check_growth, modulo, multiply, power
+from cdk.declarative.interpolation.guards import GROWING, add, check_call, join_texts, modulo, multiply, power, sized
 from cdk.declarative.interpolation.macros import IMPURE
 
 _PLAIN = frozenset((str, dict, list, tuple, int, float, datetime, date, timedelta))
@@ -222,7 +222,7 @@ class _Compiler:
         return ast.BinOp(self.value(node.left), operator, self.value(node.right))
 
     def _add(self, node: nodes.Add) -> ast.expr:
-        return self._operator(node, ast.Add())
+        return self._calling(add, self.value(node.left), self.value(node.right))
 
     def _sub(self, node: nodes.Sub) -> ast.expr:
         return self._operator(node, ast.Sub())
@@ -258,7 +258,7 @@ class _Compiler:
         return ast.UnaryOp(ast.UAdd(), self.value(node.node))
 
     def _concat(self, node: nodes.Concat) -> ast.expr:
-        return self.text(node.nodes)
+        return self._calling(join_texts, *self._values(node.nodes))
 
     def _compare(self, node: nodes.Compare) -> ast.expr:
         operators = [_COMPARISONS[operand.op]() for operand in node.ops]
@@ -341,7 +341,7 @@ def _method(env: SandboxedEnvironment, name: str) -> Callable[..., Json]:
             if not env.is_safe_callable(method):
                 raise SecurityError
         if grows:
-            check_growth(subject, [*args, *kwargs.values()])
-        return method(*args, **kwargs)
+            check_call(name, subject, [*args, *kwargs.values()])
+        return sized(method(*args, **kwargs))
 
     return call

@@ -1,6 +1,7 @@
 """The sandboxed Jinja environment: what expressions may do. Imports Jinja; import this module lazily."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -9,12 +10,12 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from cdk.base.values import Json
 from cdk.declarative.interpolation.filters import FILTERS
-from cdk.declarative.interpolation.guards import BINARY, GROWING, check_growth, guarded_filter
+from cdk.declarative.interpolation.guards import BINARY, GROWING, Budget, check_call, guarded, measure, sized
 from cdk.declarative.interpolation.macros import build_macros
 
 
 class _Environment(SandboxedEnvironment):
-    intercepted_binops = frozenset(("*", "**", "%"))
+    intercepted_binops = frozenset(BINARY)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:  # noqa: ANN401 - Jinja's
         # Manifests reach the fields of a slice's partition by this name, too; no other object has the attribute.
@@ -24,27 +25,45 @@ class _Environment(SandboxedEnvironment):
         return BINARY[operator](left, right)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063, ANN401 - Jinja's
-        if getattr(__obj, "__name__", "") in GROWING:
-            # The sandbox wraps `format`; the method, and with it the text, is behind it.
-            subject = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
-            check_growth(subject, [*args, *kwargs.values()])
-        return super().call(__context, __obj, *args, **kwargs)
+        # The sandbox wraps `format`; the method, and with it the text, is behind it.
+        subject = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
+        name = getattr(__obj, "__name__", "")
+        if name in GROWING:
+            check_call(name, subject, [*args, *kwargs.values()])
+        if (left := budget.get()) is not None:
+            left.call(measure([args, list(kwargs.values())]))
+        found = sized(super().call(__context, __obj, *args, **kwargs))
+        # Lists and maps can be made longer: by their own elements, too.
+        sized(subject)
+        return found
 
 
 @lru_cache(maxsize=1)
 def environment() -> SandboxedEnvironment:
     """The one environment. Without `range` and `lipsum`; nothing is evaluated while compiling."""
-    env = _Environment(autoescape=False, optimized=False)
+    env = _Environment(autoescape=False, optimized=False, finalize=_put_out)
     for name in ("range", "lipsum"):
         del env.globals[name]
     env.globals.update(build_macros())
     env.filters.update(FILTERS)
-    for name in GROWING & env.filters.keys():
-        env.filters[name] = _passing(env.filters[name], guarded_filter(env.filters[name]))
+    for name, call in env.filters.items():
+        env.filters[name] = _passing(call, guarded(name, call))
     return env
+
+
+budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
+"""Of the template that is evaluated by Jinja here."""
+
+
+def _put_out(value: Json) -> Json:
+    """What is written into a text, unless it is huge."""
+    size = measure(value)
+    if (left := budget.get()) is not None:
+        left.spend(size * 100)
+    return value
 
 
 def _passing(original: Callable[..., Json], guarded: Callable[..., Json]) -> Callable[..., Json]:
     """Keep what Jinja notes on a filter: whether it wants the environment as its first argument."""
-    guarded.__dict__.update(vars(original))
+    guarded.__dict__.update(getattr(original, "__dict__", {}))
     return guarded

@@ -6,11 +6,16 @@ import hmac
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from cdk.base.errors import FatalError
 from cdk.base.patterns import Pattern
 from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
+from cdk.declarative.interpolation.guards import MAX_TEXT
+
+if TYPE_CHECKING:
+    import regex as regex_module
 
 
 def _hash(value: Json, hash_type: str = "md5", salt: str | None = None) -> str:
@@ -46,8 +51,18 @@ def _regex_search(value: str, regex: str) -> str | None:
 
 
 def _regex_replace(value: str, regex: str, replacement: str) -> str:
+    size = 0
+
+    def expanded(found: "regex_module.Match[str]") -> str:
+        nonlocal size
+        text = found.expand(replacement)
+        size += len(text)
+        if size > MAX_TEXT:
+            raise Refused("the result would be too large")
+        return text
+
     with _refused():
-        return Pattern(regex).sub(replacement, value)
+        return Pattern(regex).sub(expanded, value)
 
 
 @contextmanager

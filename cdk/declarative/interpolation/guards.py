@@ -1,8 +1,14 @@
-"""Guards: what would take gigabytes or hours is refused before it begins."""
+"""Guards: what would take gigabytes or hours is refused.
+
+Four rules hold whatever an expression is made of. What an operator, a filter, a method or a macro gives has a limit
+(`sized`). What would make far more out of little in one call is refused before it begins (`check_growth`). Loops, calls
+and outputs of one evaluation share a budget (`Budget`). And there is no other way to make something large: an
+expression that has no loop does as many operations as it has letters.
+"""
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cdk.base.values import Json
@@ -14,8 +20,98 @@ MAX_SIZE = 1_000_000
 MAX_TEXT = 100_000_000
 """Characters that replacing, joining and filling in may make."""
 
+_LETTERS = 100
+"""Letters that count as one element."""
+
+_SCALARS = frozenset((int, float, bool, type(None)))
+_CALL = 1_000
+"""Letters that a call counts as: one with its frame takes as long as it takes to write so many."""
+
 _MAX_BITS = 10_000
-_WIDE = re.compile(r"\d{6}|\*")
+_MAX_DIGITS = 400
+"""Digits behind the point that are rounded to; numbers have 17."""
+
+# A width of six digits, one that is an argument, or one that is a field itself.
+_WIDE = re.compile(r"\d{6}|\*|\{[^{}]*:[^}]*\{")
+
+
+def measure(value: Json) -> int:
+    """Elements of a value at any depth. Raises Refused: they are too many, or it contains itself."""
+    total, rest = 1, [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, Mapping):
+            total += len(item)
+            item = item.values()
+        elif isinstance(item, str | bytes):
+            item = (item,)
+        elif not isinstance(item, list | tuple | set | frozenset):
+            continue
+        total += len(item)
+        _small(total <= MAX_SIZE)
+        for inner in item:
+            kind = type(inner)
+            if kind is str or kind is bytes:
+                total += len(inner) // _LETTERS
+            elif kind not in _SCALARS:
+                rest.append(inner)
+    _small(total <= MAX_SIZE)
+    return total
+
+
+def sized(value: Json) -> Json:
+    """`value`, unless it is huge."""
+    if isinstance(value, str):
+        _small(len(value) <= MAX_TEXT)
+    elif isinstance(value, list | tuple | Mapping | set | bytes):
+        measure(value)
+    elif isinstance(value, Generator):
+        return _counted(value)
+    return value
+
+
+def _counted(values: Iterable[Json]) -> Iterator[Json]:
+    """`values`, which are made one by one, unless all of them together are huge."""
+    total = 0
+    for value in values:
+        total += measure(value)
+        _small(total <= MAX_SIZE)
+        yield value
+
+
+class Budget:
+    """What the loops, calls and outputs of one evaluation may take together. Of the thread that evaluates."""
+
+    def __init__(self, text: str) -> None:
+        """text: the template, whose plain parts may be put out by each step."""
+        self._left, self._step = MAX_SIZE, 1 + len(text) // _LETTERS
+
+    def steps(self, items: Iterable[Json]) -> Iterator[Json]:
+        """`items`, each of which is a step."""
+        for item in items:
+            self.spend()
+            yield item
+
+    def call(self, size: int) -> None:
+        """Take the steps of a call with arguments of `size`."""
+        self.spend(size * _LETTERS + _CALL)
+
+    def spend(self, size: int = 0) -> None:
+        """Take a step that handles so many letters. Raises Refused: there were too many."""
+        self._left -= self._step + size // _LETTERS
+        if self._left < 0:
+            raise Refused("its loops do not end soon enough")
+
+
+def add(left: Json, right: Json) -> Json:
+    """`left + right`, unless that is huge."""
+    return sized(left + right)
+
+
+def join_texts(*parts: Json) -> str:
+    """The texts of values, one behind the other, as `~` makes them; unless that is huge."""
+    text = "".join(str(sized(part)) for part in parts)
+    return str(sized(text))
 
 
 def multiply(left: Json, right: Json) -> Json:
@@ -26,7 +122,7 @@ def multiply(left: Json, right: Json) -> Json:
         _small(len(left) * right <= MAX_SIZE)
     elif isinstance(left, int) and hasattr(right, "__len__"):
         _small(len(right) * left <= MAX_SIZE)
-    return left * right
+    return sized(left * right)
 
 
 def power(base: Json, exponent: Json) -> Json:
@@ -40,11 +136,11 @@ def modulo(left: Json, right: Json) -> Json:
     """`left % right`, unless it pads a text to a huge width."""
     if isinstance(left, str):
         check_growth(left, right if isinstance(right, tuple) else (right,))
-    return left % right
+    return sized(left % right)
 
 
 BINARY: Mapping[str, Callable[[Json, Json], Json]] = {
-    "+": operator.add,
+    "+": add,
     "-": operator.sub,
     "*": multiply,
     "/": operator.truediv,
@@ -65,19 +161,30 @@ GROWING = frozenset(
         "ljust",
         "replace",
         "rjust",
+        "round",
         "slice",
+        "sum",
+        "tojson",
+        "translate",
+        "truncate",
+        "wordwrap",
+        "xmlattr",
         "zfill",
     )
 )
 """Methods and filters whose result can be far larger than what they are given."""
 
 
-def check_growth(subject: Json, given: Iterable[Json]) -> None:
-    """Refuse to call a growing method or filter of `subject` with arguments that make its result huge."""
+def check_growth(subject: Json, given: Iterable[Json], *, by_number: bool = False) -> None:
+    """Refuse to call a growing method or filter of `subject` with arguments that make its result huge.
+
+    by_number: a number is put in many times, as a width of each line is.
+    """
     size, largest = _length(subject), 1
     for value in given:
         if isinstance(value, int):
             _small(abs(value) <= MAX_SIZE)
+            largest = max(largest, abs(value)) if by_number else largest
         else:
             largest = max(largest, _length(value))
     _small(size * largest <= MAX_TEXT)
@@ -85,21 +192,39 @@ def check_growth(subject: Json, given: Iterable[Json]) -> None:
         _small(_WIDE.search(subject) is None or ("%" not in subject and "{" not in subject))
 
 
-def guarded_filter(call: Callable[..., Json]) -> Callable[..., Json]:
-    """A filter of Jinja that refuses arguments that make its result huge."""
+def guarded(name: str, call: Callable[..., Json]) -> Callable[..., Json]:
+    """A filter that refuses to make something huge."""
 
-    def guarded(*args: Any, **kwargs: Any) -> Json:  # noqa: ANN401 - whatever the filter takes
-        values = [value for value in (*args, *kwargs.values()) if isinstance(value, str | int | list | tuple | dict)]
-        check_growth(values[0] if values else "", values[1:])
-        return call(*args, **kwargs)
+    def bounded(*args: Any, **kwargs: Any) -> Json:  # noqa: ANN401 - whatever the filter takes
+        if name in GROWING:
+            # Some get the environment first.
+            given = [value for value in (*args, *kwargs.values()) if isinstance(value, _GIVEN)]
+            check_call(name, given[0] if given else "", given[1:])
+        return sized(call(*args, **kwargs))
 
-    return guarded
+    return bounded
+
+
+_GIVEN = (str, int, float, list, tuple, dict)
+
+
+def check_call(name: str, subject: Json, given: Sequence[Json]) -> None:
+    """Refuse to call a growing method or filter of `subject` with arguments that make its result huge."""
+    if name == "round":
+        _small(all(abs(value) <= _MAX_DIGITS for value in given if isinstance(value, int)))
+    elif name == "sum":
+        # Lists would be copied for each element.
+        _small(not any(isinstance(value, list | tuple | dict) for value in given))
+    else:
+        check_growth(subject, given, by_number=name in {"indent", "expandtabs"})
 
 
 def _length(value: Json) -> int:
     """Characters of a text, or of all texts in a list."""
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, list | tuple):
         return sum(len(item) if isinstance(item, str) else 1 for item in value)
     return 1
