@@ -417,6 +417,12 @@ BUGS = [
         "*named_origins(dict(config)))))",
     ),
     Bug(
+        "a config file has variables",
+        "cli/config_file",
+        "    config = with_variables(config, ",
+        "    with_variables(config, ",
+    ),
+    Bug(
         "what an operation gives has a limit",
         "declarative/interpolation/guards",
         "        _small(len(value) <= MAX_TEXT)\n",

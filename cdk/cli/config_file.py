@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cdk.base.errors import ConfigError
+from cdk.base.keys import dotted
 from cdk.base.masking import Secrets, secret_values
 from cdk.base.values import Json, canonical
 from cdk.cli.documents import read_document
 from cdk.sources.config import check_config
+from cdk.sources.variables import SecretEnvironment, with_variables
 from cdk.streams.source import Source
 
 
@@ -38,12 +40,15 @@ def save_config(path: Path, config: Mapping[str, Json]) -> str | None:
 def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, Json]:
     """The config in a file, empty without one, as the source prepares it; its secrets are added to `secrets`.
 
+    `${NAME}` stands for a value of the environment, as in a pipeline file.
+
     Raises ConfigError naming the file and every place that does not fit the source's `config_schema`.
     """
     config = {} if path is None else read_document(path)
     where = "no --config was given" if path is None else str(path)
     if not isinstance(config, Mapping):
         raise ConfigError(f"found a {type(config).__name__}, expected an object", path=where)
+    config = with_variables(config, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}")
     try:
         canonical(config)
     except TypeError as error:

@@ -1,7 +1,6 @@
 """The pipeline of a file and its source, secrets known before anything is said of them."""
 
 import os
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ from cdk.base.masking import Secrets, secret_values
 from cdk.base.yaml_file import YamlFile
 from cdk.sources.config import check_config
 from cdk.sources.finding import find_source, manifest_source
+from cdk.sources.variables import SecretEnvironment
 from cdk.streams.source import Source
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
@@ -20,7 +20,7 @@ def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> "tuple[Pipe
     from cdk.spark.pipeline import Pipeline  # noqa: PLC0415
     from cdk.spark.store_options import secrets_of  # noqa: PLC0415
 
-    settings = Pipeline.load(path, _Given(os.environ, secrets))
+    settings = Pipeline.load(path, SecretEnvironment(os.environ, secrets))
     secrets.add(*secrets_of(settings.target.storage))
     source = _source(settings.source, path.parent, trusted=trusted)
     secrets.add(*secret_values(source.config_schema, settings.config))
@@ -44,21 +44,3 @@ def _source(options: "SourceOptions", folder: Path, *, trusted: bool) -> Source:
         return manifest_source(folder / options.manifest, trusted=trusted)
     assert options.connector is not None
     return find_source(str(folder / options.connector) if options.connector.endswith(".py") else options.connector)
-
-
-class _Given(Mapping[str, str]):
-    """The environment; what a pipeline takes from it is a secret, as most of it is."""
-
-    def __init__(self, environ: Mapping[str, str], secrets: Secrets) -> None:
-        self._environ, self._secrets = environ, secrets
-
-    def __getitem__(self, name: str) -> str:
-        value = self._environ[name]
-        self._secrets.add(value)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._environ)
-
-    def __len__(self) -> int:
-        return len(self._environ)

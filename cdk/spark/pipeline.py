@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,8 +24,9 @@ from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
 from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
+from cdk.sources.variables import with_variables
 from cdk.spark.handling import RemoveStaleOptions, SkipOptions
-from cdk.spark.pipeline_problems import Keys, Models, kind, problems
+from cdk.spark.pipeline_problems import Models, kind, problems
 from cdk.spark.store import known_schemes
 from cdk.spark.store_options import SCHEMES
 
@@ -33,7 +34,6 @@ _PLACES = f"a folder that the driver and all executors see, or an address: {know
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
 """Begins an address that is none of ours, such as dbfs:/lake. A single letter is a disk of Windows."""
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def _target(path: str) -> str:
@@ -212,7 +212,7 @@ class Pipeline(_Part):
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
             raise ConfigError(f"found {kind(file.value)}, expected the settings of a pipeline", path=str(path))
-        value = _with_variables(file.value, environ, file.where)
+        value = with_variables(file.value, environ, file.where)
         try:
             pipeline = cls.model_validate(value)
         except ValidationError as error:
@@ -255,38 +255,12 @@ def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Map
             value = orjson.loads(path.read_bytes())
         except (OSError, orjson.JSONDecodeError) as error:
             raise ConfigError(f"cannot be read as JSON: {error}", path=str(path)) from error
-        value = _with_variables(value, environ, lambda keys: f"{path} {dotted(keys)}")
+        value = with_variables(value, environ, lambda keys: f"{path} {dotted(keys)}")
     else:
         file = YamlFile.load(path)
-        value = _with_variables(file.value, environ, file.where)
+        value = with_variables(file.value, environ, file.where)
     if not isinstance(value, dict):
         raise ConfigError(f"found {kind(value)}, expected the connector's config, an object", path=str(path))
-    return value
-
-
-def _with_variables(value: Json, environ: Mapping[str, str], where: Callable[[Keys], str]) -> Json:
-    """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are unset."""
-    unset: list[str] = []
-
-    def put_in(value: Json, keys: Keys) -> Json:
-        match value:
-            case dict():
-                return {name: put_in(item, (*keys, name)) for name, item in value.items()}
-            case list():
-                return [put_in(item, (*keys, i)) for i, item in enumerate(value)]
-            case str():
-                unset.extend(
-                    f"{where(keys)}: the environment variable {name} is not set; set it, or put the value there"
-                    for name in _VARIABLE.findall(value)
-                    if name not in environ
-                )
-                return _VARIABLE.sub(lambda found: environ.get(found[1], ""), value)
-            case _:
-                return value
-
-    value = put_in(value, ())
-    if unset:
-        raise ConfigError("\n".join(unset))
     return value
 
 

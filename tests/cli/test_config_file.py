@@ -55,3 +55,24 @@ def test_every_place_that_does_not_fit_is_named_with_the_file_and_no_secret(tmp_
 
 def test_a_config_must_be_an_object(tmp_path: Path) -> None:
     assert refusal(tmp_path, [1]) == "config.json: found a list, expected an object"
+
+
+def test_variables_of_the_environment_are_put_in_and_are_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "hunter2hunter2")
+    (tmp_path / "c.json").write_text('{"host": "a.${SHOP_KEY}.test", "key": "${SHOP_KEY}"}')
+    secrets = Secrets()
+
+    config = load_config(tmp_path / "c.json", Strict(), secrets)
+
+    assert config == {"host": "a.hunter2hunter2.test", "key": "hunter2hunter2"}
+    assert secrets.mask("hunter2hunter2") == "****"
+
+
+def test_a_variable_that_is_not_set_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHOP_KEY", raising=False)
+
+    told = refusal(tmp_path, {"host": "h", "key": "${SHOP_KEY}"})
+
+    assert told.startswith("config.json key: the environment variable SHOP_KEY is not set")
