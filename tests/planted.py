@@ -161,8 +161,8 @@ BUGS = [
     Bug(
         "what could not be stored is stored later",
         "rest/auth/tokens",
-        "del self._unsaved[key]",
-        "self._unsaved.clear()",
+        "self._unsaved[key] = seal(value, secret)",
+        "self.store.save(key, seal(value, secret))",
     ),
     Bug(
         "a task never uses up a refresh token",

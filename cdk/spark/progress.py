@@ -67,6 +67,8 @@ class Failure:
 
 def _where(error: BaseException) -> str:
     """The last line of the connector that led to an error; nothing where the kit alone did."""
+    if not isinstance(error, Exception):
+        return ""  # Ctrl-C comes wherever the connector happens to be
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     others = [frame for frame in frames if not Path(frame.filename).is_relative_to(_KIT)]
     if not others:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from cdk import Json, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.spark.driver import TaskLost
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
+from cdk.spark.progress import Piece
 from cdk.spark.stream_report import Status
+from cdk.spark.suspects import Suspects
 from cdk.spark.sync import SyncResult, SyncRunner
 from cdk.spark.tasks import Workers
 from tests.spark.given_source import Given
@@ -119,3 +121,18 @@ def test_tasks_that_are_too_much_together_are_read_one_after_the_other(tmp_path:
     assert result.ok
     assert count(tmp_path, "s") == 2 * PARTS
     assert len(tasks.jobs) <= 6 * PARTS
+
+
+def test_a_slice_is_guilty_only_when_it_dies_alone_and_after_others_were_ruled_out() -> None:
+    suspects, lost = Suspects(), TaskLost(0, "killed")
+    one, other = (Piece(n, 0, Slice(Partition.of(part=n))) for n in range(2))
+
+    # A single slice in an epoch of its own has not been tried alone on purpose.
+    assert suspects.accuse(suspects.bundles([one], 3), lost) is None
+    assert suspects.bundles([one, other], 2) == [[one]]
+    assert suspects.accuse([[one]], lost) is None
+    assert suspects.bundles([other, one], 2) == [[one]]
+    assert suspects.accuse([[one]], lost) is one
+
+    suspects.clear(one.slice)
+    assert suspects.bundles([one, other], 2) == [[one], [other]]
