@@ -124,7 +124,7 @@ class _Finisher:
             return
         odd = next(i for i, record in enumerate(records) if not issubclass(type(record), Mapping))
         raise FatalError(
-            f"record {odd} of a page is a {type(records[odd]).__name__}, expected an object such as {{'id': 1}}",
+            f"record {odd} of a page is a {type(records[odd]).__name__}, expected a JSON object such as {{'id': 1}}",
             stream=self._stream.name,
         )
 
