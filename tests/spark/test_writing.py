@@ -488,16 +488,19 @@ def test_rows_whose_key_is_none_of_the_columns_are_kept_counted_and_said(
 
 
 class Shops(Versions):
-    """Slices of which each gives the same key."""
+    """Slices of which each gives a key of the slice before it, and one of the slice after it, twice."""
 
     def partitions(self) -> list[Partition]:
         return [Partition.of(shop=n) for n in range(12)]
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
-        yield from ({"id": 1, "n": 2 * slice.partition["shop"] + step} for step in range(2))
+        shop = slice.partition["shop"]
+        yield from ({"id": shop + more, "n": 10 * shop + step} for step in range(2) for more in range(2))
 
 
 def test_of_rows_without_a_cursor_the_one_that_comes_last_in_the_read_wins(tmp_path: Path) -> None:
     ok(tmp_path, Shops(None, []), write_mode="append_dedup")
 
-    assert [row["n"] for row in rows(tmp_path)] == [23]
+    found = {row["id"]: row["n"] for row in rows(tmp_path)}
+
+    assert found == {n: 10 * min(n, 11) + 1 for n in range(13)}
