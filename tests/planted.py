@@ -714,8 +714,8 @@ BUGS = [
     Bug(
         "a feature that is not known is refused",
         "spark/table_guard",
-        "        (_OTHER, name)\n        for name in",
-        "        (_OTHER, name)\n        for name in () and",
+        "(_OTHER, name) for name in sorted(",
+        "(_OTHER, name) for name in () and sorted(",
     ),
     Bug(
         "a history has a door of its own",
