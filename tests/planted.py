@@ -429,13 +429,6 @@ BUGS = [
         "        pass\n",
     ),
     Bug(
-        "calls of macros have a budget",
-        "declarative/interpolation/environment",
-        "left.call(measure([args, list(kwargs.values())]))",
-        "measure(args)",
-        "tests/declarative/interpolation/test_guards.py",
-    ),
-    Bug(
         "what is made one by one has a limit",
         "declarative/interpolation/guards",
         "    elif isinstance(value, Generator):",
