@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdk.base.masking import Secrets, secret_values
-from cdk.base.yaml_file import YamlFile
 from cdk.sources.config import check_config
 from cdk.sources.finding import find_source, manifest_source
 from cdk.sources.variables import SecretEnvironment
@@ -32,6 +31,8 @@ def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> "tuple[Pipe
 
 def config_file(path: Path) -> Path | None:
     """The file that a pipeline takes its config from; None: the config stands in the pipeline itself."""
+    from cdk.base.yaml_file import YamlFile  # noqa: PLC0415 - most commands need no YAML
+
     value = YamlFile.load(path).value
     source = value.get("source") if isinstance(value, dict) else None
     named = source.get("config") if isinstance(source, dict) else None

@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdk.base.errors import ConfigError, TransientError
-from cdk.base.values import Json
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.newest import APART, DELETED, FILE, HIDDEN, NULL, NUMBER, ROW, Identity, keyed, newest, superseded
 from cdk.spark.partitions import Texts
 from cdk.spark.place import Place
 from cdk.spark.schema import OWN_COLUMNS
+from cdk.spark.table_files import TableFile
 from cdk.spark.table_rows import rows_of
 from cdk.spark.tasks import Spread, here
 from cdk.spark.widen import widened
@@ -40,24 +40,6 @@ Measured (benchmarks/spark/merges.py): it takes half the CPU of Spark's tasks th
 
 _BATCH_ROWS = 64_000
 _SCRATCH = "_cdk_merge"
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """A file that the table's present version names.
-
-    path: as the log spells it. low, high: bounds of the first key's values, None where they are not known. nulls: in
-    columns of the key, None where that is not known.
-    partition: where in a partitioned table it lies. Not every writer keeps the partition columns in the file.
-    """
-
-    path: str
-    rows: int
-    low: Json = None
-    high: Json = None
-    partition: Texts = field(default_factory=dict)
-    size: int = 0
-    nulls: int | None = None
 
 
 @dataclass(frozen=True)

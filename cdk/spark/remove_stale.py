@@ -13,11 +13,12 @@ from cdk.base.logs import logger
 from cdk.base.times import Clock, system_clock
 from cdk.spark.engine_writes import deleted, flagged
 from cdk.spark.handling import RemoveStaleOptions
-from cdk.spark.merge import SMALL_ROWS, TableFile
+from cdk.spark.merge import SMALL_ROWS
 from cdk.spark.plan import StreamPlan
 from cdk.spark.receipt import Receipt
 from cdk.spark.saved import Saved
 from cdk.spark.schema import column_name
+from cdk.spark.table_files import TableFile
 from cdk.spark.table_guard import Use, Way
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread, here

@@ -11,8 +11,8 @@ from itertools import groupby
 import pyarrow as pa
 
 from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.merge import TableFile
 from cdk.spark.place import Place
+from cdk.spark.table_files import TableFile
 from cdk.spark.table_rows import rows_of
 from cdk.spark.tasks import Spread
 from cdk.spark.widen import unfit, widened

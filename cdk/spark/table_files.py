@@ -1,7 +1,7 @@
 """The files of a table: which ones a version names, and what a commit says of those that come and go."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from urllib.parse import unquote
 
@@ -13,9 +13,26 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.base.values import Json
 from cdk.spark.files import DataFile
-from cdk.spark.merge import TableFile
-from cdk.spark.partitions import text_of
+from cdk.spark.partitions import Texts, text_of
 from cdk.spark.place import Place
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file that the table's present version names.
+
+    path: as the log spells it. low, high: bounds of the first key's values, None where they are not known. nulls: in
+    columns of the key, None where that is not known.
+    partition: where in a partitioned table it lies. Not every writer keeps the partition columns in the file.
+    """
+
+    path: str
+    rows: int
+    low: Json = None
+    high: Json = None
+    partition: Texts = field(default_factory=dict)
+    size: int = 0
+    nulls: int | None = None
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,13 @@ from cdk.spark.engine_writes import Change
 from cdk.spark.files import DataFile
 from cdk.spark.joining import join_small_files
 from cdk.spark.kept_states import KeptStates
-from cdk.spark.merge import TableFile
 from cdk.spark.partitions import check_columns, check_same
 from cdk.spark.place import Place, as_place
 from cdk.spark.receipt import RECEIPT, Receipt, row_count
 from cdk.spark.restored import state_of_rows
 from cdk.spark.saved import Saved
 from cdk.spark.table_files import (
+    TableFile,
     file_actions,
     files_of,
     logged_files,

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from cdk.base.errors import ConfigError
 from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.merge import TableFile
 from cdk.spark.newest import DELETED_AT
 from cdk.spark.place import Place
 from cdk.spark.schema import GENERATION, MOMENT
+from cdk.spark.table_files import TableFile
 from cdk.spark.table_rows import rows_of
 from cdk.spark.tasks import Spread
 from cdk.spark.widen import widened

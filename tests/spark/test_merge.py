@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.merge import Merge, Merged, TableFile
+from cdk.spark.merge import Merge, Merged
 from cdk.spark.newest import DELETED_AT, CursorColumn, Identity
 from cdk.spark.place import Disk
 from cdk.spark.rows import Rows
 from cdk.spark.schema import MOMENT
+from cdk.spark.table_files import TableFile
 from cdk.spark.tasks import here
 from cdk.streams.order import CountOrder
 

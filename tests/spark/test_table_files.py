@@ -9,8 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.spark.files import DataFile
-from cdk.spark.merge import TableFile
-from cdk.spark.table_files import LoggedFile, bounded_columns, file_actions, files_of, logged_files, rows_of
+from cdk.spark.table_files import LoggedFile, TableFile, bounded_columns, file_actions, files_of, logged_files, rows_of
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

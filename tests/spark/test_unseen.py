@@ -10,10 +10,10 @@ import pytest
 
 from cdk import ConfigError, Json
 from cdk.spark.files import DataFile
-from cdk.spark.merge import TableFile
 from cdk.spark.newest import DELETED_AT
 from cdk.spark.place import Disk
 from cdk.spark.schema import GENERATION, LOCAL_TIME, MOMENT
+from cdk.spark.table_files import TableFile
 from cdk.spark.tasks import here
 from cdk.spark.unseen import Counts, Unseen, check_flag
 
