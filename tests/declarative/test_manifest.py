@@ -295,7 +295,7 @@ def test_fields_that_parameters_or_other_components_bring_are_not_warned_of(
         (b"- a\n", ":1: found a list, expected an object with `version`, `check` and `streams`"),
         (b"hello\n", ":1: found 'hello', expected an object with `version`, `check` and `streams`"),
         (b"\xff\xfe\x00", ": is no text in UTF-8, so it is no manifest"),
-        (b"a: " + b"[" * 3000 + b"]" * 3000, ": the manifest is nested too deeply; the kit reads some hundred levels"),
+        (b"a: " + b"[" * 3000 + b"]" * 3000, ":1:203: is not YAML: it is nested deeper than 200 levels"),
         (b"a: 1\na: 2\n", ":2:1: is not YAML: found the key 'a' twice; keep one"),
     ],
 )
@@ -325,7 +325,10 @@ def test_aliases_that_grow_without_end_are_refused_at_once(tmp_path: Path) -> No
     file = tmp_path / "manifest.yaml"
     file.write_text("\n".join(["version: 6.0.0", "check: {}", *lines, "streams: *j\n"]))
 
-    with counted_calls() as calls, pytest.raises(ManifestError, match="more than 2,000,000 parts"):
+    with (
+        counted_calls() as calls,
+        pytest.raises(ManifestError, match="its anchors and merges make more than 2000000 values"),
+    ):
         Manifest.load(file).root()
 
     assert calls.made < 10_000
