@@ -48,7 +48,12 @@ BUGS = [
     Bug("a state is said once", "state/manager", "if same and (descriptor in self._said or not final):", "if False:"),
     Bug("a cut window resumes at its page", "state/wire", 'blob["cursor"] = dict(cursor)', "pass"),
     Bug("what closed early stays closed", "state/wire", 'blob["done"] = True', "pass"),
-    Bug("tables remember the edge's records", "state/wire", '"keys": dict(edge.keys)', '"keys": {}'),
+    Bug(
+        "tables remember the edge's records",
+        "state/wire",
+        'for name, known in (("keys", edge.keys), ',
+        "for name, known in (",
+    ),
     Bug(
         "a shared cursor survives a cut",
         "state/wire",
@@ -72,10 +77,15 @@ BUGS = [
     Bug(
         "edges of windows are merged",
         "streams/checkpoint",
-        "for edge in (first, second) for",
-        "for edge in (second,) for",
+        "            for edge in (first, second)\n",
+        "            for edge in (second,)\n",
     ),
-    Bug("a cut ordered window keeps its memory", "streams/checkpoint", "{**ahead, **edge.keys}", "edge.keys"),
+    Bug(
+        "a cut ordered window keeps its memory",
+        "streams/checkpoint",
+        "known = self._merge(slice.edge and _at(slice.edge, edge.value, self._stays), edge)",
+        "known = edge",
+    ),
     Bug("parents wait", "streams/checkpoint", "self._queue.close(self._queue.open(_Member(None, item)))", AT_ONCE),
     Bug("gaps between windows are read", "streams/checkpoint", "self._enqueue(_Opened(gap, Start()))", "pass"),
     Bug("a moment belongs to one window", "streams/moment_cursor", "moment < until)", "moment <= until)"),
@@ -202,8 +212,8 @@ BUGS = [
     Bug(
         "tasks get the driver's tokens",
         "spark/epochs",
-        "self._concurrency, tokens)",
-        "self._concurrency)",
+        "self._concurrency, tokens, activities().folder)",
+        "self._concurrency, {}, activities().folder)",
         "tests/spark/test_single_use_tokens.py",
     ),
     Bug("who dies alone did it", "spark/suspects", "self._level(accused[0]) == _ALONE:", "True:"),
@@ -654,8 +664,8 @@ BUGS = [
     Bug(
         "secrets are cut out of tokens",
         "streams/reading",
-        "Checkpoint(marks.cut(item.next))",
-        "Checkpoint(item.next)",
+        "Checkpoint(marks.cut(item.next), trail",
+        "Checkpoint(item.next, trail",
         "tests/rest/test_page_url.py",
     ),
     Bug(
@@ -668,8 +678,8 @@ BUGS = [
     Bug(
         "secrets of a session are cut out of tokens",
         "declarative/page_reader",
-        "saved_token(found.response.request, following)}",
-        "following}",
+        "safe = saved_token(found.response.request, following)",
+        "safe = following",
         "tests/rest/test_page_url.py",
     ),
     Bug(
@@ -831,8 +841,8 @@ BUGS = [
     Bug(
         "a check asks for no more streams",
         "declarative/components/source",
-        "if names and set(names)",
-        "if not names and set(names)",
+        "alone = names and set(names)",
+        "alone = not names and set(names)",
         "tests/declarative/test_source.py",
     ),
     Bug(
