@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import ManifestError
+from cdk.declarative.components import register
 from cdk.declarative.manifest import Manifest, problems
 from cdk.declarative.source import ManifestSource
 from tests.work import counted_calls
@@ -330,6 +331,18 @@ def test_aliases_that_grow_without_end_are_refused_at_once(tmp_path: Path) -> No
         pytest.raises(ManifestError, match="its anchors and merges make more than 2000000 values"),
     ):
         Manifest.load(file).root()
+
+    assert calls.made < 10_000
+
+
+def test_references_that_grow_without_end_are_refused_at_once() -> None:
+    definitions: dict[str, object] = {"a": ["x"] * 10}
+    definitions |= {new: [f"#/definitions/{old}"] * 10 for old, new in pairwise("abcdefghij")}
+    manifest = {"version": "6.0.0", "definitions": definitions, "check": {}, "streams": "#/definitions/j"}
+
+    register()  # once a process
+    with counted_calls() as calls, pytest.raises(ManifestError, match="more than 2,000,000 parts"):
+        Manifest(manifest).root()
 
     assert calls.made < 10_000
 
