@@ -18,6 +18,7 @@ SHOP = dedent("""
 
     class Users(PagedStream):
         primary_key = "id"
+        schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
         def read_page(self, slice, token):
             n = token["page"] if token else 0
             return Page([{"id": n}], {"page": n + 1} if n < 2 else None)
