@@ -30,6 +30,11 @@ SENT = ("header", "parameter", "own parameter", "session")
 PAGES = 4
 
 
+def session(key: str, login: int) -> str:
+    """The token of a login. It does not hold the key: what cuts that out does not cut this."""
+    return f"{login}-{key[::-1]}"
+
+
 class Echo:
     """An API with pages that echo the key in the token of the next, and that wants key and token whole."""
 
@@ -40,10 +45,10 @@ class Echo:
         parts = urlsplit(request.full_url)
         if parts.path == "/login":
             self.logins += 1
-            return self._answer(request, {"token": f"{self.key}-{self.logins}"})
+            return self._answer(request, {"token": session(self.key, self.logins)})
         self.asked += 1
         query = parse_qs(parts.query, keep_blank_values=True)
-        current = f"{self.key}-{self.logins}" if self.logins else self.key
+        current = session(self.key, self.logins) if self.logins else self.key
         sent = [*query.get("apikey", []), *query.get("own", []), request.headers.get("X-Key")]
         if current not in sent or len(query.get("apikey", [])) > 1:
             return Response(401, Headers(), b"{}", request.full_url, request)
@@ -218,7 +223,7 @@ def test_what_an_api_echoes_of_a_secret_is_in_no_state_and_is_sent_again(echo: s
         assert ids(whole) == [1, 2, 3, 4]
         assert len(positions(whole)) == PAGES - 1
         for page, position in enumerate(positions(whole), 2):
-            assert not Secrets([key, f"{key}-1"]).holds(canonical(position.cursor))
+            assert not Secrets([key, session(key, 1)]).holds(canonical(position.cursor))
             again, _ = list(sources(echo, sent, key))[number]
             assert ids(pages(again, config, position)) == list(range(page, PAGES + 1))
 
