@@ -171,12 +171,13 @@ class StreamTable:
         versions = self._states.versions
         if not versions:
             return
-        self._after = max(versions)
-        drafts = number(self._after) == 1
-        if drafts and (not self.row_count() or self.other_pipelines):
+        newest = max(versions)
+        # The next first commit is number 1 again: however often it is killed, what it leaves are drafts.
+        if number(newest) == 1 and (not self.row_count() or self.other_pipelines):
             return
+        self._after = newest
         raise StateError(
-            f"states of this stream lie beside the table, up to number {number(self._after)}, and the table's marker "
+            f"states of this stream lie beside the table, up to number {number(newest)}, and the table's marker "
             "that says which one holds is gone: the table was cloned or created again, or its transaction ids expired. "
             "Reading from the start would add every row again. Take the state that fits the table's rows with "
             "`spark-cdk state rollback`, have all read again with `spark-cdk state reset`, or move the table away",

@@ -153,10 +153,10 @@ def die_at_the_first_removal() -> None:
     removed: list[str] = []
 
     def watch(event: str, arguments: tuple[Json, ...]) -> None:
-        if event == "os.remove" and "_cdk_state" in str(arguments[0]):
+        if event == "os.remove" and "_cdk_state" in (path := str(arguments[0])) and path.endswith(".json"):
             if removed:
                 os.kill(os.getpid(), signal.SIGKILL)
-            removed.append(str(arguments[0]))
+            removed.append(path)
 
     sys.addaudithook(watch)
 
