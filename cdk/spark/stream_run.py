@@ -341,8 +341,14 @@ class StreamRun:
             self.saved = replace(self.saved, state=None, source=None)
             self.table.commit(self.saved)
             self._note(Committed(self.saved, done=True))
-        where = f"streams.{self.stream.name}.remove_stale"
-        self.fail(Failure.of(RemovalRefused(guards.empty("", counted), path=where)))
+        where = f"streams.{self.stream.name}"
+        error = RemovalRefused(
+            f"found no record, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
+            f"stay. Look at the source and its filters; if it is empty indeed, set {where}.remove_stale: "
+            "{allow_empty: true}",
+            path=where,
+        )
+        self.fail(Failure.of(error))
         return True
 
     def _leave(self, answers: KnownAnswers) -> None:

@@ -507,6 +507,7 @@ def test_an_answer_that_is_ignored_is_not_taken_for_the_one_before(lake: Lake, a
         name = "prices"
         error_handler = StatusErrorHandler({404: Action.IGNORE})
 
+    lake = lake.writing("overwrite", remove_stale={"allow_empty": True})
     lake.sync(lake.prices(Lenient))
     api.files["/prices"] = File(status=404, matches=False)
     assert (lake.sync(lake.prices(Lenient)).outcome, lake.rows()) == ("done", [])

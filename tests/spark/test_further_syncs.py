@@ -20,7 +20,8 @@ from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
 from cdk.rest import HttpStream, RequestsTransport
-from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
+from cdk.spark.handling import RemoveStaleOptions
+from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
 from tests.local_server import QuietHandler, answering
@@ -159,10 +160,13 @@ def manifest_club() -> ManifestSource:
 
 
 def sync(source: Source, club: Club, folder: Path, workers: Workers | None = None) -> None:
+    tables = [f"table-{team}" for team in club.teams] if isinstance(source, ManifestSource) else []
+    may_be_empty = RemoveStaleOptions(allow_empty=True)
     pipeline = Pipeline(
         name="club",
         source=SourceOptions(connector="club", config={"address": club.address}),
         target=TargetOptions(path=str(folder)),
+        streams=dict.fromkeys(["teams", "members", *tables], StreamOptions(remove_stale=may_be_empty)),
     )
     result = SyncRunner(pipeline, source, workers=workers).run()
     assert result.ok, [report.failure for report in result.streams]

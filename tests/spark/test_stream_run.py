@@ -330,10 +330,9 @@ def test_an_overwrite_that_would_empty_its_table_asks_first_and_reads_again(tmp_
 
         assert report.status is Status.FAILED
         assert report.failure is not None
-        assert (
-            "streams.leaving.remove_stale: the set: found no entity, expected some of the 15" in report.failure.message
-        )
-        assert "set allow_empty" in report.failure.message
+        assert report.failure.message.startswith("streams.leaving: found no record, expected some")
+        assert "would empty the table, which has 15 rows; they stay" in report.failure.message
+        assert report.failure.message.endswith("set streams.leaving.remove_stale: {allow_empty: true}")
         assert rows(tmp_path) == expected(Users())
 
     stream.left = False
