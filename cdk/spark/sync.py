@@ -212,7 +212,7 @@ class SyncRunner:
         """The streams that need not be read."""
         return {} if self._windows is None else self._windows.redundant(self._planned[1])
 
-    def _run(self) -> SyncResult:
+    def _run(self) -> None:
         target, planned = self._planned
         log = open_log(self._pipeline, self._secrets, self._clock)
         redundant = self._redundant
@@ -225,7 +225,7 @@ class SyncRunner:
 
         self._facts, self._reports = replace(self._facts, target=str(target)), report
         if not plans:
-            return self.result
+            return
         with only_run(target, self._pipeline.name) as sync:
             with following(log, self._pipeline, plans, sync, self._ended):
                 opened |= {plan.name: self._open(plan, sync) for plan in plans}
@@ -241,7 +241,6 @@ class SyncRunner:
             if self._windows is not None:
                 done = {one.name for one in report() if one.status is Status.DONE and not one.resumed}
                 self._windows.remember(plans, done, sync=sync, final=self._ended())
-        return self.result
 
     def _told(self, opened: Sequence[Opened]) -> AbstractContextManager[None]:
         source = self._source.name or type(self._source).__name__
