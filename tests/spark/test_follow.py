@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdk import ConfigError, Json, Page, Partition, Slice, Stream, StreamState
+from cdk import ConfigError, Json, JsonSchema, Page, Partition, Slice, Stream, StreamState
 from cdk.base.times import system_clock
 from cdk.engine.read import read
 from cdk.spark import sync as sync_module
@@ -241,10 +241,15 @@ def test_a_preview_shows_the_first_slices_and_says_that_there_are_more(lake: Lak
 
 
 def test_stream_options_still_count_in_a_preview(lake: Lake) -> None:
+    class Declared(Orders):
+        name = "orders"
+        schema: JsonSchema | None = {"properties": {"id": {"type": "integer"}}}  # noqa: RUF012 - as an author writes it
+
     pipeline = lake.pipeline().model_copy(update={"streams": {"orders": StreamOptions(write_mode="append_dedup")}})
 
-    (preview,) = SyncRunner(pipeline, Given([Orders(), Users()])).preview(1)
+    (preview,) = SyncRunner(pipeline, Given([Declared(), Users()])).preview(1)
 
+    assert preview.failure is None
     assert (preview.name, preview.write_mode, len(preview.records)) == ("orders", "append_dedup", 1)
 
 

@@ -231,7 +231,7 @@ def test_what_has_no_column_is_kept_as_json(record: Record, additional: Json) ->
     (row,) = batch([record])
 
     assert (None if row[ADDITIONAL] is None else json.loads(row[ADDITIONAL])) == additional
-    assert row[RAW_ID] == "u0000000000"
+    assert row[RAW_ID] == "00000000u0000000000"
 
 
 def test_what_is_no_json_is_left_out_of_the_rest_and_noted() -> None:

@@ -29,6 +29,9 @@ from cdk import (
 from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.spark.place import Disk
+from cdk.spark.state_admin import Admin
+from cdk.spark.state_tables import Located
 from cdk.spark.stream_report import Status
 from cdk.spark.sync import SyncResult, SyncRunner
 from cdk.state.stream_state import StreamState
@@ -192,7 +195,6 @@ def test_a_stream_that_cannot_travel_does_not_stop_the_others(sync: Sync) -> Non
 def test_two_streams_of_one_name_are_refused(sync: Sync) -> None:
     class Elsewhere(Users):
         name = "users"
-        namespace = "us"
 
     with pytest.raises(ConfigError, match="two streams called 'users'"):
         sync(Users(), Elsewhere())
@@ -260,10 +262,19 @@ def test_a_second_sync_of_the_pipeline_is_refused_while_one_runs(sync: Sync, tmp
     assert not (tmp_path / "users").exists()
 
 
-def test_two_pipelines_may_fill_one_table(sync: Sync, tmp_path: Path) -> None:
-    for name in ("first", "second", "first"):
-        assert sync(Orders(), name=name).ok
+def test_two_pipelines_may_fill_one_table_once_somebody_says_so(sync: Sync, tmp_path: Path) -> None:
+    orders, target = Located("orders", Disk(tmp_path / "orders")), Disk(tmp_path)
+    assert sync(Orders(), name="first").ok
 
+    (refused,) = sync(Orders(), name="second").streams
+    assert refused.failure is not None
+    assert "if both are to fill the table, do the same, and then `spark-cdk state reset`" in refused.failure.message
+    assert rows(tmp_path, Orders()) == expected(Orders())
+
+    Admin(target, "first").fork(orders, "second")
+    Admin(target, "second").reset(orders)
+    for name in ("second", "first"):
+        assert sync(Orders(), name=name).ok
     assert rows(tmp_path, Orders()) == Counter(dict.fromkeys(expected(Orders()), 2))
 
 
