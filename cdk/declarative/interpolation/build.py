@@ -8,6 +8,7 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
+from cdk.base.logs import logger
 from cdk.base.spelling import nearest
 from cdk.base.values import Json
 from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
@@ -19,6 +20,25 @@ from cdk.declarative.interpolation.macros import IMPURE
 
 _STEPS = "steps_of_loops"
 _JOIN = "texts_joined"
+_NAMES = frozenset(
+    {
+        *(
+            "config",
+            "parameters",
+            "options",
+            "record",
+            "response",
+            "headers",
+            "refresh_token",
+            "value",
+            "parent_record",
+        ),
+        *("stream_slice", "stream_partition", "stream_interval", "stream_state", "stream_template_config"),
+        *("next_page_token", "last_record", "last_page_size", "last_page_token_value", "components_values"),
+        *("creation_response", "polling_response", "download_target"),
+    }
+)
+"""What some place of the language gives its expressions."""
 _UNKNOWN = re.compile(r"No (filter|test) named '([^']*)'")
 
 
@@ -41,7 +61,17 @@ def build(text: str, where: str) -> Evaluation:
     if "stream_state" in evaluation.names:
         why = "`stream_state` was removed from the language; use `stream_interval`, the slice being read"
         raise ExpressionError(where, text, why)
+    if where:
+        _warn(evaluation.names - _NAMES, text, where)
     return evaluation
+
+
+def _warn(names: frozenset[str], text: str, where: str) -> None:
+    """Name what nothing defines: it is empty wherever it is used, and an address without it may still be one."""
+    for name in sorted(names):
+        near = nearest(name, _NAMES)
+        instead = f"did you mean {near!r}?" if near else f"expressions know {', '.join(sorted(_NAMES))}"
+        logger.warning("%s: nothing defines the variable %r of %s, so it is empty; %s", where, name, text, instead)
 
 
 def _jinja(env: SandboxedEnvironment, template: nodes.Template, text: str) -> Evaluation:

@@ -1,5 +1,6 @@
 import pytest
 
+from cdk.declarative.interpolation.build import build
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.template import compile_template
 
@@ -33,3 +34,23 @@ def test_endless_loops_end_in_an_error() -> None:
     for _ in range(2):
         with pytest.raises(ExpressionError, match="do not end"):
             template.value({})
+
+
+def test_a_variable_that_nothing_defines_is_named_with_the_nearest_spelling(caplog: pytest.LogCaptureFixture) -> None:
+    build("{{ reponse.next }}{% for a in config.b %}{{ a }}{{ nowhere }}{% endfor %}", "m.yaml:7 url")
+
+    other, near = caplog.messages
+    assert near.startswith("m.yaml:7 url: nothing defines the variable 'reponse' of {{ reponse.next }}")
+    assert near.endswith("so it is empty; did you mean 'response'?")
+    assert "'nowhere'" in other
+    assert "expressions know components_values, config, " in other
+
+
+def test_variables_of_the_language_and_of_expressions_without_a_place_are_no_slips(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for name in ("config", "parameters", "record", "response", "headers", "stream_slice", "next_page_token"):
+        build(f"{{{{ {name}.x }}}}", "m.yaml:1")
+    build("{{ own }}", "")
+
+    assert caplog.messages == []
