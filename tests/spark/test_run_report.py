@@ -54,7 +54,7 @@ class Parts(PagedStream):
 
     def partitions(self) -> Iterator[Partition]:
         tally().answer(200, 7)
-        for name in ("hunter2", "b"):
+        for name in ("a", "b"):
             yield Partition.of(part=name)
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
@@ -123,7 +123,7 @@ def test_the_report_of_a_sync_has_its_figures_and_no_secrets(tmp_path: Path, ses
         "statuses": {"2xx": 7, "4xx": 6},
     }
     assert (parts["slices"]["planned"], parts["slices"]["all_planned"], parts["slices"]["done"]) == (2, True, 2)
-    assert [item["slice"] for item in parts["slices"]["listed"]] == ['{"part":"****"}', '{"part":"b"}']
+    assert [item["slice"] for item in parts["slices"]["listed"]] == ['{"part":"a"}', '{"part":"b"}']
     assert all((item["read"], item["rejected"], item["done"]) == (9, 3, 1) for item in parts["slices"]["listed"])
     assert sum(item["written"] for item in orders["slices"]["listed"]) == orders["records"]["written"] == 21
     assert broken["status"] == "failed"
@@ -209,6 +209,14 @@ def test_what_ended_a_run_is_told_masked_and_with_advice() -> None:
         "hint": "run the sync again later; it goes on from its last commit",
     }
     assert report["http"]["requests"] == 1
+
+
+def test_a_secret_in_the_name_of_a_slice_is_masked() -> None:
+    counts = READING.by_slice.plus(Slice(Partition.of(part="hunter2")), Progress(0))
+    run = RunFacts(mask=lambda text: text.replace("hunter2", "****"))
+    report = run_report(run, [replace(READING, by_slice=counts)])
+
+    assert [one["slice"] for one in report["streams"][0]["slices"]["listed"]] == ['{"part":"****"}']
 
 
 def test_a_secret_at_the_cut_of_a_long_name_is_masked() -> None:
