@@ -75,7 +75,7 @@ ANSWERS = Path({answers!r})
 SCHEMA = {{"type": "object", "properties": {{"n": {{"type": "integer"}}, "kit": {{"type": "string"}}}}}}
 
 
-class Numbers(PagedStream):
+class Counted(PagedStream):
     primary_key = "n"
     schema = SCHEMA
 
@@ -91,12 +91,16 @@ class Numbers(PagedStream):
         return Page(rows(10 * slice.partition["part"] + page), {{"page": page + 1}} if page < 4 else None)
 
 
-class Keyed(Numbers):
-    name = "keyed"
+class Numbers(Counted):
+    pass
 
 
-class Replaced(Numbers):
-    name = "replaced"
+class Keyed(Counted):
+    pass
+
+
+class Replaced(Counted):
+    pass
 """
 NEIGHBOUR = """
 import cdk

@@ -40,20 +40,21 @@ def measure(value: Json) -> int:
     total, rest = 1, [value]
     while rest:
         item = rest.pop()
+        if isinstance(item, str | bytes):
+            total += 1 + len(item) // _LETTERS
+            continue
         if isinstance(item, Mapping):
             total += len(item)
             item = item.values()
-        elif isinstance(item, str | bytes):
-            item = (item,)
         elif not isinstance(item, list | tuple | set | frozenset):
             continue
         total += len(item)
         _small(total <= MAX_SIZE)
         for inner in item:
-            kind = type(inner)
-            if kind is str or kind is bytes:
+            # `tojson` and `escape` make strings of a class of their own.
+            if isinstance(inner, str | bytes):
                 total += len(inner) // _LETTERS
-            elif kind not in _SCALARS:
+            elif type(inner) not in _SCALARS:
                 rest.append(inner)
     _small(total <= MAX_SIZE)
     return total

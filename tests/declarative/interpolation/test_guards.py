@@ -52,6 +52,8 @@ def test_runaway_expressions_are_refused_at_once(text: str) -> None:
         ("{{ '{:>3}|'.format('x') }}", "  x|"),
         ("{{ 'order 1234567'.replace('order', 'no') }}", "no 1234567"),
         ("{{ 7 % 4 }}", 3),
+        ("{{ [1|tojson, 'a b'|urlencode, '<'|e]|length }}", 3),
+        ("{% if 1 %}{{ {'a': [1]}|tojson }}{% endif %}", {"a": [1]}),
     ],
 )
 def test_ordinary_sizes_pass(text: str, expected: object) -> None:
