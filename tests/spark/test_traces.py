@@ -35,7 +35,7 @@ BROKEN = dedent("""
 
     class Refused(Orders):
         def read_page(self, slice, token):
-            raise ServerError("the source is down")
+            raise ServerError("the source is down", detail=f"asked with {self.config['key']}")
 
 
     class Shop(Source):
@@ -73,6 +73,7 @@ def test_the_last_line_of_the_connector_is_said_and_the_rest_is_in_a_file(tmp_pa
     traces = result.traces.read_text()
     assert "json/decoder.py" in traces
     assert f'File "{file}", line {line}, in partitions' in traces
+    assert "asked with ***" in traces
     assert SECRET not in traces
 
 
