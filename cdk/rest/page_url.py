@@ -50,8 +50,12 @@ _BODY_MARK = _MARK.encode()
 
 def _own_secrets(request: Request) -> Iterator[tuple[str, str]]:
     for name, value in request.secrets():
+        place, text = f"request.{name.lower()}", str(value)
+        yield place, text
         # `Bearer abc`: the API echoes `abc`.
-        yield f"request.{name.lower()}", str(value).rpartition(" ")[2]
+        scheme, _, credentials = text.partition(" ")
+        if credentials and scheme.isalpha():
+            yield f"{place}.credentials", credentials
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.masking import Secrets
@@ -213,6 +213,8 @@ def positions(read: list[ReadPage]) -> list[Checkpoint]:
     return [page.position for page in read if isinstance(page.position, Checkpoint)]
 
 
+@example(echo="parameter", sent="parameter", key="000 0000")
+@example(echo="parameter", sent="session", key="a secret of words")
 @settings(max_examples=25, deadline=None)
 @given(echo=st.sampled_from(ECHOES), sent=st.sampled_from(SENT), key=SECRETS)
 def test_what_an_api_echoes_of_a_secret_is_in_no_state_and_is_sent_again(echo: str, sent: str, key: str) -> None:
