@@ -19,7 +19,7 @@ from cdk.base.times import system_clock
 from cdk.base.values import Json
 from cdk.spark.counts import Counted
 from cdk.spark.crash import crash_point
-from cdk.spark.engine_merge import compared
+from cdk.spark.engine_merge import EngineMerge, compared
 from cdk.spark.engine_writes import appended, merged, overwritten
 from cdk.spark.files import DataFile
 from cdk.spark.history import History
@@ -240,14 +240,7 @@ class AppendDedup(WriteMode):
         crash_point("merged")
         rows = sum(file.rows for file in present) + result.added - result.replaced
         saved = replace(saved, records=rows)
-        receipt = replace(
-            staged,
-            superseded=result.superseded,
-            stale=result.stale,
-            deleted=result.deleted,
-            added=result.added,
-            removed=result.replaced,
-        )
+        receipt = _merge_receipt(staged, result)
         if staged_in is not None:
             source.check_files(files)
         try:
@@ -273,14 +266,7 @@ class AppendDedup(WriteMode):
         found = compared(merge, files, table.scan)
         crash_point("merged")
         saved = replace(saved, records=found.rows + found.added - found.replaced)
-        receipt = replace(
-            staged,
-            superseded=found.superseded,
-            stale=found.stale,
-            deleted=found.deleted,
-            added=found.added,
-            removed=found.replaced,
-        )
+        receipt = _merge_receipt(staged, found)
         made: Sequence[DataFile] = ()
         if any(found.expected.values()):
             change = merged(found.source(), merge.schema, merge.identity.keys)
@@ -319,6 +305,18 @@ def _delete(table: StreamTable, files: Sequence[DataFile]) -> None:
 def _staged(read: Counted, files: Sequence[DataFile]) -> Receipt:
     """The receipt of a commit as far as the slices and the files that they were written to tell it."""
     return Receipt(read.read, read.skipped, read.rejected, staged=row_count(files))
+
+
+def _merge_receipt(staged: Receipt, merged: Merged | EngineMerge) -> Receipt:
+    """The receipt of a commit with what merging counts, whoever writes the rows."""
+    return replace(
+        staged,
+        superseded=merged.superseded,
+        stale=merged.stale,
+        deleted=merged.deleted,
+        added=merged.added,
+        removed=merged.replaced,
+    )
 
 
 def _facts(saved: Saved) -> Mapping[str, Json]:
