@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from pyspark.sql import SparkSession
 
 from cdk.spark.pipeline import SparkOptions
@@ -30,6 +30,8 @@ def pytest_configure() -> None:
     # Hypothesis would fail an example that takes 200 ms, which any may on a machine that is busy.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
+    # For `--hypothesis-profile=unshrunk`, which the plugin of Hypothesis loads after this.
+    settings.register_profile("unshrunk", deadline=None, phases=[Phase.explicit, Phase.generate], database=None)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
