@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cdk.base.expected_lines import Expected, joined
 from cdk.base.json_lines import JsonLines
 from cdk.base.values import Record
-from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.files import DEFAULT_LIMITS, DataFile, Limits, TableWriter
 from cdk.spark.partitions import without_empty
 from cdk.spark.progress import Failure, Piece, Progress, Target
 from cdk.spark.rows import Rows
@@ -22,16 +22,12 @@ from cdk.spark.schema import META
 from cdk.state.position import Done, Position
 from cdk.streams.reading import ReadPage
 
-_HELD_BYTES = 64 * 2**20
-_GATHERED = 1_000
-"""Records that become columns at once."""
-
 
 class Writer:
     """The rows and the shared files of one target in a task."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, target: Target, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._target, self.limits = target, limits
         self._rows = Rows(target.columns, generation=target.generation, room=target.room)
         self._texts: list[tuple[Progress, JsonLines]] = []
         self._gathered = 0
@@ -49,7 +45,8 @@ class Writer:
 
     def new(self) -> TableWriter:
         """Files that nobody shares."""
-        return TableWriter(self._target.root, self._rows.schema, self._target.bounded, self._target.partition_by)
+        target = self._target
+        return TableWriter(target.root, self._rows.schema, target.bounded, target.partition_by, self.limits)
 
     def batch(self, records: Sequence[Record], number: int) -> pa.RecordBatch:
         """Records of slice `number` as rows that are newer than all before of it. Raises what Rows.batch raises."""
@@ -62,7 +59,7 @@ class Writer:
         for text in texts:
             self._texts.append((progress, text))
             self._gathered += len(text)
-            if self._gathered >= _GATHERED:
+            if self._gathered >= self.limits.gathered:
                 self._flush()
 
     def close(self) -> list[DataFile]:
@@ -137,7 +134,7 @@ class Collected:
         waiting.pages += bool(page.records or page.skipped)
         if page.position is not None:
             self._seal(page.position, page)
-        elif waiting.bytes >= _HELD_BYTES:
+        elif waiting.bytes >= self._writer.limits.held_bytes:
             # Too much to hold: a file of this slice's own, which counts only if the slice gets to its end.
             self._convert()
             self._own = self._own or self._writer.new()
@@ -163,7 +160,7 @@ class Collected:
             waiting.texts.append(records)
             waiting.bytes += size
             waiting.gathered += len(records)
-            if waiting.gathered >= _GATHERED:
+            if waiting.gathered >= self._writer.limits.gathered:
                 self._convert()
             return
         # Rows are numbered as they are made, and of two alike the later one counts.

@@ -21,7 +21,7 @@ from cdk.rest.tally import counting
 from cdk.spark.collected import Collected, Writer
 from cdk.spark.conditional_pages import pages_of
 from cdk.spark.crash import crash_point
-from cdk.spark.files import DataFile
+from cdk.spark.files import DEFAULT_LIMITS, DataFile, Limits
 from cdk.spark.progress import Failure, Piece, Progress, Target
 from cdk.spark.tasks import Spread
 from cdk.state.position import Checkpoint
@@ -51,7 +51,8 @@ class BundleResult:
 class Job:
     """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once.
 
-    tokens: the access tokens that they use, by key. live: the folder in which tasks note what they are doing.
+    tokens: the access tokens that they use, by key. live: the folder in which tasks note what they are doing. limits:
+    when rows that wait are written down.
     """
 
     targets: Sequence[Target]
@@ -59,6 +60,7 @@ class Job:
     threads: int
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
     live: Path | None = None
+    limits: Limits = DEFAULT_LIMITS
 
     def share(self, task: int, tasks: int) -> "Job":
         """The job as one of several tasks sees it: all threads together are those of the job."""
@@ -92,7 +94,7 @@ def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = 
     """Read some slices, several at once, into files. Runs in a task; needs no Spark."""
     end = clock() + job.seconds
     collected: dict[int, Collected] = {}
-    writers = {n: Writer(job.targets[n]) for n in {piece.target for piece in pieces}}
+    writers = {n: Writer(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
 
     def enough() -> bool:
         return clock() >= end

@@ -93,7 +93,8 @@ class Epochs:
         self._workers.name(job_name(self._name, [(self._runs[p.target].stream.name, p.slice) for p in pieces]))
         self._watch(self._seconds)
         bundles = self._suspects.bundles(pieces, min(self._concurrency, len(pieces), self._workers.count))
-        job = Job([run.target for run in self._runs], self._seconds, self._concurrency, tokens, activities().folder)
+        targets, live = [run.target for run in self._runs], activities().folder
+        job = Job(targets, self._seconds, self._concurrency, tokens, live, self._workers.limits)
         try:
             return run_epoch(self._workers.spread, job, bundles)
         except TaskLost as lost:

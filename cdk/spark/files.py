@@ -22,6 +22,8 @@ class Limits:
     group_rows, group_bytes: a row group is written as soon as so much waits for it. file_bytes: a file ends with the
     row group that fills it. partitions_bytes: what partitions may hold together after a batch has come to them; the
     fullest write. partitions, open_files: partitions that may hold rows, and those of them that may have a file open.
+    gathered: records of pages that are still text which become columns at once. held_bytes: what a slice may keep in
+    memory before its source says a position.
     """
 
     group_rows: int = 64_000
@@ -30,6 +32,8 @@ class Limits:
     partitions_bytes: int = 64 * 2**20
     partitions: int = 1000
     open_files: int = 64
+    gathered: int = 1_000
+    held_bytes: int = 64 * 2**20
 
 
 DEFAULT_LIMITS = Limits()

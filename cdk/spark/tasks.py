@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from cdk.base.garbage import rare_collections
 from cdk.base.run import current_run, part_of
 from cdk.spark.driver import Driver, driver_of, unless_lost
+from cdk.spark.files import DEFAULT_LIMITS, Limits
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -28,11 +29,15 @@ class Spread(Protocol):
 
 @dataclass(frozen=True)
 class Workers:
-    """Where the tasks of a sync run. count: how many at once. name: tells people what the next tasks are about."""
+    """Where the tasks of a sync run. count: how many at once. name: tells people what the next tasks are about.
+
+    limits: when a task writes down rows that wait.
+    """
 
     spread: Spread
     count: int
     name: Callable[[str], None] = lambda _: None
+    limits: Limits = DEFAULT_LIMITS
 
 
 def executors(session: SparkSession) -> Workers:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cdk import Checkpoint, Json, JsonSchema, Page, Slice, Stream
 from cdk.base.json_lines import JsonLines
 from cdk.base.values import Record
-from cdk.spark import collected
 from cdk.spark.epoch import Job, read_bundle
+from cdk.spark.files import Limits
 from cdk.spark.progress import Piece, Target
 from cdk.spark.schema import RAW_ID, columns
 from cdk.state.slice import Partition
@@ -58,10 +58,8 @@ def test_every_row_lands_once_in_order_and_counts_for_its_slice(
     target = Target(stream, root, columns(stream.json_schema()), 1)
     pieces = [Piece(n, 0, Slice(Partition.of(part=n))) for n in range(len(slices))]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collected, "_GATHERED", gathered)
-        patch.setattr(collected, "_HELD_BYTES", held)
-        result = read_bundle(Job([target], 100, 1), pieces)
+    limits = Limits(gathered=gathered, held_bytes=held)
+    result = read_bundle(Job([target], 100, 1, limits=limits), pieces)
 
     rows = written(root, [file.path for file in result.files.get(0, [])])
     for n, pages in enumerate(slices):

@@ -24,8 +24,8 @@ from cdk import (
     StaleToken,
     Stream,
 )
-from cdk.spark import collected
 from cdk.spark.epoch import BundleResult, Job, read_bundle
+from cdk.spark.files import DEFAULT_LIMITS, Limits
 from cdk.spark.progress import Piece, Progress, Target
 from cdk.spark.schema import columns
 from cdk.state.stream_state import StreamState
@@ -90,9 +90,10 @@ def run(
     seconds: float = 0,
     threads: int = 1,
     clock: Callable[[], float] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> BundleResult:
     pieces = [Piece(number, 0, slice) for number, slice in enumerate(slices)]
-    result = read_bundle(Job([target(folder, stream)], seconds, threads), pieces, clock or Clock())
+    result = read_bundle(Job([target(folder, stream)], seconds, threads, limits=limits), pieces, clock or Clock())
     check_files(folder, result)
     again: BundleResult = pickle.loads(pickle.dumps(result))  # noqa: S301 - as it travels to the driver
     assert again == result
@@ -272,28 +273,23 @@ def many(count: int) -> list[Record]:
     return [{"id": i} for i in range(count)]
 
 
-@pytest.fixture
-def _small_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collected, "_HELD_BYTES", 1)
+SMALL = Limits(held_bytes=1)
 
 
-@pytest.mark.usefixtures("_small_hold")
 def test_much_that_waits_goes_to_a_file_that_counts_when_the_slice_ends(tmp_path: Path) -> None:
-    result = run(tmp_path, Uncheckpointed(*many(3500)))
+    result = run(tmp_path, Uncheckpointed(*many(3500)), limits=SMALL)
 
     assert result.progress == [Progress(0, (Done(),), read=3500, rows=3500)]
     assert ids(tmp_path, result) == list(range(3500))
     assert len(result.files[0]) == 2
 
 
-@pytest.mark.usefixtures("_small_hold")
 def test_much_that_waits_leaves_nothing_behind_when_the_slice_fails(tmp_path: Path) -> None:
-    result = run(tmp_path, Uncheckpointed(*many(3500), BROKEN))
+    result = run(tmp_path, Uncheckpointed(*many(3500), BROKEN), limits=SMALL)
 
     assert (result.progress[0].rows, result.progress[0].positions, result.files) == (0, (), {})
 
 
-@pytest.mark.usefixtures("_small_hold")
 def test_much_that_waits_is_covered_by_the_next_checkpoint_and_no_further(tmp_path: Path) -> None:
     items: list[Item | Exception] = [
         *many(1500),
@@ -303,7 +299,7 @@ def test_much_that_waits_is_covered_by_the_next_checkpoint_and_no_further(tmp_pa
         *many(1500),
         BROKEN,
     ]
-    result = run(tmp_path, Scripted(*items), seconds=100)
+    result = run(tmp_path, Scripted(*items), seconds=100, limits=SMALL)
 
     assert (result.progress[0].rows, result.progress[0].positions) == (4000, (Checkpoint({"at": 2}),))
     assert ids(tmp_path, result) == sorted([*range(1500), *range(2500)])
@@ -320,12 +316,9 @@ class Expiring(Scripted):
 
 
 @pytest.mark.parametrize("held", [1, 2**20])
-def test_a_slice_that_is_read_again_from_its_start_does_not_keep_what_waited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
-) -> None:
-    monkeypatch.setattr(collected, "_HELD_BYTES", held)
+def test_a_slice_that_is_read_again_from_its_start_does_not_keep_what_waited(tmp_path: Path, held: int) -> None:
     stream = Expiring({"id": 0}, {"id": 1}, Checkpoint({"at": 9}), {"id": 2})
-    result = run(tmp_path, stream, [Slice(start=Checkpoint({"at": 5}))])
+    result = run(tmp_path, stream, [Slice(start=Checkpoint({"at": 5}))], limits=Limits(held_bytes=held))
 
     assert result.progress == [Progress(0, (Checkpoint({"at": 9}), Done()), read=3, rows=3, restarted=True)]
     assert ids(tmp_path, result) == [0, 1, 2]
@@ -368,10 +361,8 @@ def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
         return clock.now
 
     slices = list(iter(stream.checkpoint_reader(StreamState()).next, None))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collected, "_HELD_BYTES", held)
-        folder = tmp_path_factory.mktemp("table")
-        result = run(folder, stream, slices, seconds=ticks, threads=threads, clock=ticking)
+    folder, limits = tmp_path_factory.mktemp("table"), Limits(held_bytes=held)
+    result = run(folder, stream, slices, seconds=ticks, threads=threads, clock=ticking, limits=limits)
 
     assert len(records(folder, result)) == sum(progress.rows for progress in result.progress)
     assert all(progress.failure is None and progress.positions for progress in result.progress)
