@@ -129,15 +129,20 @@ def give(root: Path, given: Given) -> None:
 
 
 def delete_by_vector(root: Path, rows: Mapping[str, Sequence[int]]) -> None:
-    """Delete rows of files, by their numbers, as engines do that write no file again: with a deletion vector."""
+    """Delete rows of files, by their numbers, as engines do that write no file again: with a deletion vector.
+
+    rows: all that the file lacks then, also those that it lacks already.
+    """
     there = {action["add"]["path"]: action["add"] for action in _log(root) if "add" in action}
     actions: list[Action] = [_info("DELETE")]
     for path, numbers in rows.items():
-        add, vector = there[path], _vector(numbers)
+        add = there[path]
         gone = {"path": path, "deletionTimestamp": 1, "dataChange": True, "extendedFileMetadata": True}
+        # A file is told apart by its path and its vector.
+        had = {name: add[name] for name in ("partitionValues", "size", "deletionVector") if name in add}
         actions += [
-            {"remove": {**gone, "partitionValues": add["partitionValues"], "size": add["size"]}},
-            {"add": {**add, "dataChange": True, "deletionVector": vector}},
+            {"remove": {**gone, **had}},
+            {"add": {**add, "dataChange": True, "deletionVector": _vector(numbers)}},
         ]
     _commit(root, actions)
 

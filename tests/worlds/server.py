@@ -35,13 +35,16 @@ class Server:
     a `part`, which is always the same for one id.
 
     page_size: records of a page. as_text: pages are JSON text, where JSON can spell them. at: what happens at a
-    request, by its number, counted from now.
+    request, by its number, counted from now. requests: how many there were. gone: serial numbers of records that the
+    server gives no more.
     """
 
     records: list[Record] = field(default_factory=list)
     page_size: int = 3
     as_text: bool = False
     at: dict[int, Callable[[], None]] = field(default_factory=dict)
+    requests: int = 0
+    gone: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._last = DAY0
@@ -66,9 +69,14 @@ class Server:
             "n": n,
             "at": at,
             "v": f"{n + 7}" if form else n + 7,
-            "part": crc32(f"{id}".encode()) % PARTS,
+            "part": 0 if id is MISSING else crc32(f"{id}".encode()) % PARTS,
         }
         self.records.append(record if id is MISSING else {**record, "id": id})
+
+    @property
+    def present(self) -> Sequence[Record]:
+        """The records that it gives."""
+        return [record for record in self.records if record["n"] not in self.gone]
 
     @property
     def last(self) -> datetime:
@@ -77,6 +85,7 @@ class Server:
 
     def page(self, records: Sequence[Record], token: Mapping[str, Json] | None) -> Page:
         """A page of some of the records. Raises what happens at this request."""
+        self.requests += 1
         due, self.at = self.at.get(0), {n - 1: work for n, work in self.at.items() if n}
         if due is not None:
             due()
@@ -113,7 +122,7 @@ class _Read(PagedStream):
         return self.server.last + timedelta(days=1)
 
     def chosen(self, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
-        return self.server.records
+        return self.server.present
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
         return self.server.page(self.chosen(slice), token)
@@ -144,7 +153,7 @@ class Divided(_Read):
         return [Partition.of(part=part) for part in range(PARTS)]
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
-        return [record for record in self.server.records if record["part"] == slice.partition["part"]]
+        return [record for record in self.server.present if record["part"] == slice.partition["part"]]
 
 
 class Counted(_Read):
@@ -154,7 +163,7 @@ class Counted(_Read):
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
-        return [record for record in self.server.records if int(record["v"]) >= int(slice.window.start)]
+        return [record for record in self.server.present if int(record["v"]) >= int(slice.window.start)]
 
 
 class Ordered(Counted):
@@ -179,7 +188,7 @@ class Dated(_Read):
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
         low, high = (datetime.fromisoformat(bound) for bound in (slice.window.start, slice.window.end))
-        return [r for r in self.server.records if low <= datetime.fromisoformat(r["at"]) <= high]
+        return [r for r in self.server.present if low <= datetime.fromisoformat(r["at"]) <= high]
 
 
 class DatedParts(Dated, Divided):

@@ -36,6 +36,19 @@ def problems(row: Record, record: Record) -> Iterator[str]:
             yield f"{name!r} was {value!r}, its column has {row.get(column)!r}, beside it {rest.get(name)!r}"
 
 
+def key_of(record: Record, kind: Json) -> Json:
+    """What tells a record apart by the key `id`: its id as a column of a type holds it, or as the source gave it.
+
+    A record without an id is told apart by all that it holds.
+    """
+    id = record.get("id")
+    if id is None:
+        return f"row {record['n']}"
+    if kind == "string":
+        return id if isinstance(id, str) else json.dumps(id)
+    return id if type(id) is int and id < 2**63 else f"given {id!r}"
+
+
 def _as_json(value: Json) -> Json:
     """A value of Python as `read` writes it."""
     if isinstance(value, datetime | date):

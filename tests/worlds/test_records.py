@@ -1,6 +1,5 @@
 """Whatever records come, in whatever pages: each is in the table as often as its write mode says, and whole."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
 from tests.spark.given_source import Given
 from tests.worlds.server import INCREMENTAL, MISSING, WHOLE, Server
-from tests.worlds.table import problems, rows
+from tests.worlds.table import key_of, problems, rows
 
 NAMES = ("a", "b", "A", "c d", "é", "_airbyte_raw_id", "\ud800", "")
 TEXTS = st.sampled_from(
@@ -149,17 +148,9 @@ class Run:
             case "overwrite":
                 self.expected = present
             case _:
-                newest = {self._key(record): record["n"] for record in self.server.records}
+                kind = OWN[self.world.own]["id"]["type"]
+                newest = {key_of(record, kind): record["n"] for record in self.server.records}
                 self.expected = Counter(newest.values())
-
-    def _key(self, record: Record) -> Json:
-        """What tells a record apart: its id as the column holds it, or as the source gave it, or all that it holds."""
-        id = record.get("id")
-        if id is None:
-            return f"row {record['n']}"
-        if OWN[self.world.own]["id"]["type"] == "string":
-            return id if isinstance(id, str) else json.dumps(id)
-        return id if type(id) is int and id < 2**63 else f"given {id!r}"
 
     def check(self) -> None:
         assert self.expected == Counter(row["n"] for row in self.rows())
