@@ -4,6 +4,7 @@ Words behind the command choose the bugs whose promise or file contains one of t
 rely on. A bug that no test catches is a missing test, and the exit code is 1.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -1052,7 +1053,9 @@ def run(tree: Path, module: str, tests: str = "") -> str | None:
     # That a test fails is all there is to know: no example is made smaller, which takes longer than finding it.
     quick = ["-q", "-x", "--timeout=60", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk"]
     command = [sys.executable, "-m", "pytest", *quick, *files]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    # Programs that the tests start elsewhere would import the kit that is installed.
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
     named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)

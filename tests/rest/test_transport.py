@@ -67,6 +67,11 @@ class Handler(QuietHandler):
                 self.answer(429, b"", {"Retry-After": "30"})
             case "/slow":
                 self.server.hold.wait()
+            case "/late":
+                self.answer(200, b"half", {"Content-Length": "13"})
+                self.server.hold.wait(5)
+                with suppress(OSError):
+                    self.connection.sendall(b" and half")
             case "/cut":
                 self.answer(200, b"half", {"Content-Length": "100"})
                 self.close_connection = True
@@ -351,6 +356,13 @@ def test_an_answer_that_never_ends_is_given_up(server: Server, path: str, egress
 
     with pytest.raises(Timeout, match="no answer in time"):
         transport.send(get(server, path))
+
+
+def test_a_silence_lasts_no_longer_than_what_is_left_for_the_answer(server: Server) -> None:
+    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2))
+
+    with pytest.raises(Timeout, match="no answer in time"):
+        transport.send(get(server, "/late"))
 
 
 def test_a_streamed_answer_that_never_ends_is_given_up(server: Server) -> None:
