@@ -17,11 +17,13 @@ from typing import ClassVar
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from cdk import DatetimeCursor, Item, Json, Partition, Record, Slice, Source, Stream
+from cdk import DatetimeCursor, Item, Json, Page, Partition, Record, Slice, Source, Stream
+from cdk.spark.handling import RemoveStaleOptions
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
 from tests.samples import DAY0, Orders, Users, moment, pages
+from tests.spark.verified import verify
 
 MODES: Mapping[str, StreamOptions] = {
     "append": StreamOptions(write_mode="append"),
@@ -30,8 +32,14 @@ MODES: Mapping[str, StreamOptions] = {
     "merged": StreamOptions(write_mode="append_dedup"),
     "logged": StreamOptions(write_mode="append_dedup", history=True),
     "parted": StreamOptions(write_mode="append_dedup", partition_by=("shelf", "day")),
+    "flagged": StreamOptions(sync_mode="full_refresh", write_mode="append_dedup", remove_stale=RemoveStaleOptions()),
+    "removed": StreamOptions(
+        sync_mode="full_refresh", write_mode="append_dedup", remove_stale=RemoveStaleOptions(removal="hard")
+    ),
 }
 """A stream of each name, and how it is written."""
+LEFT = 3
+"""How many users leave the source of a mode that removes rows, between a first sync and those that may die."""
 
 
 class Edits(Orders):
@@ -74,25 +82,36 @@ class Named(Users):
         return {"properties": {"id": {"type": "integer"}}}
 
 
+class Left(Named):
+    """The same, without those who have left."""
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = super().read_page(slice, token)
+        return Page([row for row in page.records if row["id"] >= LEFT], page.next)
+
+
 class Everything(Source):
-    """A stream for each mode."""
+    """A stream for each mode. left: some users have left those of modes that remove rows."""
 
     wanted: ClassVar[tuple[str, ...]] = tuple(MODES)
+
+    def __init__(self, *, left: bool = True) -> None:
+        self._left = left
 
     def streams(self, config: Mapping[str, Json]) -> list[Stream]:
         del config
         made: list[Stream] = []
         for name, options in MODES.items():
             incremental = Moves() if options.partition_by else Edits()
-            stream: Stream = Named() if options.sync_mode == "full_refresh" else incremental
+            users = Left() if options.remove_stale and self._left else Named()
+            stream: Stream = users if options.sync_mode == "full_refresh" else incremental
             stream.name = name
             made.append(stream)
         return made
 
 
-def sync(folder: Path, mode: str) -> bool:
-    """Sync the stream of `mode`, a commit for every page; whether it got to its end."""
-    pipeline = Pipeline(
+def _pipeline(folder: Path, mode: str) -> Pipeline:
+    return Pipeline(
         name="crash",
         source=SourceOptions(connector="crash"),
         target=TargetOptions(path=str(folder)),
@@ -100,7 +119,11 @@ def sync(folder: Path, mode: str) -> bool:
         checkpoint_interval=timedelta(),
         concurrency=2,
     )
-    return SyncRunner(pipeline, Everything(), workers=Workers(here, 2)).run().ok
+
+
+def sync(folder: Path, mode: str, *, left: bool = True) -> bool:
+    """Sync the stream of `mode`, a commit for every page; whether it got to its end."""
+    return SyncRunner(_pipeline(folder, mode), Everything(left=left), workers=Workers(here, 2)).run().ok
 
 
 @dataclass(frozen=True)
@@ -112,13 +135,20 @@ class Death:
 
 
 def run(folder: Path, mode: str, death: Death | None = None) -> bool:
-    """Sync in a process of its own. Whether it died; raises AssertionError when it failed in another way."""
+    """Sync in a process of its own. Whether it died.
+
+    Raises AssertionError: it failed in another way, or `spark-cdk state verify` finds something wrong afterwards.
+    """
+    if MODES[mode].remove_stale and not (folder / mode).exists():
+        assert sync(folder, mode, left=False)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     process = context.Process(target=_run, args=(folder, mode, death))
     process.start()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL), f"the sync ended with {process.exitcode}"
+    verified = verify(_pipeline(folder, mode), Everything())
+    assert not verified.broken
     return process.exitcode != 0
 
 
@@ -152,7 +182,12 @@ def check(folder: Path, mode: str) -> None:
         "merged": sorted(newest.values()),
         "logged": sorted(newest.values()),
         "parted": list(moves.values()),
+        "flagged": [(n * 10 + i, n * 10 + i < LEFT) for n in range(5) for i in range(3)],
+        "removed": [(n * 10 + i,) for n in range(5) for i in range(3) if n * 10 + i >= LEFT],
     }
-    assert Counter(told(folder / mode)) == Counter(expected[mode])
+    rows = told(folder / mode)
+    if mode == "flagged":
+        rows = [(id, deleted_at is not None) for id, deleted_at in rows]
+    assert Counter(rows) == Counter(expected[mode])
     if mode == "logged":
         assert Counter(told(folder / "logged_history")) == Counter(edits)

@@ -1,22 +1,27 @@
 """Kills a sync at random moments and looks at its tables: `make crash`, or `python -m tests.spark.kill --help`.
 
 A round reads the demo shop into fresh tables, all streams in one write mode. Its runs are killed with SIGKILL one after
-the other: the Python driver, the JVM or a Python worker, at a random page. The last run is left alone. Then
+the other: the Python driver, the JVM or a Python worker, at a random page. The last run is left alone. Where a sync
+replaces or removes rows, the tables are full before the first kill, and some records have left or changed since. Then
   - rows = distinct rows = the rows of an undisturbed sync,
   - pages fetched again, over the round, are no more than one checkpoint interval can fetch times the kills,
   - a further sync appends nothing,
   - a customer added afterwards brings the whole history.
+After each kill and each further sync, `spark-cdk state verify` finds nothing wrong, and each commit of rows has a
+receipt.
 """
 
 import argparse
 import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,9 +37,11 @@ from cdk import Json, Record
 from cdk.spark.pipeline import Pipeline
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
+from cdk.spark.unseen import FLAG
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop
+from tests.spark.verified import verify
 
 VICTIMS = ("driver", "jvm", "worker")
 STREAMS = {"products": "name", "orders": "status", "visits": "customer_id"}
@@ -50,7 +57,12 @@ MODES = {
     "merged": "{write_mode: append_dedup}",
     "logged": "{write_mode: append_dedup, history: true}",
     "divided": "{write_mode: append, partition_by: FIELD}",
+    "parted": "{write_mode: append_dedup, partition_by: FIELD}",
+    "flagged": "{sync_mode: full_refresh, write_mode: append_dedup, remove_stale: {removal: soft}}",
+    "removed": "{sync_mode: full_refresh, write_mode: append_dedup, remove_stale: {removal: hard}}",
 }
+EARLIER = {"overwrite", "flagged", "removed"}
+"""The modes in which the tables are full before the first kill."""
 PIPELINE = """
 name: kill
 source: {{connector: shop, config: {{base_url: "{address}"}}}}
@@ -67,13 +79,15 @@ spark: {{master: "{master}"}}
 class Kill:
     """One kill: whom, after how many pages of this run, and the rows committed then.
 
-    again: pages of this run that an earlier one had fetched. survived: the sync got to its end all the same.
+    again: pages of this run that an earlier one had fetched. receipts: those that add up after it, of all tables.
+    survived: the sync got to its end all the same.
     """
 
     victim: str
     pages: int
     committed: int
     again: int
+    receipts: int
     survived: bool
 
 
@@ -84,19 +98,38 @@ class Failed(Exception):
 class Varied(Backend):
     """A shop whose records differ from page to page: fields come late, are missing, and change their type.
 
-    What a record has depends on its id alone.
+    What a record has depends on its id alone, and on whether the shop was edited.
     """
+
+    edited = False
 
     def get(self, path: str, query: Mapping[str, str]) -> Json:
         answer = super().get(path, query)
         return {
-            name: [_varied(record) for record in value] if isinstance(value, list) and path != "/_stats" else value
+            name: list(self._varied(value)) if isinstance(value, list) and path != "/_stats" else value
             for name, value in answer.items()
         }
 
+    def edit(self) -> None:
+        """Some records leave, customers too, and some change. No page was fetched before."""
+        with self._lock:
+            self.edited = True
+            self._asked.clear()
+            self._pages_again.clear()
+
+    def _varied(self, records: Sequence[Record]) -> Iterator[Record]:
+        for record in records:
+            edit = _number(record) % 11 if self.edited and "newcomer" not in str(record["id"]) else None
+            if edit != 0:
+                yield {**_varied(record), **({"edited": True} if edit == 1 else {})}
+
+
+def _number(record: Record) -> int:
+    return crc32(str(record["id"]).encode())
+
 
 def _varied(record: Record) -> Record:
-    number = crc32(str(record["id"]).encode())
+    number = _number(record)
     series = int(str(record["id"]).rpartition("-")[2] or 0) if str(record["id"])[-1].isdecimal() else 0
     odd: dict[str, Json] = {
         # As many columns as there are hundreds of records, each met on a later page than the one before.
@@ -131,6 +164,7 @@ class Trial:
             code = process.wait()
         if code:
             raise Failed(f"a sync left alone ended with exit code {code}:\n{self.log()}")
+        self.verify()
 
     def sync_here(self, *streams: str) -> None:
         """Run a sync whose tasks run in this process: what is asked of it needs no Spark. Raises Failed."""
@@ -140,6 +174,13 @@ class Trial:
             pipeline = pipeline.model_copy(update={"streams": chosen})
         result = SyncRunner(pipeline, Shop(), workers=Workers(here, CONCURRENCY)).run()
         _expect(result.ok, f"a sync left alone failed: {result.to_json()}")
+        self.verify()
+
+    def verify(self) -> int:
+        """How many receipts the tables have. Raises Failed: one does not add up, or a file or state is wrong."""
+        receipts, broken = verify(Pipeline.load(self.pipeline), Shop())
+        _expect(not broken, "; ".join(broken))
+        return receipts
 
     def sync_killed(self, victim: str, pages: int) -> Kill:
         """Run a sync and kill one of its processes once it has fetched some pages."""
@@ -152,7 +193,7 @@ class Trial:
                 os.kill(pid, signal.SIGKILL)
             # The driver is gone, or fails without its JVM, or gets over the loss of a worker.
             survived = process.wait() == 0
-        return Kill(victim, self._pages() - before, committed, self.again() - again, survived)
+        return Kill(victim, self._pages() - before, committed, self.again() - again, self.verify(), survived)
 
     def rows(self, stream: str) -> list[str]:
         """The rows of a table, without the columns that each run fills differently, in order.
@@ -207,6 +248,11 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, 
     backend = Varied(SIZES)
     with serving(backend, latency=LATENCY) as address:
         trial = Trial(folder, backend, address, mode=mode)
+        undisturbed = Trial(_made(folder / "undisturbed"), backend, address, mode=mode)
+        if mode in EARLIER:
+            trial.sync_here()
+            undisturbed.sync_here()
+            backend.edit()
         kills: list[Kill] = []
         for victim in victims:
             # The kills of a round leave pages over: all streams together have more than 230.
@@ -217,7 +263,6 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, 
             trial.sync()
         again = trial.again()
         _expect(again <= MOST_AGAIN * len(kills), f"{again} pages fetched again, at most {MOST_AGAIN} a kill promised")
-        undisturbed = Trial(_made(folder / "undisturbed"), backend, address, mode=mode)
         undisturbed.sync_here()
         trial.compare(undisturbed)
         before = trial.rows_now()
@@ -251,7 +296,7 @@ _BY_RUN = {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"}
 
 
 def _text(row: Record) -> str:
-    values = {name: value for name, value in row.items() if value is not None}
+    values = {name: name == FLAG.name or value for name, value in row.items() if value is not None}
     return orjson.dumps(values, option=orjson.OPT_SORT_KEYS, default=str).decode()
 
 
@@ -292,31 +337,40 @@ def _find(driver: int, victim: str) -> int | None:
 
 
 def main() -> int:
-    """Run rounds until the kills are used up; print each. Returns 1 at the first broken promise."""
+    """Run rounds until the kills are used up; print each. Returns 1 if a promise was broken; its tables stay."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     options = parser.parse_args()
     chance = random.Random(options.seed)
     print(f"seed {options.seed}")
-    print("mode       victim  pages fetched  rows committed  pages fetched again in that run")
-    done = 0
+    print("mode       victim  pages fetched  rows committed  pages fetched again in that run  receipts")
+    done: Counter[str] = Counter()
+    broken: Counter[str] = Counter()
     modes = itertools.cycle(MODES)
-    while done < options.kills:
+    while done.total() < options.kills:
         # A worker's death is survived, so it comes last.
         victims = [chance.choice(("driver", "jvm")) for _ in range(4)] + ["worker"]
-        mode = next(modes)
-        with tempfile.TemporaryDirectory(prefix="spark-cdk-kill-") as folder:
-            try:
-                kills = round_of_kills(Path(folder), victims[: options.kills - done], chance, mode)
-            except Failed as failed:
-                print(f"FAILED: {mode}: {failed}")
-                return 1
+        victims = victims[: options.kills - done.total()]
+        mode, folder = next(modes), Path(tempfile.mkdtemp(prefix="spark-cdk-kill-"))
+        try:
+            kills = round_of_kills(folder, victims, chance, mode)
+        except Failed as failed:
+            print(f"FAILED: {mode}, {folder}: {failed}", flush=True)
+            done[mode] += len(victims)
+            broken[mode] += 1
+            continue
+        shutil.rmtree(folder)
         for kill in kills:
             note = "  survived" if kill.survived else ""
-            print(f"{mode:10} {kill.victim:7} {kill.pages:13} {kill.committed:15} {kill.again:13}{note}", flush=True)
-        done += len(kills)
-    print(f"{done} kills: nothing lost, nothing doubled")
+            figures = f"{kill.pages:13} {kill.committed:15} {kill.again:31} {kill.receipts:9}"
+            print(f"{mode:10} {kill.victim:7} {figures}{note}", flush=True)
+        done[mode] += len(kills)
+    by_mode = ", ".join(f"{mode} {count}" for mode, count in done.items())
+    if broken:
+        print(f"{done.total()} kills ({by_mode}): {broken.total()} rounds FAILED: {', '.join(broken)}")
+        return 1
+    print(f"{done.total()} kills ({by_mode}): nothing lost, nothing doubled, every receipt adds up")
     return 0
 
 

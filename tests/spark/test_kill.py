@@ -1,17 +1,23 @@
-"""The short version of `make crash`: twenty kills, five in each write mode."""
+"""The short version of `make crash`: three kills in each write mode."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
-from tests.spark.kill import MODES, round_of_kills
+from cdk import Json
+from cdk.spark.receipt import RECEIPT
+from connectors.shop.api import serving
+from connectors.shop.backend import Sizes
+from tests.spark.kill import MODES, Failed, Trial, Varied, round_of_kills
 
-VICTIMS = ("driver", "jvm", "driver", "jvm", "worker")
+VICTIMS = ("driver", "jvm", "worker")
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)  # six syncs with a JVM each, on a machine that may be busy
+@pytest.mark.timeout(900)  # four syncs with a JVM each, on a machine that may be busy
 @pytest.mark.parametrize("mode", MODES)
 def test_killed_drivers_jvms_and_workers_lose_nothing_and_double_nothing(tmp_path: Path, mode: str) -> None:
     kills = round_of_kills(tmp_path, VICTIMS, random.Random(), mode)
@@ -19,3 +25,36 @@ def test_killed_drivers_jvms_and_workers_lose_nothing_and_double_nothing(tmp_pat
     # On a busy machine a sync may end before the signal reaches it; its round is checked, and ends there.
     assert [kill.victim for kill in kills] == list(VICTIMS[: len(kills)])
     assert len(kills) == len(VICTIMS) or kills[-1].survived
+
+
+def miscount(info: dict[str, Json]) -> None:
+    info[RECEIPT] = info[RECEIPT].replace('"read":', '"read":1')
+
+
+def forget(info: dict[str, Json]) -> None:
+    del info[RECEIPT]
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        (miscount, "contradicts its receipt: .* of read = staged .* skipped"),
+        (forget, "without a receipt: version .* WRITE: .* rows more"),
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_receipt_that_is_wrong_or_missing_fails_the_campaign(
+    tmp_path: Path, mode: str, damage: Callable[[dict[str, Json]], None], text: str
+) -> None:
+    shop = Varied(Sizes(products=60, orders=60, customers=2, visits=6))
+    with serving(shop) as address:
+        trial = Trial(tmp_path, shop, address, mode=mode)
+        trial.sync_here()
+        for log in (tmp_path / "tables" / trial.tables[-1] / "_delta_log").glob("*.json"):
+            lines = [orjson.loads(line) for line in log.read_bytes().splitlines()]
+            if any("add" in line for line in lines):
+                damage(next(line["commitInfo"] for line in lines if "commitInfo" in line))
+                log.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+
+        with pytest.raises(Failed, match=f"visits.*{text}"):
+            trial.verify()

@@ -1,0 +1,32 @@
+"""What `spark-cdk state verify` says of the tables of a pipeline that nobody but the kit writes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cdk import Source
+from cdk.spark.pipeline import Pipeline
+from cdk.spark.plan import chosen_streams, plan_stream
+from cdk.spark.state_files import audits, findings
+from cdk.spark.state_tables import of_plans
+from cdk.spark.store import place_at
+
+
+class Verified(NamedTuple):
+    """receipts: of all commits of all tables. broken: sentences, none where states, files and receipts are right."""
+
+    receipts: int
+    broken: Sequence[str]
+
+
+def verify(pipeline: Pipeline, source: Source) -> Verified:
+    """Look at the tables that are there, histories too. A commit of rows without a receipt is wrong here."""
+    target = place_at(pipeline.target.path, pipeline.target.storage)
+    chosen = chosen_streams(source.streams(pipeline.config), pipeline.streams)
+    tables = [one for one in of_plans([plan_stream(stream, how, target) for stream, how in chosen]) if one.there]
+    receipts, broken = 0, []
+    for one in tables:
+        audited = audits(one)
+        receipts += sum(audit.receipts for audit in audited.values())
+        broken += [f"{found.stream}: {found.text}" for found in findings(one, pipeline.name, audited) if found.broken]
+        broken += [f"{name}: without a receipt: {other}" for name, audit in audited.items() for other in audit.others]
+    return Verified(receipts, broken)
