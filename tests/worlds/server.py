@@ -5,22 +5,89 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
+from math import floor
 from weakref import WeakValueDictionary
 from zlib import crc32
 
 from cdk import CountCursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
 from cdk.base.errors import TransientError
 from cdk.base.json_lines import JsonLines
+from cdk.rest import Headers, HttpStream, PageNumber, Request, Response, StatusErrorHandler
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
 PARTS = 3
-MISSING = object()
-FORMS: Sequence[Callable[[datetime], str]] = (
-    lambda time: f"{time:%Y-%m-%dT%H:%M:%S}Z",
-    lambda time: f"{time:%Y-%m-%dT%H:%M:%S}.000Z",
-    lambda time: f"{time.astimezone(timezone(timedelta(hours=9))):%Y-%m-%dT%H:%M:%S}+09:00",
-)
-"""How a time may be written."""
+
+
+class _Missing:
+    """Stands where a record has no field."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a source writes times. unit: the smallest difference that it writes. read: what a bound of a window means.
+
+    begin: before the first record; soon after it texts of times no longer sort as the times do.
+    """
+
+    formats: Sequence[str]
+    begin: datetime
+    unit: timedelta
+    forms: Sequence[Callable[[datetime], Json]]
+    read: Callable[[Json], datetime]
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")
+
+
+def _reads(pattern: str) -> Callable[[Json], datetime]:
+    return lambda bound: datetime.strptime(bound, pattern).replace(tzinfo=UTC)
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "iso": Dialect(
+        ("%Y-%m-%dT%H:%M:%SZ",),
+        DAY0,
+        timedelta(milliseconds=1),
+        (
+            _iso,
+            lambda time: f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z",
+            lambda time: time.astimezone(timezone(timedelta(hours=9))).isoformat(),
+            lambda time: time.astimezone(timezone(timedelta(hours=-7))).isoformat(),
+        ),
+        datetime.fromisoformat,
+    ),
+    "seconds": Dialect(
+        ("%s",),
+        datetime.fromtimestamp(10**9 - 9 * 3600, UTC),
+        timedelta(seconds=1),
+        (lambda time: int(time.timestamp()), lambda time: f"{time.timestamp():.0f}"),
+        lambda bound: datetime.fromtimestamp(int(bound), UTC),
+    ),
+    "days": Dialect(
+        ("%m/%d/%Y",),
+        datetime(2023, 12, 30, tzinfo=UTC),
+        timedelta(days=1),
+        (lambda time: f"{time:%m/%d/%Y}",),
+        _reads("%m/%d/%Y"),
+    ),
+    "minutes": Dialect(
+        ("%d.%m.%Y %H:%M",),
+        datetime(2024, 1, 31, 6, tzinfo=UTC),
+        timedelta(minutes=1),
+        (lambda time: f"{time:%d.%m.%Y %H:%M}", _iso),
+        _reads("%d.%m.%Y %H:%M"),
+    ),
+}
 
 
 _RUNNING: WeakValueDictionary[int, "Server"] = WeakValueDictionary()
@@ -31,12 +98,13 @@ _ADDRESSES = count()
 class Server:
     """Records in the order in which they were put, oldest first.
 
-    Each has a serial number `n`, an `id` unless that is missing, a time `at`, a version `v`, which grows with `n`, and
-    a `part`, which is always the same for one id.
+    Each has a serial number `n`, an `id` unless that is missing, a time `at` and a version `v`, which grow together
+    unless a record is put late, and a `part`, which is always the same for one id.
 
     page_size: records of a page. as_text: pages are JSON text, where JSON can spell them. at: what happens at a
     request, by its number, counted from now. requests: how many there were. gone: serial numbers of records that the
-    server gives no more.
+    server gives no more. dialect: how times are written. first: the version at the begin of times. blanks: bodies have
+    them between their parts. times: of each record; undated: serial numbers of those that do not say it.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -45,9 +113,14 @@ class Server:
     at: dict[int, Callable[[], None]] = field(default_factory=dict)
     requests: int = 0
     gone: set[int] = field(default_factory=set)
+    dialect: str = "iso"
+    first: int = 7
+    blanks: bool = False
+    times: list[datetime] = field(default_factory=list)
+    undated: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._last = DAY0
+        self._last = self._floor = DIALECTS[self.dialect].begin
         self._address = next(_ADDRESSES)
         _RUNNING[self._address] = self
 
@@ -59,19 +132,33 @@ class Server:
         """Answer a request by an error. Raises TransientError."""
         raise TransientError("the server is down")
 
-    def put(self, id: Json, fields: Mapping[str, Json], hours: int = 1, form: int = 0) -> None:
-        """Add a record, `hours` later than the last one. form: how its time and version are written."""
-        n = len(self.records)
-        self._last = (self._last if self.records else DAY0) + timedelta(hours=hours)
-        at = FORMS[form](self._last)
-        record = {
-            **fields,
-            "n": n,
-            "at": at,
-            "v": f"{n + 7}" if form else n + 7,
-            "part": 0 if id is MISSING else crc32(f"{id}".encode()) % PARTS,
-        }
+    def put(
+        self, id: Json, fields: Mapping[str, Json], hours: float = 1, form: int = 0, cursor: Json = MISSING
+    ) -> None:
+        """Add a record, `hours` later than the last one, but none older than those that were there at `settle`.
+
+        form: how its time and version are written. cursor: what it has in place of both; None for nothing.
+        """
+        n, dialect = len(self.records), DIALECTS[self.dialect]
+        self._last = max(self._floor, self._last + timedelta(hours=hours))
+        self.times.append(self._last - (self._last - DAY0) % dialect.unit)
+        record: dict[str, Json] = {**fields, "n": n, "part": 0 if id is MISSING else _part_of(id)}
+        if cursor is MISSING:
+            record["at"] = dialect.forms[form % len(dialect.forms)](self.times[n])
+            record["v"] = f"{self.version(n)}" if form else self.version(n)
+        else:
+            self.undated.add(n)
+            if cursor is not None:
+                record["at"] = record["v"] = cursor
         self.records.append(record if id is MISSING else {**record, "id": id})
+
+    def settle(self) -> None:
+        """Let no later record be older than those that are there."""
+        self._floor = self.last
+
+    def version(self, n: int) -> int:
+        """The version of a record, whether it says it or not."""
+        return self.first + floor((self.times[n] - DIALECTS[self.dialect].begin) / timedelta(hours=1))
 
     @property
     def present(self) -> Sequence[Record]:
@@ -80,19 +167,28 @@ class Server:
 
     @property
     def last(self) -> datetime:
-        """The time of the last record."""
-        return self._last if self.records else DAY0
+        """The greatest time of a record."""
+        return max([self._floor, *self.times])
 
-    def page(self, records: Sequence[Record], token: Mapping[str, Json] | None) -> Page:
-        """A page of some of the records. Raises what happens at this request."""
+    def arrive(self) -> None:
+        """A request has come. Raises what happens at it."""
         self.requests += 1
         due, self.at = self.at.get(0), {n - 1: work for n, work in self.at.items() if n}
         if due is not None:
             due()
+
+    def page(self, records: Sequence[Record], token: Mapping[str, Json] | None) -> Page:
+        """A page of some of the records. Raises what happens at this request."""
+        self.arrive()
         begin = token["offset"] if token else 0
         end = begin + self.page_size
         page = records[begin:end]
         return Page(_text(page) if self.as_text else page, {"offset": end} if end < len(records) else None)
+
+
+def _part_of(id: Json) -> int:
+    """The same for ids that a column may take for one."""
+    return crc32(f"{int(id) if type(id) is float and id.is_integer() else id}".encode()) % PARTS
 
 
 def _text(records: Sequence[Record]) -> Sequence[Record]:
@@ -163,13 +259,17 @@ class Counted(_Read):
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
-        return [record for record in self.server.present if int(record["v"]) >= int(slice.window.start)]
+        start, server = int(slice.window.start), self.server
+        return [r for r in server.present if r["n"] in server.undated or server.version(r["n"]) >= start]
 
 
 class Ordered(Counted):
     """Incremental by number; a cut read resumes at the number reached."""
 
     cursor = CountCursor("v", ordered=True)
+
+    def chosen(self, slice: Slice) -> Sequence[Record]:
+        return sorted(super().chosen(slice), key=lambda record: self.server.version(record["n"]))
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         records, token = self.chosen(slice), None
@@ -180,23 +280,84 @@ class Ordered(Counted):
                 return
 
 
-class Dated(_Read):
-    """Incremental by time, in windows of a day whose edges touch."""
+def _days(server: Server) -> DatetimeCursor:
+    """The cursor of windows of a day whose edges touch."""
+    dialect = DIALECTS[server.dialect]
+    return DatetimeCursor("at", start=dialect.begin, step=timedelta(days=1), formats=dialect.formats)
 
-    cursor = DatetimeCursor("at", start=DAY0, step=timedelta(days=1))
+
+def _between(server: Server, records: Sequence[Record], low: Json, high: Json) -> Sequence[Record]:
+    """The records that lie between the edges of a window, and those whose time nobody knows."""
+    read = DIALECTS[server.dialect].read
+    return [r for r in records if r["n"] in server.undated or read(low) <= server.times[r["n"]] <= read(high)]
+
+
+class Dated(_Read):
+    """Incremental by time."""
+
+    def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
+        super().__init__(server, schema)
+        self.cursor = _days(server)
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
-        low, high = (datetime.fromisoformat(bound) for bound in (slice.window.start, slice.window.end))
-        return [r for r in self.server.present if low <= datetime.fromisoformat(r["at"]) <= high]
+        return _between(self.server, super().chosen(slice), slice.window.start, slice.window.end)
 
 
 class DatedParts(Dated, Divided):
     """Incremental by time in each partition."""
 
-    def chosen(self, slice: Slice) -> Sequence[Record]:
-        return [record for record in Dated.chosen(self, slice) if record["part"] == slice.partition["part"]]
+
+@dataclass
+class _Answers:
+    """The server's answers over HTTP: bodies of JSON, with pages that are asked for by their number."""
+
+    server: Server
+
+    def send(self, request: Request) -> Response:
+        server, params = self.server, request.params
+        server.arrive()
+        records = server.present
+        if "low" in params:
+            records = _between(server, records, params["low"], params["high"])
+        begin = (params["page"] - 1) * params["size"]
+        page = records[begin : begin + params["size"]]
+        body = json.dumps({"data": page}, separators=(", ", " : ") if server.blanks else (",", ":")).encode()
+        return Response(200, Headers({"Content-Type": "application/json"}), body, request.full_url, request)
+
+
+class Numbered(HttpStream):
+    """Full refresh over HTTP, in pages that are asked for by their number."""
+
+    primary_key = "id"
+    records_path = ("data",)
+    url_base = "https://things.test"
+    error_handler = StatusErrorHandler(retries=0)
+
+    def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
+        super().__init__()
+        self.name, self.server, self.schema, self.transport = "things", server, schema, _Answers(server)
+        self.paginator = PageNumber(size=server.page_size, size_param="size")
+
+    def now(self) -> datetime:
+        return self.server.last + timedelta(days=1)
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "things"
+
+
+class NumberedDays(Numbered):
+    """Incremental by time, each window in pages that are asked for by their number."""
+
+    def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
+        super().__init__(server, schema)
+        self.cursor = _days(server)
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        assert slice.window is not None
+        return {"low": slice.window.start, "high": slice.window.end}
 
 
 WHOLE: Sequence[type[_Read]] = (Whole, Unresumable, Divided)
 INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, Dated, DatedParts)
+NUMBERED: Sequence[type[Numbered]] = (Numbered, NumberedDays)

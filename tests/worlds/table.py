@@ -3,8 +3,9 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from uuid import UUID
 
@@ -25,12 +26,13 @@ def rows(path: Path) -> list[Record]:
 def problems(row: Record, record: Record) -> Iterator[str]:
     """Fields of a record that its row does not show: not as a column, nor among what has none, nor as a change."""
     rest = json.loads(row.get("_airbyte_additional") or "{}")
-    changed = {change["field"] for change in row["_airbyte_meta"]["changes"]}
+    changed = {change["field"]: change["original"] for change in row["_airbyte_meta"]["changes"]}
     for name, said in record.items():
         value = _as_json(said)
-        noted = any(
-            field == _shown(name) or field.startswith((f"{_shown(name)}.", f"{_shown(name)}[")) for field in changed
-        )
+        shown = _shown(name)
+        if shown in changed and not _same(changed[shown], value):
+            yield f"{name!r} was {value!r}, noted as {changed[shown]!r}"
+        noted = any(field == shown or field.startswith((f"{shown}.", f"{shown}[")) for field in changed)
         column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
         if not noted and not _same(row.get(column), value) and not (name in rest and _same(rest[name], value)):
             yield f"{name!r} was {value!r}, its column has {row.get(column)!r}, beside it {rest.get(name)!r}"
@@ -46,14 +48,34 @@ def key_of(record: Record, kind: Json) -> Json:
         return f"row {record['n']}"
     if kind == "string":
         return id if isinstance(id, str) else json.dumps(id)
-    return id if type(id) is int and id < 2**63 else f"given {id!r}"
+    if type(id) is float and id.is_integer():
+        id = int(id)
+    if kind == "big_integer" and isinstance(id, str) and id.isdigit():
+        id = int(id)
+    fits = type(id) is int and (id < 2**63 or kind == "big_integer")
+    return id if fits else f"given {id!r}"
+
+
+def as_read(record: Record) -> Record:
+    """A record as `read` prints it: without fields that are null, and null where JSON has no such number."""
+    return {name: _finite(_as_json(value)) for name, value in record.items() if value is not None}
+
+
+def _finite(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _as_json(value: Json) -> Json:
     """A value of Python as `read` writes it."""
-    if isinstance(value, datetime | date):
+    if isinstance(value, date | time):
         return value.isoformat()
-    if isinstance(value, list):
+    if isinstance(value, Enum):
+        return _as_json(value.value)
+    if isinstance(value, list | tuple):
         return [_as_json(item) for item in value]
     if isinstance(value, dict):
         return {name: _as_json(item) for name, item in value.items()}
@@ -92,6 +114,17 @@ def _is_date(cell: date, value: Json) -> bool:
 
 def _is_json(text: str, value: Json) -> bool:
     try:
-        return bool(json.loads(text) == value)
+        return _equal(json.loads(text), value)
     except ValueError:
         return False
+
+
+def _equal(one: Json, other: Json) -> bool:
+    """Whether two values of JSON are one; NaN is itself."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
