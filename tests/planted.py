@@ -1040,6 +1040,32 @@ BUGS = [
         "outward(Span(_of_millis(start_time_millis), _of_millis(end_time_millis)), self._bucket),",
     ),
     Bug("a run of a long log reads few records", "state/log/retention", "if kept > _FEW and", "if not kept and"),
+    Bug(
+        "a value of the config is never replaced",
+        "sources/defaults",
+        "            if name in filled:\n",
+        "            if filled.get(name):\n",
+    ),
+    Bug(
+        "a default spoils no config that fits",
+        "sources/defaults",
+        'value != "" and _fits(value, schema)',
+        'value != ""',
+    ),
+    Bug("no default chooses another way in", "sources/defaults", "(required or value.keys()", "(True or value.keys()"),
+    Bug("defaults of other branches stay out", "sources/defaults", "or len(meant) == 1:", "or meant:"),
+    Bug(
+        "migrations see what an old config lacks",
+        "sources/config",
+        "source.transform(with_defaults(source.prepare(config), source.config_schema))",
+        "source.transform(source.prepare(with_defaults(config, source.config_schema)))",
+    ),
+    Bug(
+        "transformations see defaults",
+        "sources/config",
+        "source.transform(with_defaults(source.prepare(config), source.config_schema))",
+        "with_defaults(source.transform(source.prepare(config)), source.config_schema)",
+    ),
 ]
 
 

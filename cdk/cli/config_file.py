@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
-from cdk.base.masking import Secrets, secret_values
+from cdk.base.masking import Secrets
 from cdk.base.values import Json, canonical
 from cdk.cli.documents import read_document
-from cdk.sources.config import check_config
+from cdk.sources.config import prepared_config
 from cdk.sources.variables import SecretEnvironment, with_variables
 from cdk.streams.source import Source
 
@@ -54,8 +54,4 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
     except TypeError as error:
         words = "expected real characters, and at most some hundred levels"
         raise ConfigError(f"holds what cannot be passed on: {words} ({error})", path=where) from None
-    # Known before anything is said of it: preparing may fail.
-    secrets.add(*secret_values(source.config_schema, config))
-    config = source.prepare(config)
-    check_config(config, source.config_schema, where, secrets)
-    return config
+    return prepared_config(config, source, where, secrets)

@@ -73,12 +73,15 @@ class ManifestSource(Source):
         return None if self._spec is None else self._spec.advanced_auth
 
     def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The config after the manifest's migrations, which are kept, and its transformations, which are not."""
-        rules = self._rules(config)
-        self._kept = migrated = rules.migrate(config)
+        """The config after the manifest's migrations, which are saved."""
+        self._kept = migrated = self._rules(config).migrate(config)
         if migrated is not config:
             self.events.config_changed(migrated)
-        return rules.transform(migrated)
+        return migrated
+
+    def transform(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The config after the manifest's transformations, which are not saved."""
+        return self._rules(config).transform(config)
 
     def select(self, properties: Mapping[str, frozenset[str]]) -> None:
         self._runtime.shared["selected"] = properties

@@ -88,6 +88,10 @@ def _matches(config: Json, pattern: Json) -> bool:
         return False
 
 
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 _Look: TypeAlias = Callable[[Json, Json, JsonSchema], bool]
 
 _LOOKS: Mapping[str, _Look] = {
@@ -101,4 +105,6 @@ _LOOKS: Mapping[str, _Look] = {
     "enum": lambda config, rule, _: isinstance(rule, list) and any(_same(config, value) for value in rule),
     "const": lambda config, rule, _: _same(config, rule),
     "pattern": lambda config, rule, _: _matches(config, rule),
+    "minimum": lambda config, rule, _: _is_number(rule) and (not _is_number(config) or config >= rule),
+    "maximum": lambda config, rule, _: _is_number(rule) and (not _is_number(config) or config <= rule),
 }

@@ -31,7 +31,11 @@ class Source:
     events: Events = Events()
 
     def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The config as this source wants it: one of an older version in today's form. Before it is checked."""
+        """The config in the form this source wants: one of an older version in today's. Before defaults are put in."""
+        return config
+
+    def transform(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+        """What the streams see of a config that has the defaults of `config_schema`. Before it is checked."""
         return config
 
     def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:

@@ -4,15 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from cdk.base.errors import ManifestError
+from cdk.base.masking import Secrets
+from cdk.cli.sync_file import file_pipeline
+from cdk.cli.sync_given import given_pipeline
 from cdk.cli.told import Told
 from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Request, Response
 from cdk.rest.message import Headers
+from cdk.spark.sync import SyncRunner
+from cdk.spark.tasks import Workers, here
 from cdk.testing import MockApi
 from tests.cli.conftest import CommandLine
 from tests.rest.api import Time
@@ -186,6 +193,40 @@ def test_code_of_a_manifest_runs_only_when_it_is_allowed(cli: CommandLine) -> No
     assert "--allow-custom-code" in refused.messages[-1]["trace"]["error"]["message"]
     assert allowed.code == 0
     assert [message["record"]["data"]["id"] for message in allowed.of_type("RECORD")] == [1, 2]
+
+
+@pytest.mark.parametrize("required", ["[region]", "[]"])
+def test_a_default_of_the_spec_is_the_same_in_check_read_and_sync(
+    cli: CommandLine, folder: Path, required: str
+) -> None:
+    default = MANIFEST.replace("region: {type: string}", "region: {type: string, default: eu}")
+    (folder / "manifest.yaml").write_text(default.replace("required: [region]", f"required: {required}"))
+    (folder / "c.json").write_text("{}")
+    (folder / "pipeline.yaml").write_text(
+        "name: it\nsource: {manifest: manifest.yaml, config: c.json}\ntarget: {path: tables}"
+    )
+    options: dict[str, object] = {
+        "--connector": None,
+        "--manifest-path": folder / "manifest.yaml",
+        "--config": folder / "c.json",
+    }
+    options |= {"--target": str(folder / "given"), "--name": None, "--catalog": None}
+
+    checked = cli("check", *COMMAND, *CONFIG, "--allow-custom-code")
+    read = cli("read", *COMMAND, *CONFIG, "--allow-custom-code")
+    syncs = [
+        file_pipeline(folder / "pipeline.yaml", Secrets(), trusted=True),
+        given_pipeline(options, Secrets(), trusted=True),
+    ]
+    synced = [SyncRunner(pipeline, source, workers=Workers(here, 1)).run() for pipeline, source in syncs]
+
+    assert [one["connectionStatus"]["status"] for one in checked.of_type("CONNECTION_STATUS")] == ["SUCCEEDED"]
+    assert [message["record"]["data"]["region"] for message in read.of_type("RECORD")] == ["eu", "eu"]
+    assert [one.ok for one in synced] == [True, True]
+    for target in ("tables", "given"):
+        files = DeltaTable(str(folder / target / "users")).file_uris()
+        assert pq.read_table(files)["region"].to_pylist() == ["eu", "eu"]
+    assert (folder / "c.json").read_text() == "{}"
 
 
 def test_the_code_of_a_manifest_may_lie_elsewhere(cli: CommandLine, folder: Path) -> None:

@@ -372,8 +372,9 @@ def test_what_migrations_change_is_told_and_what_transformations_change_is_not()
     source.events = heard
     given = {"kind": "old"}
 
-    assert source.prepare(given) == {"kind": "new", "more": "new"}
-    assert source.prepare({"kind": "new"}) == {"kind": "new", "more": "new"}
+    assert source.prepare(given) == {"kind": "new"}
+    assert source.prepare({"kind": "new"}) == {"kind": "new"}
+    assert source.transform({"kind": "new"}) == {"kind": "new", "more": "new"}
     assert heard.configs == [{"kind": "new"}]
     assert given == {"kind": "old"}
 
@@ -391,7 +392,7 @@ def test_a_source_without_a_spec_takes_any_config() -> None:
 
     assert source.config_schema == {"type": "object", "properties": {}, "additionalProperties": True}
     assert (source.documentation_url, source.advanced_auth) == (None, None)
-    assert source.prepare({"a": 1}) == {"a": 1}
+    assert source.transform(source.prepare({"a": 1})) == {"a": 1}
     assert source.name == "manifest"
 
 

@@ -2,7 +2,12 @@ import pytest
 
 from cdk import ConfigError, JsonSchema
 from cdk.base.masking import Secrets
-from cdk.sources.config import check_config
+from cdk.base.values import Json
+from cdk.declarative.manifest import Manifest
+from cdk.declarative.source import ManifestSource
+from cdk.sources.config import check_config, prepared_config
+from cdk.streams.events import Events
+from cdk.streams.source import Source
 
 SCHEMA: JsonSchema = {
     "type": "object",
@@ -40,3 +45,59 @@ def test_secrets_are_not_shown_even_where_they_are_wrong() -> None:
         check_config({"host": "h", "auth": {"password": "hunter2"}}, SCHEMA, "c.json", Secrets())
 
     assert str(raised.value) == "c.json: auth.password: found '****', expected minLength 8"
+
+
+class Saved(Events):
+    """Keeps the configs that it is told to save."""
+
+    def __init__(self) -> None:
+        self.configs: list[Json] = []
+
+    def config_changed(self, config: Json) -> None:
+        self.configs.append(config)
+
+
+def add(name: str, value: str, condition: str = "") -> Json:
+    return {"type": "ConfigAddFields", "fields": [{"path": [name], "value": value}], "condition": condition}
+
+
+def test_defaults_come_after_migrations_and_before_transformations() -> None:
+    renamed = add("site", "{{ config.domain }}", "{{ 'site' not in config and 'domain' in config }}")
+    rules = {
+        "type": "ConfigNormalizationRules",
+        "config_migrations": [{"type": "ConfigMigration", "transformations": [renamed]}],
+        "transformations": [add("host", "api.{{ config.site }}")],
+    }
+    schema = {
+        "type": "object",
+        "required": ["site"],
+        "properties": {"site": {"type": "string", "default": "shop.test"}},
+    }
+    source = ManifestSource(
+        Manifest(
+            {
+                "version": "6.0.0",
+                "type": "DeclarativeSource",
+                "check": {"type": "CheckStream", "stream_names": []},
+                "spec": {"type": "Spec", "connection_specification": schema, "config_normalization_rules": rules},
+                "streams": [],
+            }
+        )
+    )
+    source.events = saved = Saved()
+
+    def prepared(config: Json) -> Json:
+        return prepared_config(config, source, "c.json", Secrets())
+
+    assert prepared({}) == {"site": "shop.test", "host": "api.shop.test"}
+    assert saved.configs == []
+    assert prepared({"domain": "old.test"}) == {"domain": "old.test", "site": "old.test", "host": "api.old.test"}
+    assert saved.configs == [{"domain": "old.test", "site": "old.test"}]
+
+
+def test_a_secret_default_is_a_secret() -> None:
+    source, secrets = Source(), Secrets()
+    source.config_schema = {"properties": {"key": {"type": "string", "airbyte_secret": True, "default": "demo-key"}}}
+
+    assert prepared_config({}, source, "c.json", secrets) == {"key": "demo-key"}
+    assert secrets.mask("demo-key") == "****"

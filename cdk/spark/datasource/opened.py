@@ -13,7 +13,7 @@ from cdk.base.masking import Secrets, secret_values
 from cdk.base.run import one_run
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
-from cdk.sources.config import check_config
+from cdk.sources.config import prepared_config
 from cdk.sources.finding import find_source, manifest_source
 from cdk.spark.datasource.given import Given
 from cdk.state.stream_state import StreamState
@@ -45,13 +45,11 @@ class Opened:
         secrets = Secrets()
         with masking(secrets), one_run():
             source = _source(given)
-            found = list(secret_values(source.config_schema, given.config))
-            secrets.add(*found)
             source.events = _Learning(secrets)
-            config = source.prepare(given.config)
-            check_config(config, source.config_schema, given.config_from, secrets)
+            config = prepared_config(given.config, source, given.config_from, secrets)
             stream = _chosen(source, config, given.stream)
-            return cls(stream, secrets, _restored(stream, given.state), bool(found))
+            config_secrets = any(secret_values(source.config_schema, given.config))
+            return cls(stream, secrets, _restored(stream, given.state), config_secrets)
 
 
 @contextmanager

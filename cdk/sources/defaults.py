@@ -1,0 +1,97 @@
+"""The `default`s of a config's schema, in a config that was written by hand.
+
+Airbyte's form puts them into every config that is made with it (`setDefaultValues` of its web application), and
+airbyte-cdk 7.39.1 into none. So a manifest is written for configs that have them.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+
+from cdk.base.values import Json, JsonSchema, canonical
+from cdk.sources.quick_fit import plainly_fits
+
+_MISSING = object()
+
+
+def with_defaults(config: Json, schema: JsonSchema) -> Json:
+    """`config` with each value that it lacks and that `schema` has a default for; `config` itself is left as it is.
+
+    Looks through properties, items, `allOf`, and that branch of a `oneOf` or `anyOf` whose constants the config has.
+    A missing object is made where defaults fill all of it, or where it is required and they fill what it requires.
+    Left out are null and the empty text, with which the form puts in nothing, and what the default's schema refuses.
+
+    Raises ConfigError: the part of `schema` around a default is no JSON Schema.
+    """
+    if not isinstance(schema, Mapping):
+        # The schema is a connector's, and used before anything has been checked.
+        return config
+    if isinstance(config, list):
+        return [with_defaults(item, schema.get("items", {})) for item in config]
+    if not isinstance(config, Mapping):
+        return config
+    filled = dict(config)
+    for part in _parts(filled, schema):
+        required = part.get("required")
+        for name, inner in _properties(part).items():
+            if name in filled:
+                filled[name] = with_defaults(filled[name], inner)
+            elif (value := _default(inner, required=isinstance(required, list) and name in required)) is not _MISSING:
+                filled[name] = value
+    return filled
+
+
+def _parts(config: Mapping[str, Json], schema: JsonSchema) -> Iterator[JsonSchema]:
+    """The schemas that hold for an object: `schema`, and those of its branches that are meant."""
+    yield schema
+    for keyword in ("allOf", "oneOf", "anyOf"):
+        branches = schema.get(keyword)
+        known = [branch for branch in branches if isinstance(branch, Mapping)] if isinstance(branches, list) else []
+        meant = known if keyword == "allOf" else [branch for branch in known if _is_chosen(config, branch)]
+        if keyword == "allOf" or len(meant) == 1:
+            for branch in meant:
+                yield from _parts(config, branch)
+
+
+def _is_chosen(config: Mapping[str, Json], branch: JsonSchema) -> bool:
+    """Whether the constants of `branch`, one at least, stand in the config."""
+    constants = {name: only for name, part in _properties(branch).items() for only in _only_values(part)}
+    return any(name in config for name in constants) and all(
+        config[name] == only for name, only in constants.items() if name in config
+    )
+
+
+def _only_values(schema: Json) -> Iterator[Json]:
+    if isinstance(schema, Mapping):
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and len(values) == 1:
+            yield values[0]
+
+
+def _properties(schema: JsonSchema) -> Mapping[str, Json]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _default(schema: Json, *, required: bool) -> Json:
+    """What stands for a value that is missing; `_MISSING`: nothing does."""
+    if not isinstance(schema, Mapping):
+        return _MISSING
+    if "default" in schema:
+        value = with_defaults(deepcopy(schema["default"]), schema)
+    else:
+        value = with_defaults({}, schema)
+        if not value or not (required or value.keys() >= _properties(schema).keys()):
+            return _MISSING
+    return value if value is not None and value != "" and _fits(value, schema) else _MISSING
+
+
+def _fits(value: Json, schema: JsonSchema) -> bool:
+    if plainly_fits(value, schema):
+        return True
+    if '"$ref"' in canonical(schema):
+        # What it refers to is elsewhere in the whole schema.
+        return False
+    # Importing jsonschema costs more than all of `spec`.
+    from cdk.sources.misfits import misfits  # noqa: PLC0415
+
+    return not misfits(value, schema)
