@@ -4,7 +4,7 @@ A process outlives its runs: a notebook syncs again and again, and Spark's Pytho
 other. What was learned of an API is as old as the run that learned it, so each run begins with nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -16,12 +16,15 @@ T = TypeVar("T")
 
 
 class Run:
-    """One run, in one process. id: the same in all processes that work for it. Safe to use from several threads."""
+    """One run, in one process. id: the same in all processes that work for it. Safe to use from several threads.
 
-    def __init__(self, id: str | None = None) -> None:
+    kept: what lives longer than the run, by what would make it.
+    """
+
+    def __init__(self, id: str | None = None, kept: Mapping[Callable[[], object], object] | None = None) -> None:
         self.id = uuid4().hex if id is None else id
         self._lock = Lock()
-        self._kept: dict[Callable[[], object], object] = {}
+        self._kept: dict[Callable[[], object], object] = dict(kept or {})
 
     def own(self, make: Callable[[], T]) -> T:
         """What `make` gives, made once for this run."""

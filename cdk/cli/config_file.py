@@ -1,6 +1,5 @@
 """The config: its secrets are known before anything is said of it, and it is checked against the connector's schema."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,28 +12,6 @@ from cdk.cli.documents import read_document
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import SecretEnvironment, with_variables
 from cdk.streams.source import Source
-
-
-def save_config(path: Path, config: Mapping[str, Json]) -> str | None:
-    """Replace the file in one step: a crash in between must not lose the only copy of a token. None, or why not.
-
-    Left alone are YAML files, whose comments would be lost, and files with variables: values have come in their place.
-    """
-    if path.suffix in (".yaml", ".yml"):
-        return f"{path} is YAML and stays as it is"
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        if "${" in path.read_text(encoding="utf-8"):
-            return f"{path} has variables and stays as it is"
-        with beside.open("w", encoding="utf-8") as file:
-            beside.chmod(path.stat().st_mode & 0o777)
-            json.dump(config, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        return f"it cannot be saved ({error})"
-    return None
 
 
 def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, Json]:

@@ -8,7 +8,6 @@ from cdk.base.logs import logger
 from cdk.base.masking import Secrets
 from cdk.base.times import system_clock
 from cdk.base.values import Json
-from cdk.cli.config_file import save_config
 from cdk.cli.output import Output
 from cdk.protocol import (
     AirbyteControlConnectorConfigMessage,
@@ -20,6 +19,7 @@ from cdk.protocol import (
     Type,
     status_line,
 )
+from cdk.sources.config_file import save_config
 from cdk.streams.events import Events
 
 

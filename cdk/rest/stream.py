@@ -8,7 +8,8 @@ from cdk.base.errors import DecodeError
 from cdk.base.times import Sleep, sleep
 from cdk.base.values import Json, Record, to_json
 from cdk.rest.auth.authenticator import Authenticator
-from cdk.rest.auth.oauth2 import OAuth2, collecting, issue_all, report
+from cdk.rest.auth.oauth2 import OAuth2
+from cdk.rest.auth.owner import TokenBearer, collecting, issue_all, report
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.budget import Budget
 from cdk.rest.cache import CachedTransport
@@ -57,7 +58,7 @@ class HttpStream(PagedStream):
     sleep: Sleep = staticmethod(sleep)
 
     _retriever: PageRetriever | None = None
-    _oauth2: Sequence[OAuth2] = ()
+    _bearers: Sequence[TokenBearer] = ()
     _scopes: Mapping[str, CredentialScope] | None = None
 
     @property
@@ -143,14 +144,14 @@ class HttpStream(PagedStream):
         """See cdk.rest.auth.tokens.TokenUser."""
         self._build()
         return issue_all(
-            self._oauth2, HttpClient(self.transport, error_handler=self.error_handler, sleep=self.sleep), seconds
+            self._bearers, HttpClient(self.transport, error_handler=self.error_handler, sleep=self.sleep), seconds
         )
 
     def _build(self) -> PageRetriever:
         # One for all threads: its authenticator renews tokens for all of them.
         with _building:
             if self._retriever is None:
-                with collecting() as self._oauth2:
+                with collecting() as self._bearers:
                     authenticator = self.authenticator()
                     if isinstance(authenticator, OAuth2):
                         report(authenticator)
@@ -167,7 +168,7 @@ class HttpStream(PagedStream):
     def __getstate__(self) -> dict[str, Json]:
         """What travels to another process: everything but the connections."""
         return {
-            name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes", "_oauth2"}
+            name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes", "_bearers"}
         }
 
 

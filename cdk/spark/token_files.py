@@ -41,6 +41,6 @@ class TokenFiles:
         except OSError as error:
             raise ConfigError(
                 f"refresh tokens could not be kept here ({error.strerror}); see to it that this folder can be read and "
-                "written, and sync again: the token that is there has not been used",
+                "written, and try again: the token that is there has not been used",
                 path=str(self._place),
             ) from error

@@ -32,12 +32,13 @@ ALL = sorted(shelf * 100 + n for shelf in range(SHELVES) for n in range(PAGES * 
 class Login:
     """A token server and an API. A refresh token works once; an access token works for `uses` requests.
 
+    life: seconds after which an access token ends, as the server says.
     calls: token requests. spent: those of them with a refresh token that had been used. reads: requests for pages.
     kill_at: the number of the page request at which the process `victim` is killed, before it is answered.
     """
 
-    def __init__(self, uses: int = 1_000_000, *, single_use: bool = True) -> None:
-        self.uses, self.single_use = uses, single_use
+    def __init__(self, uses: int = 1_000_000, *, single_use: bool = True, life: float = 3600) -> None:
+        self.uses, self.single_use, self.life = uses, single_use, life
         self.calls = self.spent = self.reads = self.kill_at = self.victim = 0
         self.refresh, self.address = FIRST, ""
         self.left: dict[str, int] = {}
@@ -54,7 +55,7 @@ class Login:
                 self.refresh = f"refresh-token-{self.calls}-of-the-server"
             access = f"access-token-{self.calls}-of-the-server"
             self.left[access] = self.uses
-            return {"access_token": access, "refresh_token": self.refresh, "expires_in": 3600}
+            return {"access_token": access, "refresh_token": self.refresh, "expires_in": self.life}
 
     def allowed(self, access: str) -> bool:
         """Count a request for a page, and whether its token is good."""

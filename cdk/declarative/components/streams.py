@@ -26,7 +26,7 @@ from cdk.declarative.families import (
 from cdk.declarative.misconfigured import MisconfiguredStream
 from cdk.declarative.stream import ManifestStream
 from cdk.rest import HttpClient
-from cdk.rest.auth.oauth2 import collecting, issue_all
+from cdk.rest.auth.owner import collecting, issue_all
 
 
 class DeclarativeStream(AnyStream):
@@ -69,10 +69,10 @@ class DeclarativeStream(AnyStream):
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> ManifestStream:
         """The stream."""
-        with collecting() as oauth2:
+        with collecting() as bearers:
             stream = self._built(ctx, as_parent=as_parent)
         client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
-        stream.issue = partial(issue_all, oauth2, client)
+        stream.issue = partial(issue_all, bearers, client)
         return stream
 
     def misconfigured(self, ctx: BuildContext, error: ManifestError) -> MisconfiguredStream:

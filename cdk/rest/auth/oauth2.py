@@ -1,35 +1,21 @@
 """OAuth 2.0: access tokens that are renewed (RFC 6749, sections 4.4 and 6; RFC 7523)."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import datetime
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from cdk.base.errors import ConfigError, CredentialsError
-from cdk.base.run import current_run
 from cdk.base.times import Clock, system_clock
 from cdk.base.values import Json
 from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
 from cdk.rest.auth.basic import basic_credentials
+from cdk.rest.auth.owner import TokenOwner, report
 from cdk.rest.auth.placed import with_header
-from cdk.rest.auth.token_answer import Refusal, body_of, expiry, find, saved_expiry, written_expiry
-from cdk.rest.auth.tokens import (
-    IssuedToken,
-    TokenEnded,
-    Tokens,
-    TokenState,
-    held_tokens,
-    key_of,
-    mark_of,
-    run_tokens,
-    slice_progress,
-)
+from cdk.rest.auth.token_answer import Refusal, body_of, expiry, find, saved_expiry, usable_until, written_expiry
+from cdk.rest.auth.tokens import TokenState
 from cdk.rest.backoff import retry_after
-from cdk.rest.client import HttpClient
 from cdk.rest.errors import error_for
 from cdk.rest.message import Request, Response
 
@@ -37,10 +23,6 @@ Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], Json]], None]
 """Saves values in the config, each at its path, and returns when they are safe."""
 
 _UNAUTHORIZED = 401
-_MARGIN = timedelta(seconds=30)
-_HOPELESS = 2
-"""Tokens in a row that the API refuses at once, after which its answer stands."""
-
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -71,7 +53,7 @@ class Kept:
     expiry_format: str | None = None
 
 
-class OAuth2:
+class OAuth2(TokenOwner):
     """Sends a bearer token and gets a new one when it has expired, or once when the API refuses it (401).
 
     token_url: where tokens come from. With a refresh_token that grant is used, else client_credentials, unless
@@ -123,8 +105,7 @@ class OAuth2:
         self._credentials_in, self._send_in, self._assertion = credentials_in, send_in, assertion
         self._given, self._given_expires, self._expiry_format = access_token, expires, expiry_format
         self._refusal, self._kept, self._fields = refusal or Refusal(), kept, fields or TokenFields()
-        self._learn, self._clock = learn, clock
-        self._own, self._key = TokenState(), ""
+        super().__init__(learn, clock)
         report(self)
 
     def __getstate__(self) -> dict[str, Json]:
@@ -138,137 +119,37 @@ class OAuth2:
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """See Authenticator. Raises CredentialsError: the token request is refused, or its answer has no token."""
-        token = yield from self._token()
+        token = yield from self.token()
         response = yield _bearing(request, token)
         if response.status != _UNAUTHORIZED:
-            if (held := held_tokens()) is not None:
-                held.found.good.add(self.key)
-        elif self._refused(token):
+            self.good()
+        elif self.refused(token):
             response.close()
-            token = yield from self._token(refused=token)
+            token = yield from self.token(refused=token)
             yield _bearing(request, token)
 
-    def forget(self) -> None:
-        """See Renewable."""
-        held = held_tokens()
-        if held is not None and (issued := held.issued.get(self.key)) is not None:
-            self._refused(issued.token)
-            return
-        state = self._state()
-        with state.lock:
-            state.access_token, self._given = None, None
-
-    def issue(self, seconds: float) -> Generator[Request, Response, IssuedToken]:
-        """A token for tasks that use it for so many seconds, or for half of its life, whichever is shorter.
-
-        Yields the token requests to send, and is sent their answers. Raises as `flow` does.
-        """
-        state = self._state()
-        with state.lock:
-            now = self._clock()
-            self._begin(state, now)
-            if not self._lasts(state, now, seconds):
-                yield from self._renew(state, now)
-            assert state.access_token is not None
-            assert state.begun is not None
-            assert state.expires is not None
-            rotates = state.rotated or self._kept is not None
-            return IssuedToken(state.access_token, state.begun, state.expires, rotates, state.refusals)
+    def _login(self) -> Sequence[Json]:
+        parts: list[Json] = [text_of(self._token_url), text_of(self._client_id), self._first]
+        if self._kept is None:
+            # Whoever owns a refresh token that works once owns it alone, whatever else is asked for with it.
+            extra = self._extra() if callable(self._extra) else self._extra
+            grant = None if self._grant_type is None else text_of(self._grant_type)
+            parts += [text_of(self._client_secret), grant, list(self._scopes), dict(extra)]
+        return parts
 
     @property
-    def key(self) -> str:
-        """The same for all that say the same of the same credentials, in every process."""
-        if not self._key:
-            refresh = None if self._refresh_token is None else text_of(self._refresh_token)
-            parts: list[Json] = [text_of(self._token_url), text_of(self._client_id), refresh]
-            if self._kept is None:
-                # Whoever owns a refresh token that works once owns it alone, whatever else is asked for with it.
-                extra = self._extra() if callable(self._extra) else self._extra
-                grant = None if self._grant_type is None else text_of(self._grant_type)
-                parts += [text_of(self._client_secret), grant, list(self._scopes), dict(extra)]
-            self._key = key_of(*parts)
-        return self._key
-
-    def _state(self) -> TokenState:
-        """The run's state; outside of a run, one's own."""
-        if not current_run().id:
-            return self._own
-        return run_tokens().state(self.key, self._own, self._load)
-
-    def _load(self, state: TokenState, tokens: Tokens) -> None:
-        """Go on with the tokens that an earlier run stored."""
-        if self._refresh_token is None or state.rotated:
-            return
-        stored = tokens.load(self.key, self._seal)
-        if stored is not None:
-            state.refresh_token, state.rotated = str(stored["refresh_token"]), True
-            state.access_token, state.begun = str(stored["access_token"]), self._clock()
-            state.expires = saved_expiry(str(stored["expires"]), None)
-            self._given = None
-            for secret in (state.refresh_token, state.access_token):
-                self._hide(secret)
+    def _first(self) -> str | None:
+        return None if self._refresh_token is None else text_of(self._refresh_token)
 
     @property
     def _seal(self) -> str:
-        """What opens stored tokens: who has the config has it, and nobody else."""
-        first = "" if self._refresh_token is None else text_of(self._refresh_token)
-        return f"{first}\n{text_of(self._client_secret)}"
+        return f"{self._first or ''}\n{text_of(self._client_secret)}"
 
-    def _refused(self, token: str) -> bool:
-        """Take note that the API refused a token; False: there is no better one, so its answer stands."""
-        held = held_tokens()
-        issued = None if held is None else held.issued.get(self.key)
-        if held is None or issued is None or issued.token != token:
-            return True
-        if issued.refusals >= _HOPELESS:
-            return False
-        held.found.refused[self.key] = mark_of(token)
-        return True
-
-    def _token(self, refused: str | None = None) -> Generator[Request, Response, str]:
-        """A token that has not expired and is not the one that was `refused`. Raises TokenEnded: in a task."""
-        issued = self._issued()
-        if issued is not None:
-            return issued
-        state = self._state()
-        with state.lock:
-            now = self._clock()
-            self._begin(state, now)
-            expired = state.expires is None or now >= state.expires
-            if state.access_token is None or expired or state.access_token == refused:
-                yield from self._renew(state, now)
-            assert state.access_token is not None
-            return state.access_token
-
-    def _hide(self, secret: str) -> None:
-        self._learn(secret)
-        run_tokens().learn(secret)
-
-    def _issued(self) -> str | None:
-        """The token that this task was given; None: it was given none, or may ask for one itself."""
-        held = held_tokens()
-        issued = None if held is None else held.issued.get(self.key)
-        if held is None or issued is None:
-            return None
-        ended = self._clock() >= issued.expires
-        if not ended and held.found.refused.get(self.key) != mark_of(issued.token):
-            self._hide(issued.token)
-            return issued.token
-        slice = slice_progress()
-        if not ended or slice is None or not slice.stuck():
-            raise TokenEnded
-        # The slice would begin again with the next token, and get no further.
-        if not issued.rotates:
-            return None
-        if slice.begun - issued.begun <= (issued.expires - issued.begun) / 2:
-            raise CredentialsError(
-                "the access token ended before the slice came to a page after which it can go on, and no task may get "
-                "another, as the refresh token works once; have the stream say checkpoints, or read smaller slices"
-            )
-        raise TokenEnded
+    @property
+    def _single_use(self) -> bool:
+        return self._kept is not None
 
     def _begin(self, state: TokenState, now: datetime) -> None:
-        """Take the token that was given, once."""
         if self._given is not None:
             given, self._given = text_of(self._given) or None, None
             if state.begun is not None:
@@ -278,16 +159,7 @@ class OAuth2:
             state.expires = text if isinstance(text, datetime) else saved_expiry(text, self._expiry_format)
             state.access_token, state.begun = given, now
 
-    @staticmethod
-    def _lasts(state: TokenState, now: datetime, seconds: float) -> bool:
-        """Whether the token is there, and will be for so many seconds or half of its life."""
-        if state.access_token is None or state.expires is None or state.begun is None or now >= state.expires:
-            return False
-        return (state.expires - now).total_seconds() >= min(seconds, (state.expires - state.begun).total_seconds() / 2)
-
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
-        if state.rotated or self._kept is not None:
-            run_tokens().check(self.key)
         self._take((yield self._token_request(state)), state, now)
 
     def _token_request(self, state: TokenState) -> Request:
@@ -336,9 +208,7 @@ class OAuth2:
         return form
 
     def _refresh(self, state: TokenState) -> str | None:
-        if self._refresh_token is None or state.refresh_token is not None:
-            return state.refresh_token
-        return text_of(self._refresh_token)
+        return self._first if state.refresh_token is None else state.refresh_token
 
     def _take(self, response: Response, state: TokenState, now: datetime) -> None:
         self._refusal.check(response)
@@ -361,7 +231,7 @@ class OAuth2:
             self._hide(renewed)
             state.rotated = state.rotated or renewed != self._refresh(state)
             state.refresh_token = renewed
-        usable = expires - min(_MARGIN, max(timedelta(), (expires - now) / 10))
+        usable = usable_until(expires, now)
         self._save(token, expires, usable, state)
         state.access_token, state.begun, state.expires = token, now, usable
 
@@ -370,9 +240,7 @@ class OAuth2:
 
         Our own store comes first, for it is durable when it returns; a config's file or platform may come too late.
         """
-        if state.rotated and state.refresh_token is not None:
-            value = {"refresh_token": state.refresh_token, "access_token": token, "expires": usable.isoformat()}
-            run_tokens().save(self.key, value, self._seal)
+        self._store(token, usable, state, elsewhere=self._kept is not None)
         if self._kept is None:
             return
         updates = {self._kept.access_token: token, self._kept.expiry: written_expiry(expires, self._kept.expiry_format)}
@@ -385,32 +253,6 @@ class OAuth2:
         url = self._token_url if isinstance(self._token_url, str) else "..."
         grant = self._grant_type or ("client_credentials" if self._refresh_token is None else "refresh_token")
         return f"OAuth2({url!r}, grant={grant if isinstance(grant, str) else '...'!r})"
-
-
-_made: ContextVar[list[OAuth2] | None] = ContextVar("oauth2_made", default=None)
-
-
-@contextmanager
-def collecting() -> Iterator[list[OAuth2]]:
-    """The authenticators of this kind that this block makes or takes up, whatever they become a part of."""
-    before, mine = _made.get(), list[OAuth2]()
-    _made.set(mine)
-    try:
-        yield mine
-    finally:
-        _made.set(before)
-
-
-def report(authenticator: OAuth2) -> None:
-    """Let whoever collects know of one that is used again."""
-    made = _made.get()
-    if made is not None and authenticator not in made:
-        made.append(authenticator)
-
-
-def issue_all(authenticators: Sequence[OAuth2], client: HttpClient, seconds: float) -> Mapping[str, IssuedToken]:
-    """See TokenUser. client: sends token requests as they are."""
-    return {item.key: client.obtain(partial(item.issue, seconds)) for item in authenticators}
 
 
 def _bearing(request: Request, token: str) -> Request:

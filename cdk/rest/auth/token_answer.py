@@ -14,6 +14,7 @@ from cdk.rest.message import Response
 _REFUSALS = {400, 401, 403}
 _DEEPEST = 5
 _USUAL_LIFE = timedelta(hours=1)
+_MARGIN = timedelta(seconds=30)
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -78,6 +79,11 @@ def expiry(value: Json, pattern: str | None, now: datetime) -> datetime:
         return now + timedelta(seconds=seconds if isfinite(seconds) else 0)
     except (TypeError, ValueError, OverflowError):
         return parse_moment(value, ()) or now + _USUAL_LIFE
+
+
+def usable_until(expires: datetime, now: datetime) -> datetime:
+    """The moment up to which a token is used: requests under way, and clocks, take some time."""
+    return expires - min(_MARGIN, max(timedelta(), (expires - now) / 10))
 
 
 def saved_expiry(value: Json, pattern: str | None) -> datetime | None:

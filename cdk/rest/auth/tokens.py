@@ -16,8 +16,9 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
-from cdk.base.run import current_run
+from cdk.base.run import Run, current_run
 from cdk.base.values import Json, canonical, from_json
 from cdk.rest.auth.authenticator import Learn, ignore
 
@@ -38,6 +39,16 @@ class IssuedToken:
     expires: datetime
     rotates: bool
     refusals: int = 0
+
+
+class TaskAsked(CredentialsError):
+    """A task would use up a refresh token that works once."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a task needs an access token that was not obtained where the slices are planned, and must not use a "
+            "refresh token that works once; make the authenticator while the stream is built, from the manifest"
+        )
 
 
 class TokenEnded(BaseException):
@@ -115,11 +126,27 @@ class Tokens:
         text = None if self.store is None else self.store.load(key)
         return None if text is None else unseal(text, secret)
 
-    def save(self, key: str, value: Mapping[str, Json], secret: str) -> None:
-        """Keep a value under `key`, sealed. What cannot be kept now is tried again; see `flush`."""
+    def save(self, key: str, value: Mapping[str, Json], secret: str, *, elsewhere: bool) -> None:
+        """Keep a value under `key`, sealed. What cannot be kept now is tried again; see `flush`.
+
+        elsewhere: it is kept at another place, too. What is kept nowhere is said.
+        """
         if self.store is not None:
             self._unsaved[key] = seal(value, secret)
             self.flush()
+        elif not elsewhere:
+            logger.warning(
+                "the server gave a new refresh token, and nothing here keeps it for the next run; if the one in the "
+                "config works once only, use `sync`, which keeps the new one, or re-authenticate afterwards"
+            )
+
+    def run(self) -> Run:
+        """A run that uses these, which live on after it."""
+        return Run(kept={Tokens: self})
+
+    def __reduce__(self) -> tuple[type["Tokens"], tuple[()]]:
+        """What travels to another process: nothing. Refresh tokens stay where they are owned."""
+        return Tokens, ()
 
     def check(self, key: str) -> None:
         """Find out, before a refresh token is spent, whether the next one can be kept. Raises what the store raises."""
@@ -151,10 +178,11 @@ class Findings:
 
 @dataclass(frozen=True)
 class HeldTokens:
-    """The tokens of a task, by key, and what it found out of them."""
+    """The tokens of a task, by key, and what it found out of them. last: nobody reads on with the next ones."""
 
     issued: Mapping[str, IssuedToken]
     found: Findings = field(default_factory=Findings)
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,9 +208,9 @@ def slice_progress() -> SliceProgress | None:
 
 
 @contextmanager
-def holding(issued: Mapping[str, IssuedToken]) -> Iterator[HeldTokens]:
-    """Let this block, and threads that the executors start in it, use these tokens."""
-    before, mine = _held.get(), HeldTokens(issued)
+def holding(issued: Mapping[str, IssuedToken], *, last: bool = False) -> Iterator[HeldTokens]:
+    """Let this block, and threads that the executors start in it, use these tokens. See HeldTokens."""
+    before, mine = _held.get(), HeldTokens(issued, last=last)
     _held.set(mine)
     try:
         yield mine

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from cdk.base.run import Run
 from cdk.spark.datasource.narrowing import Narrowing
 from cdk.spark.datasource.opened import Opened, masking
-from cdk.spark.datasource.reading import Reading, dealt
+from cdk.spark.datasource.reading import Reading
 from cdk.state.slice import Slice
 
 
@@ -20,6 +19,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, opened: Opened, reading: Reading, *, concurrency: int) -> None:
         self._state, self._reading, self._concurrency = opened.state, reading, concurrency
+        self._tokens = opened.tokens
 
     def planned(self) -> Iterator[Slice]:
         """The slices, in order."""
@@ -27,8 +27,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The slices, dealt out to as many tasks as may read at once. Parents of a substream are read here."""
-        with masking(self._reading.secrets), Run().working():
-            return dealt(list(self.planned()), self._concurrency)
+        with masking(self._reading.secrets), self._tokens.run().working():
+            return self._reading.dealt(list(self.planned()), self._concurrency)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some slices. An empty plan arrives as a partition of None."""

@@ -27,10 +27,11 @@ class Given:
 
     connector, manifest: one of them; paths are relative to `folder`. config: a config that was given as text or file.
     shown: whether Spark shows the config in the plan of a streaming query. state: the stream's wire state to start
-    from. concurrency: slices read at once, at most. push_down: whether the filters of the one query save requests.
-    partition_columns: columns of which every record holds the value that its partition has, for push_down. lag: how
-    far a streaming read stays behind the present. slices_per_batch: the most that a batch of a streaming read takes;
-    None for all there are.
+    from. config_file: where the config comes from, if it is a file. target: where refresh tokens that work once are
+    kept, a folder or an address. concurrency: slices read at once, at most. push_down: whether the filters of the one
+    query save requests. partition_columns: columns of which every record holds the value that its partition has, for
+    push_down. lag: how far a streaming read stays behind the present. slices_per_batch: the most that a batch of a
+    streaming read takes; None for all there are.
     """
 
     folder: Path
@@ -39,6 +40,8 @@ class Given:
     manifest: Path | None = None
     allow_custom_code: bool = False
     config: Mapping[str, Json] = field(default_factory=dict, repr=False)
+    config_file: Path | None = None
+    target: str | None = None
     config_from: str = "no option config, secret_config or config_file was given"
     shown: bool = False
     state: Json = field(default=None, repr=False)
@@ -79,6 +82,8 @@ class Given:
             allow_custom_code=_truth("allow_custom_code", said),
             config=config,
             config_from=config_from,
+            config_file=folder / Path(said["config_file"]).expanduser() if "config_file" in said else None,
+            target=_target(said.get("target"), folder),
             shown="config" in said,
             state=_state(said.get("state")),
             concurrency=_whole("concurrency", said.get("concurrency", str(_CONCURRENCY))),
@@ -98,6 +103,7 @@ OPTIONS = (
     "allow_custom_code",
     "stream",
     *_CONFIGS,
+    "target",
     "state",
     "concurrency",
     "push_down",
@@ -139,6 +145,10 @@ def _json(text: bytes, where: str) -> Json:
         # The text may hold a secret, and an error keeps the text it is about.
         words = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
         raise ConfigError(words, path=where) from None
+
+
+def _target(text: str | None, folder: Path) -> str | None:
+    return text if text is None or "://" in text else str(folder / Path(text).expanduser())
 
 
 def _state(text: str | None) -> Json:

@@ -4,21 +4,21 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.cloudpickle import register_pickle_by_value
 
 from cdk.base.errors import CdkError, ConfigError, FatalError
 from cdk.base.masking import Secrets, secret_values
-from cdk.base.run import one_run
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
+from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
 from cdk.sources.finding import find_source, manifest_source
 from cdk.spark.datasource.given import Given
+from cdk.spark.datasource.tokens import ReadTold, tokens_of
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode
-from cdk.streams.events import Events
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 
@@ -27,13 +27,14 @@ from cdk.streams.stream import Stream
 class Opened:
     """A stream, what must not be shown of its config, and the state a read of it starts from.
 
-    config_secrets: whether the config that was given has any.
+    config_secrets: whether the config that was given has any. tokens: the access tokens of its reads.
     """
 
     stream: Stream
     secrets: Secrets
     state: StreamState
     config_secrets: bool
+    tokens: Tokens = field(default_factory=Tokens)
 
     @classmethod
     def of(cls, given: Given) -> "Opened":
@@ -43,13 +44,15 @@ class Opened:
         source's schema. StateError: the state is none of this stream.
         """
         secrets = Secrets()
-        with masking(secrets), one_run():
+        with masking(secrets):
+            tokens = tokens_of(given, secrets)
+        with masking(secrets), tokens.run().working():
             source = _source(given)
-            source.events = _Learning(secrets)
+            source.events = ReadTold(given, secrets)
             config = prepared_config(given.config, source, given.config_from, secrets)
             stream = _chosen(source, config, given.stream)
             config_secrets = any(secret_values(source.config_schema, given.config))
-            return cls(stream, secrets, _restored(stream, given.state), config_secrets)
+            return cls(stream, secrets, _restored(stream, given.state), config_secrets, tokens)
 
 
 @contextmanager
@@ -101,11 +104,3 @@ def _restored(stream: Stream, blob: Json) -> StreamState:
         cursor_field=stream.cursor_field,
         partition_field=stream.partition_field,
     )
-
-
-class _Learning(Events):
-    def __init__(self, secrets: Secrets) -> None:
-        self._secrets = secrets
-
-    def learned(self, secret: str) -> None:
-        self._secrets.add(secret)

@@ -77,7 +77,8 @@ class CdkDataSource(DataSource):
     def _opened(self) -> tuple[Opened, Reading]:
         # Spark's processes start where its JVM was started, and know nothing of the notebook's folder.
         sys.path.extend(place for place in (self.folder, *self.path) if place not in sys.path)
-        opened = Opened.of(self._given)
+        # The file of the config may have got new tokens since Spark made this object.
+        opened = Opened.of(Given.of(self.options, Path(self.folder)))
         return opened, Reading.of(opened)
 
 

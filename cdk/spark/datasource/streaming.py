@@ -25,7 +25,7 @@ from cdk.base.run import Run
 from cdk.base.values import Json, canonical, from_json
 from cdk.declarative.cursors import ManifestCursor
 from cdk.spark.datasource.opened import Opened, masking
-from cdk.spark.datasource.reading import Reading, dealt
+from cdk.spark.datasource.reading import Reading
 from cdk.spark.datasource.walk import Step, between, check_streamable, steps, walked, whole
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -49,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         with masking(opened.secrets):
             check_streamable(opened.stream, opened.state)
-        self._first, self._reading = opened.state, reading
+        self._first, self._reading, self._tokens = opened.state, reading, opened.tokens
         self._concurrency, self._lag, self._slices = concurrency, lag, slices
         self._fixed: datetime | None = None
         self._walk: _Walk | None = None
@@ -75,17 +75,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with masking(self._reading.secrets):
             if self._walk is None or self._walk.at != start or (self._walk.ended and self._fixed is None):
                 now = self._fixed or self._reading.stream.now()
-                self._walk = _Walk(self._reading.stream, start, now, self._lag)
+                self._walk = _Walk(self._reading.stream, start, now, self._lag, self._tokens.run())
             with self._walk.run.working():
                 return self._walk.go(_most(limit))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The slices between two offsets, the same whenever it is asked."""
         stream = self._reading.stream
-        with masking(self._reading.secrets), Run().working():
+        with masking(self._reading.secrets), self._tokens.run().working():
             before, after = _state(stream, start), _state(stream, end)
             known = self._walk.known if self._walk is not None and self._walk.at == end else _listed(stream, before)
-            return dealt(list(between(stream, before, after, known)), self._concurrency)
+            return self._reading.dealt(list(between(stream, before, after, known)), self._concurrency)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some slices that lie before the end of their window."""
@@ -109,8 +109,8 @@ class _Walk:
     known: the partitions met, with their parents' fields. run: of which these steps are a part.
     """
 
-    def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta) -> None:
-        self.at, self.ended, self.run = start, False, Run()
+    def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta, run: Run) -> None:
+        self.at, self.ended, self.run = start, False, run
         self.known: dict[str, Partition] = {}
         self._stream, self._state = stream, _state(stream, start)
         self._steps: Iterator[Step | ParentState] = steps(stream, self._state, now, lag)

@@ -8,7 +8,8 @@ from cdk.declarative.component import Component
 from cdk.declarative.context import BuildContext
 from cdk.rest import Authenticator
 from cdk.rest.auth.authenticator import Learn
-from cdk.rest.auth.oauth2 import Keep, OAuth2, report
+from cdk.rest.auth.oauth2 import Keep, OAuth2
+from cdk.rest.auth.owner import report
 
 A = TypeVar("A", bound=Authenticator)
 

@@ -1,0 +1,40 @@
+"""The file of a config, which gets what a run changes of it, such as a new refresh token."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from cdk.base.values import Json
+
+
+def cannot_save(path: Path) -> str | None:
+    """Why this file does not take a changed config; None where it does.
+
+    Left alone are YAML files, whose comments would be lost, and files with variables: values have come in their place.
+    """
+    if path.suffix in (".yaml", ".yml"):
+        return f"{path} is YAML and stays as it is"
+    try:
+        if "${" in path.read_text(encoding="utf-8"):
+            return f"{path} has variables and stays as it is"
+    except OSError as error:
+        return f"it cannot be saved ({error})"
+    return None if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else f"{path} cannot be written"
+
+
+def save_config(path: Path, config: Mapping[str, Json]) -> str | None:
+    """Replace the file in one step: a crash in between must not lose the only copy of a token. None, or why not."""
+    if (why := cannot_save(path)) is not None:
+        return why
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            beside.chmod(path.stat().st_mode & 0o777)
+            json.dump(config, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        return f"it cannot be saved ({error})"
+    return None
