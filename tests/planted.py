@@ -1066,6 +1066,26 @@ BUGS = [
         "source.transform(with_defaults(source.prepare(config), source.config_schema))",
         "with_defaults(source.transform(source.prepare(config)), source.config_schema)",
     ),
+    Bug(
+        "a constraint that is dropped refuses nothing",
+        "spark/tables",
+        "            if self.version != seen:\n",
+        "            if False:\n",
+        tests="tests/spark/test_write_modes.py",
+    ),
+    Bug(
+        "a refused first commit is no lost marker",
+        "spark/tables",
+        "self._states.remove(lambda found: found == version)",
+        "pass",
+        tests="tests/spark/test_write_modes.py",
+    ),
+    Bug(
+        "a new column does not end a generation",
+        "spark/write_modes",
+        "repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))",
+        "self._hidden(saved, files, receipt)",
+    ),
 ]
 
 

@@ -137,9 +137,13 @@ class Overwrite(WriteMode):
         if finished:
             receipt = repeat_if_changed(self.table, lambda: self._shown(saved, pending, receipt))
         elif done:
-            self.table.check_files(files)
-            self.table.commit(saved, receipt=receipt)
+            repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))
         return Committed(saved, done, files, receipt)
+
+    def _hidden(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> None:
+        """Commit a state that names the files, which stay out of sight."""
+        self.table.check_files(files)
+        self.table.commit(saved, receipt=receipt)
 
     def _shown(self, saved: Saved, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
         """Commit the whole generation instead of the rows that are there now."""
@@ -215,7 +219,7 @@ class AppendDedup(WriteMode):
         staged = _staged(read, files)
         if not files:
             if done := self._changed(saved):
-                self.table.commit(saved, receipt=staged)
+                repeat_if_changed(self.table, partial(self.table.commit, saved, receipt=staged))
             return Committed(saved, done, receipt=staged)
         saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, files, staged, spread))
         for path in merged.spare:

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake import Field as DeltaField
+from deltalake.schema import PrimitiveType
 
-from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
+from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Source, Stream
 from cdk.spark.counts import Counted
 from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.history import History
@@ -305,3 +307,57 @@ def test_a_feature_that_a_table_gets_while_a_sync_reads_is_kept(
     else:
         assert report.failure is None
         assert rows(tmp_path) == sorted([*there, (2, 4, 12345), (5, 5, 1)])
+
+
+def test_a_constraint_that_somebody_drops_meanwhile_refuses_nothing(tmp_path: Path) -> None:
+    filled(tmp_path, write_mode="append")
+    table = DeltaTable(str(tmp_path / "users"))
+    table.alter.add_constraint({"small": "size < 100"})
+
+    sync(tmp_path, Users([of(4, size=12345)], lambda: table.alter.drop_constraint("small")), write_mode="append")
+
+    assert rows(tmp_path) == [(1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 4, 12345)]
+
+
+def test_a_first_commit_that_a_constraint_refuses_can_be_made_later(tmp_path: Path) -> None:
+    root = str(tmp_path / "users")
+    write_deltalake(root, pa.table({"id": [1], "n": [1], "size": [1]}))
+    table = DeltaTable(root)
+    table.alter.add_constraint({"small": "size < 100"})
+
+    report = reported(tmp_path, Users([of(4, size=12345)]), write_mode="append")
+    assert report.failure is not None
+    assert "the table's constraints refuse rows" in report.failure.message
+    table.update_incremental()
+    table.alter.drop_constraint("small")
+    sync(tmp_path, Users([of(4, size=12345)]), write_mode="append")
+
+    assert rows(tmp_path) == [(1, 1, 1), (4, 4, 12345)]
+
+
+class Pages(PagedStream):
+    """Numbers, a page each, and what a neighbour does to the table before each page."""
+
+    name = "users"
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self.meanwhile = meanwhile
+
+    def json_schema(self) -> Mapping[str, Json]:
+        return {"properties": {"id": INT, "n": INT, "size": INT}}
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        del slice
+        self.meanwhile()
+        n = token["n"] if token else 1
+        return Page([of(n)], {"n": n + 1} if n < 3 else None)
+
+
+def test_a_column_that_somebody_adds_between_two_pages_keeps_no_generation_from_its_end(tmp_path: Path) -> None:
+    def add() -> None:
+        table = DeltaTable(str(tmp_path / "users"))
+        table.alter.add_columns(DeltaField(f"more{table.version()}", PrimitiveType("string")))
+
+    sync(tmp_path, Pages(add), **FULL)
+
+    assert rows(tmp_path) == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]

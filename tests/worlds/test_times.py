@@ -1,10 +1,15 @@
-"""Worlds in time: syncs of one pipeline, whole and cut, with other writers between them and in the middle of them.
+"""Worlds in time: syncs of pipelines, whole and cut, with other writers between them and in the middle of them.
 
-What each sync ends in is one of three: right, refused before the first request, or an error that loses nothing.
+What each sync ends in is one of three: right, refused before the first request with the reason, or an error that loses
+nothing.
 """
 
+import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,15 +21,18 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cdk import Json
+from cdk import Json, Record
 from cdk.base.errors import TransientError
+from cdk.spark.files import DEFAULT_LIMITS, Limits
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.spark.stream_report import Status, StreamReport
 from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.tasks import Item, Result, Workers, here
+from tests.spark.featured_table import FEATURES, delete_by_vector, give
+from tests.spark.featured_table import Given as Feature
 from tests.spark.given_source import Given
-from tests.worlds.server import INCREMENTAL, WHOLE, Server
-from tests.worlds.table import problems, rows
+from tests.worlds.server import INCREMENTAL, MISSING, WHOLE, Server, Whole
+from tests.worlds.table import key_of, problems, rows
 
 MODES = [
     *((stream.__name__, mode) for stream in INCREMENTAL for mode in ("append", "append_dedup")),
@@ -32,33 +40,117 @@ MODES = [
 ]
 STREAMS = {stream.__name__: stream for stream in (*WHOLE, *INCREMENTAL)}
 TYPES: tuple[Mapping[str, Json], ...] = ({"type": "integer"}, {"type": "number"}, {"type": "string"})
+WIDTHS = {"long": 0, "double": 1, "string": 2}
+OWN: Mapping[str, Json] = {
+    "n": {"type": "integer"},
+    "id": {"type": "integer"},
+    "at": {"type": "string"},
+    "part": {"type": "integer"},
+}
+IDS = st.sampled_from([0, 1, 2, 3, 4, 0, 1, None, MISSING, "A7", 1.5])
 VALUES = st.sampled_from([None, 1, 2**40, 0.5, "x", True, {"a": 1}])
 FIELDS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2)
-RECORDS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 1, 24]), FIELDS), min_size=1, max_size=5)
-REQUESTS = st.integers(0, 6)
+RECORDS = st.lists(
+    st.tuples(IDS, st.sampled_from([0, 1, 24]), st.integers(0, 2), FIELDS),
+    min_size=1,
+    max_size=5,
+)
+MOMENTS = st.tuples(st.sampled_from(["request", "tasks"]), st.integers(0, 4))
+"""When something happens in a sync: at a request, or after tasks have returned, which is right before a commit."""
+WHICH = st.integers(0, 9)
+VECTORS = Feature(
+    ["deletionVectors", "checkConstraints", "appendOnly", "invariants"],
+    ["deletionVectors"],
+    FEATURES["deletion vectors"].properties,
+)
+EACH_ROW = Limits(group_rows=1, file_bytes=1, partitions=1, open_files=1, gathered=1, held_bytes=1)
+"""Writers and tasks that let nothing wait."""
+DEEDS = ("optimize", "vacuum", "append", "delete", "delete by vector", "constrain", "add a column")
+"""What others do to the table."""
+FIRST, SECOND = "world", "market"
+
+
+@dataclass
+class Reading:
+    """How far a pipeline has read. read: records, as of its last sync that got to its end. busy: it syncs now.
+
+    cut: its last sync did not get to its end. unsure: serial numbers of rows that were deleted while it was cut or
+    busy: it may have read them before or after that.
+    """
+
+    read: int = 0
+    cut: bool = False
+    busy: bool = False
+    unsure: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Model:
+    """What the table must hold after a sync that got to its end.
+
+    there: serial numbers by what tells rows apart; those of rows that others have added are below 0. logged: how often
+    the history must have each.
+    """
+
+    there: dict[Json, int] = field(default_factory=dict)
+    logged: Counter[int] = field(default_factory=Counter)
+    readings: dict[str, Reading] = field(default_factory=lambda: {FIRST: Reading(), SECOND: Reading()})
+
+    def delete(self, key: Json, n: int) -> None:
+        self.there.pop(key, None)
+        for reading in self.readings.values():
+            if reading.cut or reading.busy:
+                reading.unsure.add(n)
+
+    def complete(
+        self, name: str, records: Sequence[tuple[Json, int]], *, mode: str, whole: bool, removes: bool
+    ) -> None:
+        """Bring it to where a sync that got to its end brings the table. records: the key and number of each."""
+        if mode == "overwrite":
+            self.there = {}
+        for key, n in records:
+            self.there[key] = n if whole else max(n, self.there.get(key, n))
+        if removes:
+            seen = {key for key, _ in records}
+            self.there = {key: n for key, n in self.there.items() if key in seen or n < 0}
+        self.logged += Counter(n for _, n in records)
+        self.readings[name].cut = False
+
+    @property
+    def unsure(self) -> set[int]:
+        return set().union(*(reading.unsure for reading in self.readings.values()))
+
+    def seen(self, there: Mapping[Json, int]) -> None:
+        """Take over what the table has of the rows that one could not be sure of."""
+        unsure = self.unsure
+        self.there = {key: n for key, n in self.there.items() if n not in unsure}
+        self.there |= {key: n for key, n in there.items() if n in unsure}
+        for reading in self.readings.values():
+            if not reading.cut:
+                reading.unsure = set()
 
 
 class Times(RuleBasedStateMachine):
-    """One table, the pipeline that fills it, and everybody else.
+    """One table, the pipelines that fill it, and everybody else.
 
-    removed: serial numbers of rows that somebody else deleted. foreign: those of rows that somebody else added.
-    cut: a sync has failed since the last one that got to its end, so rows may be missing. past: by the version of the
-    table, what `removed` and `foreign` were.
+    settled: the last sync got to its end, and since then nothing has happened that leaves rows out. past: the model, by
+    the version of the table. again, lost: the history may have rows more often than they came, or may lack some.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._temporary = TemporaryDirectory()
         self.folder = Path(self._temporary.name)
-        self.table = self.folder / "things"
+        self.table, self.history_table = self.folder / "things", self.folder / "things_history"
         self.server = Server()
-        self.removed: frozenset[int] = frozenset()
-        self.foreign: frozenset[int] = frozenset()
-        self.past: dict[int, tuple[frozenset[int], frozenset[int], int]] = {}
-        self.synced = 0
-        self.cut = False
+        self.model = Model()
+        self.past: dict[int, tuple[dict[Json, int], dict[str, Reading]]] = {}
+        self.settled = True
+        self.again = self.lost = False
         self.schema: dict[str, Json] = {}
         self.next_foreign = -1
+        self.vectors: dict[str, set[int]] | None = None
+        self.after_tasks: dict[int, Callable[[], None]] = {}
 
     def teardown(self) -> None:
         self._temporary.cleanup()
@@ -67,19 +159,60 @@ class Times(RuleBasedStateMachine):
         mode=st.sampled_from(MODES),
         interval=st.sampled_from([0, 30]),
         by=st.sampled_from([None, "part", "n"]),
+        policy=st.sampled_from(["evolve", "evolve", "freeze", "discard"]),
+        more=st.sampled_from(["", "", "history", "history", "soft", "hard", "report", "history hard"]),
+        each_row=st.booleans(),
+        beside=st.sampled_from([False, False, False, True]),
         records=RECORDS,
     )
-    def begin(self, mode: tuple[str, str], interval: int, by: str | None, records: list[tuple[int, int, Json]]) -> None:
+    def begin(  # noqa: PLR0917 - all that a world is made of
+        self,
+        mode: tuple[str, str],
+        interval: int,
+        by: str | None,
+        policy: str,
+        more: str,
+        each_row: bool,  # noqa: FBT001
+        beside: bool,  # noqa: FBT001
+        records: list[tuple[Json, int, int, Json]],
+    ) -> None:
         self.stream, self.mode = mode
-        self.interval, self.by = interval, by
-        self.put(records)
+        self.whole = STREAMS[self.stream] in WHOLE
+        self.interval, self.beside, self.limits = interval, beside, EACH_ROW if each_row else DEFAULT_LIMITS
+        self.options: dict[str, Json] = {"write_mode": self.mode, "schema": policy}
+        if by is not None:
+            self.options["partition_by"] = by
+        dedup = self.mode == "append_dedup"
+        self.history = dedup and "history" in more
+        if self.history:
+            self.options["history"] = True
+        self.removal = more.rpartition(" ")[2] if dedup and self.whole and more not in {"", "history"} else ""
+        if self.removal:
+            self.options["remove_stale"] = {
+                "removal": self.removal,
+                "fail_safe_threshold": 100,
+                "allow_empty": True,
+            }
+        self._put(records)
 
     # What the source does.
 
+    # A partition that was read to its end is not asked again by the rest of a cut sync.
+    @precondition(lambda self: self.stream != "Divided" or self._uncut)
     @rule(records=RECORDS)
-    def put(self, records: list[tuple[int, int, Json]]) -> None:
-        for id, hours, fields in records:
-            self.server.put(id, fields, hours)
+    def put(self, records: list[tuple[Json, int, int, Json]]) -> None:
+        self._put(records)
+
+    def _put(self, records: list[tuple[Json, int, int, Json]]) -> None:
+        for id, hours, form, fields in records:
+            self.server.put(id, fields, hours, form)
+
+    # Pages have to be the same when a cut sync goes on, that of the stream beside, too.
+    @precondition(lambda self: self.whole and self._uncut and not self.beside and len(self.server.present) > 1)
+    @rule(which=WHICH)
+    def take_away(self, which: int) -> None:
+        present = self.server.present
+        self.server.gone.add(present[which % len(present)]["n"])
 
     @rule(name=st.sampled_from("abc"), kind=st.integers(0, 2))
     def declare(self, name: str, kind: int) -> None:
@@ -87,86 +220,65 @@ class Times(RuleBasedStateMachine):
         before = self.schema.get(name)
         self.schema[name] = TYPES[kind if before is None else max(kind, TYPES.index(before))]
 
-    # What the pipeline does.
+    # What the pipelines do.
 
     @rule(size=st.integers(1, 5))
     def sync(self, size: int) -> None:
         self.server.page_size = size
-        report = self._sync()
-        assert report.status is Status.DONE, report.failure
-        self._completed()
+        self._sync(FIRST)
 
-    @rule(size=st.integers(1, 5), request=REQUESTS)
+    @rule(size=st.integers(1, 5))
+    def sync_under_another_name(self, size: int) -> None:
+        """The pipeline was renamed, or there is another for the same table."""
+        assume(self._second_may_sync)
+        self.server.page_size = size
+        self._sync(SECOND)
+
+    @rule(size=st.integers(1, 5), request=st.integers(0, 6))
     def sync_that_is_cut(self, size: int, request: int) -> None:
-        self.server.page_size = size
-        self._while(request, self.server.fail)
-        self.cut = True
+        self._sync_while(size, ("request", request), self.server.fail)
 
-    @rule(size=st.integers(1, 5), request=REQUESTS)
-    def sync_while_somebody_optimizes(self, size: int, request: int) -> None:
-        self.server.page_size = size
-        self._while(request, self._optimize)
+    @rule(size=st.integers(1, 5), moment=MOMENTS, what=st.sampled_from(DEEDS), which=WHICH)
+    def sync_while_somebody(self, size: int, moment: tuple[str, int], what: str, which: int) -> None:
+        self._sync_while(size, moment, lambda: self._do(what, which))
 
-    @rule(size=st.integers(1, 5), request=REQUESTS)
-    def sync_while_somebody_vacuums(self, size: int, request: int) -> None:
-        def work() -> None:
-            self._optimize()
-            self._vacuum()
+    @rule(size=st.integers(1, 5), moment=MOMENTS)
+    def sync_while_another_pipeline_syncs(self, size: int, moment: tuple[str, int]) -> None:
+        assume(self.mode != "append" and not self.removal)
+        self._sync_while(size, moment, lambda: self._sync(SECOND))
 
-        self.server.page_size = size
-        self._while(request, work)
-
-    @rule(size=st.integers(1, 5), request=REQUESTS)
-    def sync_while_somebody_appends(self, size: int, request: int) -> None:
-        self.server.page_size = size
-        # An overwrite that is complete takes away what was there before it, whenever it came.
-        assume(self.mode != "overwrite")
-        self._while(request, self._append)
+    @precondition(lambda self: self._exists() and self._marker(FIRST) is not None and self._rows())
+    @rule(what=st.sampled_from(["states", "marker"]))
+    def sync_without(self, what: str) -> None:
+        """What says how far was read is gone; somebody brings it back when the sync was refused."""
+        assume(what == "states" or self._marker(SECOND) is None)
+        with self._without_states() if what == "states" else self._without_marker():
+            self._refused(FIRST, "")
 
     # What others do.
 
     @precondition(lambda self: self._exists())
-    @rule()
-    def optimize(self) -> None:
-        self._optimize()
+    @rule(what=st.sampled_from(DEEDS), which=WHICH)
+    def somebody(self, what: str, which: int) -> None:
+        self._do(what, which)
 
-    @precondition(lambda self: self._exists())
-    @rule()
-    def vacuum(self) -> None:
-        self._vacuum()
-
-    @precondition(lambda self: self._exists())
-    @rule()
-    def append(self) -> None:
-        self._append()
-
-    @precondition(lambda self: self._exists())
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        numbers = sorted(self._numbers())
-        assume(numbers)
-        n = data.draw(st.sampled_from(numbers))
-        DeltaTable(str(self.table)).delete(f"n = {n}")
-        self.foreign -= {n}
-        self.removed |= {n}
-
-    @precondition(lambda self: self.past)
-    @rule(data=st.data())
-    def restore(self, data: st.DataObject) -> None:
+    # delta-rs restores files without their vectors.
+    @precondition(lambda self: self.past and self.vectors is None)
+    @rule(which=WHICH)
+    def restore(self, which: int) -> None:
         versions = sorted(set(self.past) - {DeltaTable(str(self.table)).version()})
         assume(versions)
-        version = data.draw(st.sampled_from(versions))
+        version = versions[which % len(versions)]
         # The table is what it was; the columns that it has gained since are gone with the rest.
         DeltaTable(str(self.table)).restore(version)
-        self.removed, self.foreign, self.synced = self.past[version]
-        self.cut = True
+        self.model.there, self.model.readings = deepcopy(self.past[version])
+        self.settled, self.again = False, True
 
-    @precondition(lambda self: self._exists())
-    @rule(name=st.sampled_from("de"))
-    def add_column(self, name: str) -> None:
-        table = DeltaTable(str(self.table))
-        if name not in [field.name for field in table.schema().fields]:
-            table.alter.add_columns(Field(name, PrimitiveType("string")))
+    @precondition(lambda self: self.history)
+    @rule()
+    def lose_history(self) -> None:
+        shutil.rmtree(self.history_table, ignore_errors=True)
+        self.lost = True
 
     # What must hold.
 
@@ -175,103 +287,301 @@ class Times(RuleBasedStateMachine):
         if not self._exists():
             return
         known = {record["n"]: record for record in self.server.records}
+        there: dict[Json, int] = {}
         numbers = Counter[int]()
-        for row in rows(self.table):
-            numbers[row["n"]] += 1
-            if row["n"] >= 0:
-                assert not (lost := list(problems(row, known[row["n"]]))), lost
+        for row in self._rows():
+            n = row["n"]
+            numbers[n] += 1
+            there[self._key(known[n]) if n >= 0 else f"foreign {n}"] = n
+            assert n < 0 or not (lost := list(problems(row, known[n]))), lost
         assert not (twice := [n for n, times in numbers.items() if times > 1]), twice
-        if not self.cut:
-            assert set(numbers) == self._expected()
-        self.past[DeltaTable(str(self.table)).version()] = (self.removed, self.foreign, self.synced)
+        assert self._limit is None or all(n < self._limit for n in numbers)
+        if self.settled:
+            unsure = self.model.unsure
+            assert set(numbers) - unsure == set(self.model.there.values()) - unsure
+            self.model.seen(there)
+            self._check_history()
+        self.past[DeltaTable(str(self.table)).version()] = deepcopy((self.model.there, self.model.readings))
 
-    def _expected(self) -> set[int]:
-        read = self.server.records[: self.synced]
-        if self.mode == "append_dedup":
-            numbers = set({record["id"]: record["n"] for record in read}.values())
-        else:
-            numbers = {record["n"] for record in read}
-        return (numbers - self.removed) | self.foreign
+    def _check_history(self) -> None:
+        if not self.history or not DeltaTable.is_deltatable(str(self.history_table)):
+            return
+        found, logged = Counter(row["n"] for row in rows(self.history_table)), self.model.logged
+        # What a cut sync has read is there, and its pipeline has not come to its end.
+        cut = sum(reading.cut for reading in self.model.readings.values())
+        assert cut or set(found) <= set(logged)
+        most = logged + Counter(dict.fromkeys(found, cut))
+        assert self.again or not (twice := found - most), twice
+        assert self.lost or not (missing := set(logged) - set(found) if self.again else set(logged - found)), missing
 
-    def _completed(self) -> None:
-        self.synced, self.cut = len(self.server.records), False
-        if STREAMS[self.stream] in WHOLE:
-            self.removed = frozenset()
-        if self.mode == "overwrite":
-            self.foreign = frozenset()
+    # How it is done.
 
-    def _while(self, request: int, work: Callable[[], None]) -> None:
-        """Sync, and do some work at a request. It may fail then; the next sync that is left alone makes it right."""
+    def _sync(self, name: str) -> None:
+        """A sync that nobody disturbs: it is right, or refused for a reason that is known."""
+        if (why := self._refusal(name)) is not None:
+            self._refused(name, why)
+            return
+        report = self._run(name)
+        self._check_ended(report, [])
+        self._ended(name, report)
+
+    def _sync_while(self, size: int, moment: tuple[str, int], work: Callable[[], None]) -> None:
+        """Sync, and do some work meanwhile. It may fail then; the next sync that is left alone makes it right."""
+        if self._refusal(FIRST) is not None:
+            return
+        self.server.page_size = size
         errors: list[Exception] = []
-        done: list[bool] = []
 
         def watched() -> None:
-            done.append(True)
             try:
                 work()
             except Exception as error:
                 errors.append(error)
                 raise
 
-        self.server.at = {request: watched}
-        report = self._sync()
-        self.server.at = {}
+        kind, n = moment
+        (self.server.at if kind == "request" else self.after_tasks)[n] = watched
+        report = self._run(FIRST)
+        self.server.at, self.after_tasks = {}, {}
         # An error of this test must not pass for one of the server.
         assert all(isinstance(error, TransientError) for error in errors), errors
+        self._check_ended(report, errors)
+        self._ended(FIRST, report)
+
+    def _check_ended(self, report: StreamReport, errors: Sequence[Exception]) -> None:
+        """It got to its end, or was kept from it by an error of the source or a constraint of the table."""
         if report.status is Status.DONE:
-            self._completed()
-        else:
-            assert done, report.failure
-            assert report.failure is not None
-            assert report.failure.failure_type != "system_error", report.failure
-            self.cut = True
+            return
+        assert report.failure is not None
+        if not errors or report.failure.message != str(errors[0]):
+            assert self._limit is not None, report.failure
+            assert report.failure.failure_type == "config_error", report.failure
+            assert "constraints refuse rows" in report.failure.message, report.failure
 
-    def _optimize(self) -> None:
-        if self._exists():
-            DeltaTable(str(self.table)).optimize.compact()
+    def _run(self, name: str) -> StreamReport:
+        reading = self.model.readings[name]
+        if self.whole and not reading.cut:
+            reading.unsure = set()
+        reading.busy = True
+        stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**OWN, **self.schema}})
+        streams = {stream.name: StreamOptions.model_validate(self.options)}
+        beside = Whole(self.server, {"type": "object", "properties": OWN})
+        beside.name = "besides"
+        if self.beside:
+            streams[beside.name] = StreamOptions.model_validate({"write_mode": "overwrite"})
+        pipeline = Pipeline(
+            name=name,
+            source=SourceOptions(connector="given"),
+            target=TargetOptions(path=str(self.folder)),
+            streams=streams,
+            checkpoint_interval=timedelta(seconds=self.interval),
+        )
+        workers = Workers(self._spread, 1, limits=self.limits)
+        report, *others = SyncRunner(pipeline, Given([stream, beside]), workers=workers).run().streams
+        reading.busy = False
+        for other in others:
+            if other.status is Status.DONE:
+                found = Counter(row["n"] for row in rows(self.folder / beside.name))
+                assert found == Counter(record["n"] for record in self.server.present)
+        return report
 
-    def _vacuum(self) -> None:
-        if self._exists():
-            DeltaTable(str(self.table)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-            # Versions whose files are gone cannot be restored.
-            self.past = {}
+    def _spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        results = here(work, items)
+        due, self.after_tasks = self.after_tasks.get(0), {n - 1: work for n, work in self.after_tasks.items() if n}
+        if due is not None:
+            due()
+        return results
 
-    def _append(self) -> None:
+    def _ended(self, name: str, report: StreamReport) -> None:
+        """Bring the model to where the sync has brought the table."""
+        reading = self.model.readings[name]
+        if report.status is not Status.DONE:
+            reading.cut, self.settled = True, False
+            return
+        assert report.stale is None or self.removal == "report" or not report.stale.kept, report.stale
+        known = self.server.records if self.whole else self.server.records[reading.read :]
+        records = [(self._key(record), record["n"]) for record in known if record["n"] not in self.server.gone]
+        removes = self.removal in {"soft", "hard"}
+        self.model.complete(name, records, mode=self.mode, whole=self.whole, removes=removes)
+        reading.read, self.settled = len(self.server.records), True
+
+    def _refused(self, name: str, why: str) -> None:
+        """A sync that is refused before the first request, with the reason, and changes nothing."""
+        before, requests = DeltaTable(str(self.table)).version(), self.server.requests
+        beside, self.beside = self.beside, False
+        report = self._run(name)
+        self.beside = beside
+        assert report.status is Status.FAILED
+        assert report.failure is not None
+        assert report.failure.failure_type == "config_error", report.failure
+        assert why in report.failure.message, report.failure
+        assert (DeltaTable(str(self.table)).version(), self.server.requests) == (before, requests)
+        self._undeclare()
+
+    def _refusal(self, name: str) -> str | None:
+        """Why a sync must be refused; None: it must not."""
+        if not self._exists():
+            return None
+        missing, wider = self._misfits()
+        if self.options["schema"] == "freeze" and (missing or wider):
+            return "the table and the stream's schema differ"
+        if self.options["schema"] == "evolve" and wider and (self.vectors is not None or self._limit is not None):
+            return "deletion vectors" if self._limit is None else "CHECK constraints"
+        if name == SECOND and self.mode == "append" and self._rows():
+            return f"the pipeline {FIRST!r}"
+        return None
+
+    def _misfits(self) -> tuple[list[str], list[str]]:
+        """Fields that are declared and have no column, and those that are declared wider than theirs."""
+        fields = {field.name: field.type for field in DeltaTable(str(self.table)).schema().fields}
+        widths = {
+            name: WIDTHS[kind.type]
+            for name, kind in fields.items()
+            if isinstance(kind, PrimitiveType) and name in "abc"
+        }
+        missing = [name for name in self.schema if name not in widths]
+        return missing, [name for name, kind in self.schema.items() if widths.get(name, 2) < TYPES.index(kind)]
+
+    def _undeclare(self) -> None:
+        """Change the schema back to what the table is."""
+        missing, wider = self._misfits()
+        self.schema = {name: kind for name, kind in self.schema.items() if name not in (*missing, *wider)}
+
+    @property
+    def _second_may_sync(self) -> bool:
+        # Two pipelines that number their own generations see each other's rows as old ones.
+        if self.mode == "append":
+            return self._exists() and self._marker(FIRST) is not None and bool(self._rows())
+        return not self.removal
+
+    @property
+    def _uncut(self) -> bool:
+        return not any(reading.cut for reading in self.model.readings.values())
+
+    def _key(self, record: Record) -> Json:
+        return key_of(record, "integer") if self.mode == "append_dedup" else record["n"]
+
+    def _do(self, what: str, which: int) -> None:
+        """Do what others do. which: row, or how much a constraint leaves free."""
         if not self._exists():
             return
+        match what:
+            case "optimize":
+                self._optimize()
+            case "vacuum":
+                self._optimize()
+                self._vacuum()
+            case "append":
+                self._append()
+            case "delete":
+                self._delete(which)
+            case "delete by vector":
+                self._delete_by_vector(which)
+            case "constrain":
+                self._constrain(which)
+            case _:
+                self._add_column()
+
+    def _optimize(self) -> None:
+        for table in (self.table, self.history_table):
+            if DeltaTable.is_deltatable(str(table)):
+                DeltaTable(str(table)).optimize.compact()
+
+    def _vacuum(self) -> None:
+        for table in (self.table, self.history_table):
+            if DeltaTable.is_deltatable(str(table)):
+                DeltaTable(str(table)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+        # Versions whose files are gone cannot be restored.
+        self.past = {}
+
+    def _append(self) -> None:
         n, self.next_foreign = self.next_foreign, self.next_foreign - 1
         schema = pa.schema(DeltaTable(str(self.table)).schema().to_arrow())
         row = {"n": n, "id": 1000 - n, "part": 0}
         known = {name: value for name, value in row.items() if name in schema.names}
         write_deltalake(str(self.table), pa.Table.from_pylist([known], schema), mode="append")
-        self.foreign |= {n}
+        self.model.there[f"foreign {n}"] = n
+
+    def _delete(self, which: int) -> None:
+        if numbers := sorted(self._numbers()):
+            n = numbers[which % len(numbers)]
+            DeltaTable(str(self.table)).delete(f"n = {n}")
+            self._deleted(n)
+
+    def _delete_by_vector(self, which: int) -> None:
+        if not (numbers := self._numbers(every=True)):
+            return
+        if self.vectors is None:
+            self.vectors = {}
+            give(self.table, VECTORS)
+        counts = pa.table(DeltaTable(str(self.table)).get_add_actions(flatten=True)).to_pylist()
+        left = [
+            (file["path"], n)
+            for file in sorted(counts, key=lambda file: str(file["path"]))
+            for n in range(file["num_records"])
+            if n not in self.vectors.get(file["path"], ())
+        ]
+        path, place = left[which % len(left)]
+        self.vectors.setdefault(path, set()).add(place)
+        delete_by_vector(self.table, {path: sorted(self.vectors[path])})
+        (n,) = numbers - self._numbers(every=True)
+        self._deleted(n)
+
+    def _deleted(self, n: int) -> None:
+        self.model.delete(self._key(self.server.records[n]) if n >= 0 else f"foreign {n}", n)
+
+    def _constrain(self, more: int) -> None:
+        """Add a constraint that the rows fit which are there, and not all that come, or take it away."""
+        table = DeltaTable(str(self.table))
+        if self._limit is not None:
+            table.alter.drop_constraint("small")
+        else:
+            most = max(self._numbers(every=True), default=0)
+            table.alter.add_constraint({"small": f"n < {most + 1 + more}"})
+
+    def _add_column(self) -> None:
+        table = DeltaTable(str(self.table))
+        if "d" not in [field.name for field in table.schema().fields]:
+            table.alter.add_columns(Field("d", PrimitiveType("string")))
+
+    @property
+    def _limit(self) -> int | None:
+        """What the constraint wants numbers to be below."""
+        if not self._exists():
+            return None
+        found = DeltaTable(str(self.table)).metadata().configuration.get("delta.constraints.small")
+        return None if found is None else int(found.rpartition(" ")[2])
+
+    def _marker(self, name: str) -> int | None:
+        marker: int | None = DeltaTable(str(self.table)).transaction_version(f"spark-cdk/{name}/things")
+        return marker
+
+    @contextmanager
+    def _without_states(self) -> Iterator[None]:
+        states, aside = self.table / "_cdk_state" / FIRST, self.folder / "aside"
+        states.rename(aside)
+        yield
+        shutil.rmtree(states, ignore_errors=True)
+        aside.rename(states)
+
+    @contextmanager
+    def _without_marker(self) -> Iterator[None]:
+        files = {path: path.read_bytes() for path in (self.table / "_delta_log").glob("*.json")}
+        for path, content in files.items():
+            path.write_bytes(b"".join(line for line in content.splitlines(keepends=True) if b'{"txn"' not in line))
+        yield
+        for path, content in files.items():
+            path.write_bytes(content)
 
     def _exists(self) -> bool:
         return DeltaTable.is_deltatable(str(self.table))
 
-    def _numbers(self) -> set[int]:
-        return {row["n"] for row in rows(self.table)}
+    def _rows(self, *, every: bool = False) -> list[Record]:
+        """The rows that are shown. every: and those that are flagged as removed."""
+        return [row for row in rows(self.table) if every or row.get("_ab_cdc_deleted_at") is None]
 
-    def _sync(self) -> StreamReport:
-        own: Mapping[str, Json] = {
-            "n": {"type": "integer"},
-            "id": {"type": "integer"},
-            "at": {"type": "string"},
-            "part": {"type": "integer"},
-        }
-        stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**own, **self.schema}})
-        options: dict[str, Json] = {"write_mode": self.mode}
-        if self.by is not None:
-            options["partition_by"] = self.by
-        pipeline = Pipeline(
-            name="world",
-            source=SourceOptions(connector="given"),
-            target=TargetOptions(path=str(self.folder)),
-            streams={stream.name: StreamOptions.model_validate(options)},
-            checkpoint_interval=timedelta(seconds=self.interval),
-        )
-        (report,) = SyncRunner(pipeline, Given([stream]), workers=Workers(here, 1)).run().streams
-        return report
+    def _numbers(self, *, every: bool = False) -> set[int]:
+        return {row["n"] for row in self._rows(every=every)}
 
 
 TestTimes = Times.TestCase
