@@ -148,6 +148,9 @@ class _Known(CheckpointReader):
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         return self._inner.resume(slice, position, edge)
 
+    def forget_missing(self, now: datetime, after: timedelta) -> int:
+        return self._inner.forget_missing(now, after)
+
     @property
     def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
         """See CheckpointReader."""

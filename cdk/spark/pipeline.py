@@ -108,7 +108,9 @@ class StreamOptions(_Part):
     divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
     fails, or the table stays as it is. remove_stale: what becomes of rows that a complete read did not see; they stay
     without it; `remove_stale_metadata` is the same. follow_source: the stream is read only where its source says that
-    it has changed.
+    it has changed. forget_partitions_after: how long the source's lists may lack a partition before the state forgets
+    where it stands; one that comes back later is read from its start. Default: 30d where that changes no row, as in an
+    append_dedup table that keeps no history and deletes nothing, else never.
     generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
     of what is read now, and the least one whose rows stay.
     """
@@ -127,6 +129,7 @@ class StreamOptions(_Part):
         None, validation_alias=AliasChoices("remove_stale", "remove_stale_metadata")
     )
     follow_source: Annotated[FollowSourceOptions | None, BeforeValidator(_switched)] = None
+    forget_partitions_after: Duration | Literal["never"] | None = None
     generation_id: Annotated[int, Field(ge=0)] | None = None
     minimum_generation_id: Annotated[int, Field(ge=0)] = 0
 

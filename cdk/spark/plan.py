@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from pyspark import cloudpickle
@@ -18,6 +19,8 @@ from cdk.spark.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
+_FORGET_AFTER = timedelta(days=30)
+
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
 
 
@@ -29,7 +32,8 @@ class StreamPlan:
     partition_by: the fields whose columns divide the table. follow_source: how the source is asked whether it has
     changed; the stream is then a `travelling` one. generation: the number that a platform gives what is read;
     replaces: rows of earlier ones are to leave. allow_empty: an overwrite may leave a table without rows.
-    remove_stale: what is to become of rows that a complete read did not see.
+    remove_stale: what is to become of rows that a complete read did not see. forget_after: how long a partition may be
+    missing before the state forgets where it stands; None: it never does.
     """
 
     stream: Stream
@@ -45,6 +49,7 @@ class StreamPlan:
     replaces: bool = False
     allow_empty: bool = False
     remove_stale: RemoveStaleOptions | None = None
+    forget_after: timedelta | None = None
 
     @property
     def name(self) -> str:
@@ -124,7 +129,25 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
         bool(options.minimum_generation_id),
         options.remove_stale is not None and options.remove_stale.allow_empty,
         options.remove_stale,
+        _forget_after(options, sync_mode, write_mode, where),
     )
+
+
+def _forget_after(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> timedelta | None:
+    """How long a partition may be missing before the state forgets it: it is then read from its start if it comes back.
+
+    By default only where its rows then replace themselves. A history would have them again, and an older row might
+    come back whose deletion took its key away.
+    """
+    after = options.forget_partitions_after
+    if sync_mode == "full_refresh":
+        if after is not None:
+            raise ConfigError(f"{where}.forget_partitions_after: a full refresh keeps no partitions; leave it out")
+        return None
+    if after is None:
+        replaces = write_mode == "append_dedup" and not options.history and options.deletes == "soft"
+        return _FORGET_AFTER if replaces else None
+    return None if after == "never" else after
 
 
 def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> None:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import timedelta
 
 from cdk.base.errors import CdkError, StateError
 from cdk.base.logs import FirstWarning, logger
@@ -308,6 +309,8 @@ class StreamRun:
                 return
             self._count_shown(spread)
             self.saved = replace(self.saved, source=self._source(self._answers, finished=finished))
+        if finished and self._plan.forget_after is not None:
+            self._forget_missing(self._plan.forget_after)
         self._state = self._reader.get_checkpoint() or self._state
         # What was not seen leaves with the commit that says that all was, so rows come first.
         complete = finished and self._removal is None
@@ -324,6 +327,11 @@ class StreamRun:
         if finished and self.active:
             self.report = replace(self.report, status=Status.DONE)
         self._committed = self.report
+
+    def _forget_missing(self, after: timedelta) -> None:
+        now = self.stream.now().replace(microsecond=0)
+        if count := self._reader.forget_missing(now, after):
+            logger.info("%s: its state forgets %d partitions that the source lacks", self.stream.name, count)
 
     def _empties(self) -> bool:
         """Whether an overwrite would leave a table without rows that has some, and nobody said that it may.

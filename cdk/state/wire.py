@@ -14,13 +14,16 @@ One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what 
 the protocol it is there only while a slice was cut in the middle. Beside the token of a page, `trail` notices tokens
 that go in a circle; it is there once a read was resumed. The exact form, kept in tables, also says which
 windows were closed without a record, and `edge` holds the digests of the records at the cursor value: `keys`, and in
-`counts` how often each came, where that is more than once.
+`counts` how often each came, where that is more than once. A partition that complete lists lack has `missing`, since
+when.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TypeAlias, assert_never
 
 from cdk.base.errors import BadState
+from cdk.base.times import parse_moment
 from cdk.base.values import Json
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
 from cdk.state.slice import WHOLE, Partition
@@ -71,6 +74,8 @@ def encode(
         known = memo.get(partition)
         if known is None or known[0] is not position:
             entry = {"partition": partition.fields, "cursor": _position(position, exact=exact)}
+            if exact and (since := state.missing.get(partition)) is not None:
+                entry["missing"] = since.isoformat()
             known = memo[partition] = (position, entry)
         states.append(known[1])
     blob["states"] = states
@@ -125,6 +130,7 @@ def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
         raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")
     return StreamState(
         positions=positions,
+        missing=_missing(blob.get("states") or [], f"{path}.states"),
         parents={
             name: decode(parent, path=f"{path}.parent_state.{name}") for name, parent in parents.items() if parent
         },
@@ -151,6 +157,18 @@ def _partitions(items: Json, path: str) -> dict[Partition, Position]:
             case _:
                 raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
     return positions
+
+
+def _missing(items: Sequence[Json], path: str) -> dict[Partition, datetime]:
+    missing: dict[Partition, datetime] = {}
+    for i, item in enumerate(items):
+        if (text := item.get("missing")) is None:
+            continue
+        since = parse_moment(text, ()) if isinstance(text, str) else None
+        if since is None:
+            raise BadState(f"{path}[{i}].missing", text, "a moment in ISO 8601, such as 2024-01-01T00:00:00+00:00")
+        missing[_partition(item["partition"], f"{path}[{i}]")] = since
+    return missing
 
 
 def _partition(fields: Mapping[str, Json], path: str) -> Partition:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cdk.base.logs import logger
 from cdk.base.values import Json
@@ -51,6 +51,13 @@ class CheckpointReader(ABC):
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:  # noqa: ARG002
         """The rest of a slice that was cut at `position`."""
         return replace(slice, start=position)
+
+    def forget_missing(self, now: datetime, after: timedelta) -> int:  # noqa: ARG002
+        """Forget the partitions that the source's lists have lacked for `after`; return how many they were.
+
+        For a reader that is finished. A partition that comes back later is read from its start.
+        """
+        return 0
 
 
 class PartitionReader(CheckpointReader):
@@ -369,6 +376,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._inner, self._state = inner, state
         self._positions = dict(state.positions)
         self._parents = dict(state.parents)
+        self._missing = dict(state.missing)
         self._readers: dict[Partition, PartitionReader] = {}
         self._seen: set[str] = set()
         self._alike = {_untyped(partition): partition for partition in state.positions}
@@ -425,10 +433,27 @@ class PartitionCheckpointReader(CheckpointReader):
         if not self._changed:
             return None
         self._changed = False
-        return replace(self._state, positions=dict(self._positions), parents=dict(self._parents))
+        positions, parents, missing = dict(self._positions), dict(self._parents), dict(self._missing)
+        return replace(self._state, positions=positions, parents=parents, missing=missing)
+
+    def forget_missing(self, now: datetime, after: timedelta) -> int:
+        # Not every partition is listed where the progress of parents says which ones are; one that starts where all
+        # others stand would not be read from its start; and a source that has none at all is more likely a fault.
+        if not self.finished or self._parents or WHOLE in self._positions or not self._seen:
+            return 0
+        absent = [partition for partition in self._positions if partition.key not in self._seen]
+        missing = {partition: self._missing.get(partition, now) for partition in absent}
+        gone = [partition for partition, since in missing.items() if now - since >= after]
+        for partition in gone:
+            del self._positions[partition], missing[partition]
+        self._changed = self._changed or bool(gone) or missing != self._missing
+        self._missing = missing
+        return len(gone)
 
     def _open(self, partition: Partition) -> None:
         self._seen.add(partition.key)
+        if self._missing.pop(partition, None) is not None:
+            self._changed = True
         if partition and partition not in self._positions and WHOLE in self._positions and len(self._seen) == 1:
             logger.warning(
                 "the state keeps one cursor for all partitions (%s): each partition starts from it; "

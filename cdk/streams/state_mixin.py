@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
+from datetime import datetime, timedelta
 
 from cdk.base.values import Json
 from cdk.state.position import Checkpoint, Edge, Position
@@ -43,6 +44,9 @@ class _Shown(CheckpointReader):
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         return self._reader.resume(slice, position, edge)
+
+    def forget_missing(self, now: datetime, after: timedelta) -> int:
+        return self._reader.forget_missing(now, after)
 
     @property
     def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
