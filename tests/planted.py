@@ -1085,6 +1085,57 @@ BUGS = [
         "spark/write_modes",
         "repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))",
         "self._hidden(saved, files, receipt)",
+        tests="tests/spark/test_write_modes.py",
+    ),
+    Bug(
+        "a partition is forgotten no sooner than that",
+        "streams/checkpoint",
+        "if now - since >= after]",
+        "if now - since >= after / 2]",
+    ),
+    Bug(
+        "children that a parent's state leaves out stay",
+        "streams/checkpoint",
+        "if not self.finished or self._parents or WHOLE in",
+        "if not self.finished or WHOLE in",
+    ),
+    Bug(
+        "a partition that comes back is missing no more",
+        "streams/checkpoint",
+        "if self._missing.pop(partition, None) is not None:",
+        "if self._missing.get(partition) is not None:",
+    ),
+    Bug(
+        "no partition is forgotten where rows are appended",
+        "spark/plan",
+        'replaces = write_mode == "append_dedup" and',
+        "replaces =",
+        "tests/spark/test_missing_partitions.py",
+    ),
+    Bug(
+        "no partition is forgotten where a history is kept",
+        "spark/plan",
+        "not options.history and options.deletes",
+        "options.deletes",
+        "tests/spark/test_missing_partitions.py",
+    ),
+    Bug(
+        "partitions that left are gone from a state that leans on another",
+        "spark/kept_states",
+        "del entries[to_json(fields)]",
+        "entries.get(to_json(fields))",
+    ),
+    Bug(
+        "a base stays while a state that is kept needs it",
+        "spark/kept_states",
+        "needed = {*kept, *self.bases(kept)}",
+        "needed = {*kept}",
+    ),
+    Bug(
+        "a state leans on one that a commit has named",
+        "spark/kept_states",
+        "if base is not None and base.version in {*saved.history, *map(self._bases.get, saved.history)}:",
+        "if base is not None:",
     ),
 ]
 

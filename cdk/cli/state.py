@@ -153,7 +153,7 @@ def _entries(admin: "Admin", one: "Located") -> Iterator[dict[str, Json]]:
 
 
 def _entry(commit: "Commit", saved: "Saved | None", moved: list[str]) -> dict[str, Json]:
-    from cdk.spark.tables import number  # noqa: PLC0415
+    from cdk.spark.kept_states import number  # noqa: PLC0415
 
     return {
         "version": commit.version,

@@ -19,6 +19,7 @@ from cdk.base.errors import StateError
 from cdk.base.logs import logger
 from cdk.spark.crash import crash_point
 from cdk.spark.files import DataFile, TableWriter
+from cdk.spark.kept_states import number
 from cdk.spark.partitions import Texts, restored
 from cdk.spark.place import Place
 from cdk.spark.receipt import Receipt, row_count
@@ -27,7 +28,7 @@ from cdk.spark.saved import Saved
 from cdk.spark.schema import RAW_ID
 from cdk.spark.table_files import TableFile, missing_files
 from cdk.spark.table_log import actions
-from cdk.spark.tables import StreamTable, number, repeat_if_changed
+from cdk.spark.tables import StreamTable, repeat_if_changed
 from cdk.spark.tasks import Spread, here
 from cdk.spark.widen import widened
 from cdk.spark.widths import only_gains, wider

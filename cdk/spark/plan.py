@@ -19,9 +19,9 @@ from cdk.spark.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
-_FORGET_AFTER = timedelta(days=30)
-
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
+
+_FORGET_AFTER = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,13 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
     )
 
 
-def _forget_after(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> timedelta | None:
-    """How long a partition may be missing before the state forgets it: it is then read from its start if it comes back.
+def _forget_after(
+    options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str
+) -> timedelta | None:
+    """How long a partition may be missing before the state forgets where it stands.
 
-    By default only where its rows then replace themselves. A history would have them again, and an older row might
-    come back whose deletion took its key away.
+    One that comes back later is read from its start. By default only where its rows then replace themselves: a history
+    would have them again, and an older row might come back whose deletion took its key away.
     """
     after = options.forget_partitions_after
     if sync_mode == "full_refresh":

@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateConflict, StateError
 from cdk.base.times import Clock, system_clock
+from cdk.spark.kept_states import number
 from cdk.spark.lock import between_runs
 from cdk.spark.place import Place
 from cdk.spark.saved import Saved
@@ -22,7 +23,7 @@ from cdk.spark.state_changes import Change, reset, rolled_back
 from cdk.spark.state_diff import moves
 from cdk.spark.state_tables import Located
 from cdk.spark.table_log import Commit, commits
-from cdk.spark.tables import NOTE, StreamTable, number, successor
+from cdk.spark.tables import NOTE, StreamTable, successor
 from cdk.state.slice import Partition
 
 _NOTED = 20

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import from_json
+from cdk.spark.kept_states import number
 from cdk.spark.merge import scratch_files
 from cdk.spark.place import Disk, Place
 from cdk.spark.saved import Saved
@@ -17,7 +18,7 @@ from cdk.spark.state_tables import Located
 from cdk.spark.table_audit import Audit, audit
 from cdk.spark.table_files import missing_files
 from cdk.spark.table_log import actions
-from cdk.spark.tables import StreamTable, number
+from cdk.spark.tables import StreamTable
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
@@ -100,7 +101,9 @@ def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iter
     alone: which other pipelines have states there cannot be listed. Files of merges that were killed go everywhere.
     Raises StateError: a state cannot be read, so nobody knows which files it names.
     """
-    states, kept = one.states(pipeline), {f"{n}.json" for n in _kept(one, pipeline, one.open(pipeline))}
+    states, table = one.states(pipeline), one.open(pipeline)
+    versions = _kept(one, pipeline, table)
+    kept = {f"{n}.json" for n in (*versions, *table.bases(versions))}
     spare = [(states, name, "a state that is kept no more, or a draft") for name in states.names() if name not in kept]
     named = _waiting(one.root) if isinstance(one.root, Disk) else set()
     for root in (one.root, one.history):

@@ -12,7 +12,8 @@ rows is then told by the log (`cdk.spark.restored`), and the marker still fences
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -31,7 +32,7 @@ from cdk.spark.crash import crash_point
 from cdk.spark.engine_writes import Change
 from cdk.spark.files import DataFile
 from cdk.spark.joining import join_small_files
-from cdk.spark.kept_states import KeptStates
+from cdk.spark.kept_states import NONCE_BITS, KeptStates, number
 from cdk.spark.partitions import check_columns, check_same
 from cdk.spark.place import Place, as_place
 from cdk.spark.receipt import RECEIPT, Receipt, row_count
@@ -54,7 +55,6 @@ from cdk.spark.table_rows import plain
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
-_NONCE_BITS = 20
 _KEPT = 20
 _TRIES = 5
 _NEWEST = 3
@@ -159,6 +159,9 @@ class StreamTable:
             if self._version is not None:
                 self._held, told = self._of_rows(self._version)
                 saved = None if self._held is None else self.load(self._held)
+                if self._held != self._version:
+                    with suppress(StateError):
+                        self.load(self._version)  # it stays as well, and what it needs
                 if saved is not None and not told:
                     self._check_rows(saved)
                 self.saved = saved
@@ -547,23 +550,21 @@ class StreamTable:
         """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
         return self._states.load(version)
 
+    def bases(self, versions: Collection[int]) -> set[int]:
+        """The versions whose files states of these versions need besides their own."""
+        return self._states.bases(versions)
+
     def _prune(self, version: int, saved: Saved) -> None:
         """Remove states that a restore of the table can no longer need, and drafts of runs that were cut.
 
         A state with a higher number may be a newer run's, written and about to be committed.
         """
-        kept = {version, *saved.history}
-        self._states.remove(lambda found: found not in kept and number(found) <= number(version))
+        self._states.keep({version, *saved.history}, number(version))
 
 
 def successor(version: int | None) -> int:
     """A version for the state after `version`. Two runs never choose the same one: it ends in random bits."""
-    return (((version or 0) >> _NONCE_BITS) + 1) << _NONCE_BITS | secrets.randbits(_NONCE_BITS)
-
-
-def number(version: int) -> int:
-    """Which state of its table a version is: 1 for the first."""
-    return version >> _NONCE_BITS
+    return (number(version or 0) + 1) << NONCE_BITS | secrets.randbits(NONCE_BITS)
 
 
 def _zoneless(kind: pa.DataType) -> bool:

@@ -73,7 +73,7 @@ def encode(
     for partition, position in positions.items():
         known = memo.get(partition)
         if known is None or known[0] is not position:
-            entry = {"partition": partition.fields, "cursor": _position(position, exact=exact)}
+            entry: dict[str, Json] = {"partition": partition.fields, "cursor": _position(position, exact=exact)}
             if exact and (since := state.missing.get(partition)) is not None:
                 entry["missing"] = since.isoformat()
             known = memo[partition] = (position, entry)

@@ -15,6 +15,8 @@ from cdk.declarative.context import Runtime
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.rest import Headers, Request, Response
 from cdk.state.slice import Slice
+from cdk.state.wire import decode
+from cdk.streams.reading import read_slice
 from cdk.streams.stream import Page
 from cdk.testing import MockApi, read
 from cdk.testing.run import Run
@@ -253,6 +255,24 @@ def test_each_partition_goes_on_from_its_own_value() -> None:
 
     assert [query["since"] for query in queries(api)] == ["2024-01-03", "2024-01-05"]
     assert {**state, "lookback_window": 1}.items() <= made.states[-1].items()
+
+
+def test_a_partition_that_is_missing_may_be_forgotten() -> None:
+    (stream,) = source(
+        answering(lambda _: dated("05")), partition_router=LIST, stream={"incremental_sync": CURSOR}
+    ).streams({})
+    reader = stream.checkpoint_reader(
+        decode({"states": [{"partition": {"region": "ch"}, "cursor": {"on": "2024-01-03"}}]})
+    )
+    for slice in iter(reader.next, None):
+        for page in read_slice(stream, slice):
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+
+    assert reader.forget_missing(NOW, timedelta()) == 1
+    state = reader.get_checkpoint()
+    assert state is not None
+    assert [partition["region"] for partition in state.positions] == ["eu", "us"]
 
 
 def test_a_partition_that_is_new_is_read_from_the_start() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from cdk import (
     CountCursor,
+    Cursor,
     Item,
     Json,
     Page,
@@ -61,10 +62,10 @@ class Source:
 
 
 class Orders(Stream):
-    primary_key = ("shop", "id")
+    primary_key: str | tuple[str, ...] = ("shop", "id")
     supports_checkpointing = True
-    cursor = CountCursor("seq")
-    schema: Mapping[str, Json] = {  # noqa: RUF012 - a schema
+    cursor: Cursor | None = CountCursor("seq")
+    schema: Mapping[str, Json] = {
         "properties": {"shop": {"type": "string"}, "id": {"type": "integer"}, "seq": {"type": "integer"}}
     }
 
@@ -262,5 +263,5 @@ def test_a_further_sync_commits_nothing_though_a_partition_is_missing(tmp_path: 
 
 def test_how_long_partitions_may_be_missing_is_nothing_for_a_full_refresh(tmp_path: Path) -> None:
     options = {"sync_mode": "full_refresh", "forget_partitions_after": "1d"}
-    with pytest.raises(ConfigError, match=r"streams.orders.forget_partitions_after: a full refresh keeps no partitions"):
+    with pytest.raises(ConfigError, match=r"orders.forget_partitions_after: a full refresh keeps no partitions"):
         sync(Orders(Source()), tmp_path, options, "s1")

@@ -1,6 +1,7 @@
 """The wire form of state: what is read, what is written, and what is refused with a place and a reason."""
 
 from copy import copy
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,27 @@ from cdk.base.values import canonical
 from cdk.state.position import Edge, OpenSlice, Resume, Trail
 from cdk.state.slice import WHOLE
 from cdk.state.wire import Memo, decode, encode
+
+
+def test_since_when_a_partition_is_missing_is_in_the_exact_form_alone() -> None:
+    since = datetime(2024, 1, 1, tzinfo=UTC)
+    state = StreamState({ONE: VALUE, TWO: VALUE}, missing={TWO: since})
+    exact = encode(state, incremental=True, exact=True)
+
+    assert exact["states"][1] == {
+        "partition": {"pid": "1"},
+        "cursor": {"updated_at": "2024-01-05"},
+        "missing": "2024-01-01T00:00:00+00:00",
+    }
+    assert decode(exact) == state
+    assert decode(encode(state, incremental=True)) == StreamState({ONE: VALUE, TWO: VALUE})
+
+
+@pytest.mark.parametrize("text", ["soon", 7])
+def test_a_moment_since_when_a_partition_is_missing_that_is_none_is_refused(text: Json) -> None:
+    with pytest.raises(BadState, match=r"state.states\[0\].missing: found .*, expected a moment in ISO 8601"):
+        decode({"states": [{"partition": {"pid": 1}, "cursor": {}, "missing": text}]})
+
 
 PAGE = Checkpoint({"next_page_token": 7})
 VALUE = Checkpoint({"updated_at": "2024-01-05"})

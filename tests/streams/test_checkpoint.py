@@ -226,6 +226,11 @@ def members(*parts: Partition | ParentState, state: StreamState | None = None) -
     return PartitionCheckpointReader(iter(parts), PageCheckpointReader, state or StreamState())
 
 
+def finish(reader: CheckpointReader) -> None:
+    for slice in slices(reader):
+        reader.observe(slice, Done())
+
+
 def test_a_partition_that_comes_twice_is_read_once() -> None:
     assert [s.partition for s in slices(members(A, B, A, A, B))] == [A, B]
 
@@ -309,6 +314,54 @@ def test_parents_and_partitions_that_are_no_longer_listed_keep_their_state() -> 
         reader.observe(slice, Done())
 
     assert reader.get_checkpoint() == StreamState({C: Done(), A: Done()}, state.parents, state.extra)
+
+
+AT = datetime(2024, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+VALUE = Checkpoint({"page": 1})
+
+
+def test_a_partition_is_forgotten_once_complete_lists_have_lacked_it_for_long_enough() -> None:
+    state = StreamState({A: VALUE, C: VALUE})
+    for day, after, missing in [(0, 2, {C: AT}), (1, 2, {C: AT}), (2, 2, {}), (3, 2, {})]:
+        reader = members(A, state=state)
+        finish(reader)
+        forgotten = reader.forget_missing(AT + day * DAY, after * DAY)
+        state = reader.get_checkpoint() or state
+
+        assert (forgotten, state.missing) == (int(day == 2), missing)
+        assert set(state.positions) == ({A, C} if day < 2 else {A})
+
+
+def test_a_partition_that_comes_back_is_missing_no_more_though_the_read_is_cut() -> None:
+    reader = members(A, C, state=StreamState({A: VALUE, C: VALUE}, missing={C: AT}))
+    next(slices(reader))
+    reader.next()
+
+    assert reader.forget_missing(AT + 9 * DAY, DAY) == 0
+    checkpoint = reader.get_checkpoint()
+    assert checkpoint is not None
+    assert (set(checkpoint.positions), checkpoint.missing) == ({A, C}, {})
+
+
+@pytest.mark.parametrize(
+    ("listed", "state"),
+    [
+        ([], StreamState({A: VALUE})),
+        ([A], StreamState({A: VALUE, C: VALUE}, {"p": StreamState({WHOLE: Done()})})),
+        ([A, ParentState("p", StreamState({WHOLE: Done()}))], StreamState({A: VALUE, C: VALUE})),
+        ([WHOLE], StreamState({WHOLE: VALUE, C: VALUE})),
+    ],
+    ids=["an empty list", "parents that have a state", "parents that get one", "one cursor for all"],
+)
+def test_no_partition_is_missing_where_the_list_may_lack_it(
+    listed: list[Partition | ParentState], state: StreamState
+) -> None:
+    reader = members(*listed, state=state)
+    finish(reader)
+
+    assert reader.forget_missing(AT, timedelta()) == 0
+    assert set((reader.get_checkpoint() or state).positions) == set(state.positions)
 
 
 def test_the_reader_of_a_partition_is_forgotten_once_it_is_settled() -> None:
