@@ -1085,7 +1085,6 @@ BUGS = [
         "spark/write_modes",
         "repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))",
         "self._hidden(saved, files, receipt)",
-        tests="tests/spark/test_write_modes.py",
     ),
     Bug(
         "a partition is forgotten no sooner than that",

@@ -104,7 +104,7 @@ class ManifestCursor(Cursor):
         first = self._first()
         lower = first if after is None else self._moment(after)
         if lower is None:
-            raise BadState(f"state.{self.field}", after, f"a moment written as {' or '.join(self._formats)}")
+            raise BadState(f"state.{self.field}", after, self.order.expected)
         if after is not None and again:
             lower = earlier(lower, self._lookback)
         lower = max(lower, first)

@@ -40,7 +40,8 @@ def _join(handle: DeltaTable, root: Place) -> int:
     if small < MANY:
         return 0
     with _committing(handle, root):
-        handle.optimize.compact(target_size=LARGE_BYTES)
+        receipt = CommitProperties(custom_metadata={RECEIPT: Receipt().to_text()})
+        handle.optimize.compact(target_size=LARGE_BYTES, commit_properties=receipt)
     return small
 
 

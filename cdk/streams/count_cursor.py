@@ -38,7 +38,7 @@ class CountCursor(Cursor):
     ) -> Iterator[Window]:
         start = self._start if after is None else _number(after)
         if start is None:
-            raise BadState(f"state.{self.field}", after, "a whole number")
+            raise BadState(f"state.{self.field}", after, self.order.expected)
         yield Window(max(start, self._start), upto, upto, last=upto is None)
 
     def owns(self, window: Window, value: Json) -> bool:

@@ -84,7 +84,7 @@ class DatetimeCursor(Cursor):
     ) -> Iterator[Window]:
         lower = self._start if after is None else self._moment(after)
         if lower is None:
-            raise BadState(f"state.{self.field}", after, f"a moment written as {' or '.join(self._formats)}")
+            raise BadState(f"state.{self.field}", after, self.order.expected)
         lower = max(lower, self._start)
         if after is not None and again:
             lower -= min(self._lookback, lower - self._start)

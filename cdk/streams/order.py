@@ -26,6 +26,11 @@ _MOST_DIGITS = 4300
 class Order(ABC):
     """An order of values. Two values of equal rank are equals, however they are written."""
 
+    @property
+    def expected(self) -> str:
+        """What a value is that can be read, in words for an error."""
+        return "a value of the stream's cursor"
+
     @abstractmethod
     def rank(self, value: Json) -> Rank | None:
         """The rank of a value; a greater value has a greater one. None: the value cannot be read.
@@ -40,6 +45,10 @@ class MomentOrder(Order):
 
     formats: tuple[str, ...] = ()
 
+    @property
+    def expected(self) -> str:
+        return f"a timestamp written as {' or '.join(dict.fromkeys([*self.formats, 'ISO 8601']))}"
+
     def rank(self, value: Json) -> Rank | None:
         moment = parse_moment(json_value(value), self.formats)
         return None if moment is None else (moment - _EPOCH) // _MICROSECOND
@@ -48,6 +57,10 @@ class MomentOrder(Order):
 @dataclass(frozen=True)
 class CountOrder(Order):
     """Whole numbers of any size, and texts of them ("42"); the rank is the number."""
+
+    @property
+    def expected(self) -> str:
+        return "a whole number"
 
     def rank(self, value: Json) -> Rank | None:
         value = json_value(value)

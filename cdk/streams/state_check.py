@@ -20,7 +20,7 @@ def check_values(stream: Stream, state: StreamState) -> None:
     for path, position in _checkpoints(stream, state):
         value = position.cursor.get(cursor.field)
         if value not in (None, "") and cursor.greatest([value]) is None:
-            raise BadState(f"{path}.{cursor.field}", value, "a value of the stream's cursor", stream=stream.name)
+            raise BadState(f"{path}.{cursor.field}", value, cursor.order.expected, stream=stream.name)
 
 
 def check_fields(stream: Stream, state: StreamState) -> None:

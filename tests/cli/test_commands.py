@@ -242,3 +242,20 @@ def test_a_connector_that_would_end_the_process_is_an_error_in_words(
 
     assert ran.code == 1
     assert "the connector ended the process with 3 (sys.exit)" in "".join(ran.lines)
+
+
+def test_a_cursor_value_that_cannot_be_read_is_named_with_what_is_expected_and_no_secret(
+    cli: CommandLine, guarded: str, tmp_path: Path
+) -> None:
+    (tmp_path / "c.json").write_text('{"api_key": "right-and-secret"}')
+    stream = {"stream_descriptor": {"name": "events", "namespace": "log"}, "stream_state": {"seq": "right-and-secret"}}
+    (tmp_path / "state.json").write_text(json.dumps([{"type": "STREAM", "stream": stream}]))
+    found = cli("discover", "--connector", guarded, "--config", "c.json").messages[-1]["catalog"]["streams"]
+    streams = [{"stream": one, "sync_mode": "incremental", "destination_sync_mode": "append"} for one in found]
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": streams}))
+    files = ("--config", "c.json", "--catalog", "catalog.json", "--state", "state.json")
+
+    ran = cli("read", "--connector", guarded, *files)
+
+    assert "state of events.seq: found '****', expected a whole number" in "".join(ran.lines)
+    assert "right-and-secret" not in "".join(ran.lines)

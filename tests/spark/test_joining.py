@@ -15,6 +15,7 @@ from cdk.spark.files import DataFile, TableWriter
 from cdk.spark.place import Disk, Written
 from cdk.spark.rewrite import MANY
 from cdk.spark.saved import Saved
+from cdk.spark.table_audit import audit
 from cdk.spark.tables import StreamTable
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32())])
@@ -65,6 +66,8 @@ def test_many_small_files_become_one_with_the_same_rows_and_state(
     assert len(DeltaTable(str(tmp_path)).file_uris()) == left
     assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
     assert changes(tmp_path) == {False}
+    found = audit(Disk(tmp_path))
+    assert (found.receipts, found.others, found.wrong, found.rows) == (2, [], [], MANY + 1)
     again = opened(tmp_path)
     assert (again.saved, again.state_version) == (table.saved, table.state_version)
     # The handle is at the version that it made: the run goes on.

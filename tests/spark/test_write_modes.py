@@ -48,9 +48,6 @@ class Users(Stream):
     ) -> None:
         self.records, self.meanwhile, self.size = records, meanwhile, size
 
-    def now(self) -> int:  # type: ignore[override]
-        return 10**6
-
     def json_schema(self) -> Mapping[str, Json]:
         return {"properties": {"id": INT, "n": INT, "size": self.size}}
 

@@ -128,7 +128,7 @@ def test_a_start_of_another_zone_is_the_same_moment() -> None:
 
 @pytest.mark.parametrize("value", ["soon", True, [1], {"a": 1}, 5])
 def test_a_state_that_is_no_moment_is_refused(value: Json) -> None:
-    with pytest.raises(BadState, match=r"state\.at: found .*, expected a moment written as"):
+    with pytest.raises(BadState, match=r"state\.at: found .*, expected a timestamp written as"):
         list(DatetimeCursor("at", start=NOW).windows(value, NOW))
 
 

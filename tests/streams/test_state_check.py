@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from cdk import Checkpoint, Json, Partition, StreamState
+from cdk import Checkpoint, DatetimeCursor, Json, Partition, StreamState
 from cdk.base.errors import BadState
 from cdk.engine.read import read
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode
 from cdk.streams.state_check import check_fields, check_values
-from tests.samples import Orders, ShopOrders, Users
+from tests.samples import DAY0, Events, Orders, ShopOrders, Users
 
 
 def of(value: Json) -> StreamState:
@@ -19,8 +19,29 @@ def of(value: Json) -> StreamState:
 
 @pytest.mark.parametrize("value", ["yesterday", 17.5e30, ["2024-01-01"], True])
 def test_a_value_that_the_cursor_cannot_read_is_refused(value: Json) -> None:
-    with pytest.raises(BadState, match="expected a value of the stream's cursor"):
+    with pytest.raises(BadState) as caught:
         check_values(Orders(), of({"updated_at": value}))
+
+    expected = "a timestamp written as %Y-%m-%dT%H:%M:%SZ or ISO 8601"
+    assert caught.value.message == f"found {value!r}, expected {expected}"
+    assert caught.value.path == "state of orders.updated_at"
+
+
+class Days(Orders):
+    cursor = DatetimeCursor("day", start="2024-01-01", formats=["%Y-%m-%d", "%d/%m/%Y", "%Y-%m-%d"])
+
+
+def test_every_format_of_a_cursor_is_named_once() -> None:
+    expected = "expected a timestamp written as %Y-%m-%d or %d/%m/%Y or ISO 8601"
+    with pytest.raises(BadState, match=expected):
+        check_values(Days(), of({"day": "tomorrow"}))
+    with pytest.raises(BadState, match=expected):
+        next(Days.cursor.windows("tomorrow", DAY0))
+
+
+def test_a_count_is_a_whole_number() -> None:
+    with pytest.raises(BadState, match="found 'many', expected a whole number"):
+        check_values(Events(), of({"seq": "many"}))
 
 
 @pytest.mark.parametrize("value", [None, "", "2024-01-01T00:00:00Z"])
