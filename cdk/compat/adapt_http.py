@@ -2,7 +2,7 @@
 
 import inspect
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlencode
 
@@ -28,6 +28,9 @@ from cdk.rest import (
     rate_limited,
     retry,
 )
+from cdk.rest.auth.owner import TokenOwner, asking
+
+_UNAUTHORIZED = 401
 
 _KINDS: Mapping[FailureType | None, type[CdkError]] = {
     FailureType.config_error: ConfigError,
@@ -57,9 +60,38 @@ class CustomSigner:
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """See Authenticator."""
-        with self._lock, guard(self._custom, "get_auth_header"):
-            signed = self._signed(request)
-        yield signed
+        signed, asked = self._sign(request)
+        response = yield signed
+        if response.status != _UNAUTHORIZED:
+            for owner in asked:
+                owner.good()
+        elif self._refused(asked):
+            signed, now = self._sign(request)
+            if now != asked:
+                response.close()
+                yield signed
+
+    @staticmethod
+    def _refused(asked: Mapping[TokenOwner, str]) -> bool:
+        """Let go of the tokens of a request; whether there may be better ones."""
+        answers = [owner.refused(token) for owner, token in asked.items()]
+        return bool(answers) and all(answers)
+
+    def owners(self) -> Sequence[TokenOwner]:
+        """See TokenBearer. It signs a request that is not sent: only the object knows which tokens it uses."""
+        with asking() as asked:
+            try:
+                with self._lock, guard(self._custom, "get_auth_header"):
+                    self._signed(Request("GET", "https://localhost/"))
+            except CdkError:
+                if asked:
+                    raise
+        return list(asked)
+
+    def _sign(self, request: Request) -> tuple[Request, Mapping[TokenOwner, str]]:
+        """The request with credentials, and the tokens in them."""
+        with asking() as asked, self._lock, guard(self._custom, "get_auth_header"):
+            return self._signed(request), asked
 
     def _signed(self, request: Request) -> Request:
         if callable(self._custom):

@@ -38,6 +38,7 @@ from cdk.declarative.families import (
     Transform,
 )
 from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, JsonDecoder
+from cdk.rest.auth.owner import TokenOwner, collecting, report
 from cdk.rest.records import Extractor
 from cdk.state.slice import Slice
 
@@ -48,7 +49,13 @@ _OURS = ("stream_slices", "close_slice", "get_stream_state", "set_initial_state"
 
 def authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticator:
     """See AnyAuthenticator."""
-    return adapt_http.signer(instance(component, ctx))
+    with collecting() as inside:
+        made = instance(component, ctx)
+    signer = adapt_http.signer(made)
+    # Which of the parts it was given are used, only the object knows: it may choose one of them by the config.
+    if isinstance(signer, TokenOwner) or (inside and isinstance(signer, adapt_http.CustomSigner)):
+        report(signer)
+    return signer
 
 
 def error_handler(component: CustomComponent, ctx: BuildContext) -> ErrorHandler:

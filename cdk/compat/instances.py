@@ -9,15 +9,19 @@ from pydantic import ValidationError
 from cdk.base.errors import CdkError, ManifestError
 from cdk.base.spelling import did_you_mean
 from cdk.base.values import Json
+from cdk.compat.adapt_http import CustomSigner
 from cdk.compat.airbyte.current import current
 from cdk.compat.airbyte.handling import DefaultErrorHandler
 from cdk.compat.airbyte.requesting import HttpRequester
+from cdk.compat.custom_tokens import CustomTokens
 from cdk.compat.loading import custom_class
 from cdk.compat.show import show
 from cdk.declarative.component import Component
-from cdk.declarative.components.custom import CustomComponent
+from cdk.declarative.components.auth.sharing import definition, learner
+from cdk.declarative.components.custom import CustomAuthenticator, CustomComponent
 from cdk.declarative.context import BuildContext
 from cdk.declarative.families import AnyErrorHandler, AnyRequester
+from cdk.rest.auth.owner import report
 
 _LISTS = ("backoff_strategies", "response_filters")
 
@@ -72,7 +76,21 @@ def instance(component: CustomComponent, ctx: BuildContext, **known: Json) -> Js
             f"{where}: {component.class_name} cannot be made: {type(error).__name__}: {error}"
         ) from error
     _behind(made, fields, component, ctx)
+    if isinstance(component, CustomAuthenticator):
+        _hand_out(made, component, ctx, given.get("name"))
     return made
+
+
+def _hand_out(made: Json, component: CustomAuthenticator, ctx: BuildContext, name: Json) -> None:
+    """Have the tokens of an authenticator obtained where those of the run are, if it says how it gets one.
+
+    name: what it was told of the stream. Those that were given the same share their tokens.
+    """
+    own = getattr(made, "get_access_token", None)
+    if callable(own) and hasattr(made, "__dict__") and not isinstance(getattr(own, "__self__", None), CustomTokens):
+        login = ["custom", name, definition(component, ctx)]
+        CustomTokens(made, login, learner(ctx), ctx.runtime.clock)
+        report(CustomSigner(made))
 
 
 def _behind(made: Json, fields: Mapping[str, Json], component: CustomComponent, ctx: BuildContext) -> None:

@@ -138,7 +138,7 @@ class PythonItems(Source):
     }
 
 
-def declared(name: str) -> dict[str, Any]:
+def declared(name: str, authenticator: Mapping[str, Json] | None = None) -> dict[str, Any]:
     return {
         "type": "DeclarativeStream",
         "name": name,
@@ -149,7 +149,8 @@ def declared(name: str) -> dict[str, Any]:
                 "url_base": "{{ config['address'] }}",
                 "path": "/items",
                 "request_parameters": {"shelf": "{{ stream_partition.shelf }}"},
-                "authenticator": {
+                "authenticator": authenticator
+                or {
                     "type": "OAuthAuthenticator",
                     "token_refresh_endpoint": "{{ config['address'] }}/token",
                     "client_id": "me",
@@ -185,12 +186,12 @@ def declared(name: str) -> dict[str, Any]:
     }
 
 
-def manifest() -> dict[str, Any]:
+def manifest(authenticator: Mapping[str, Json] | None = None) -> dict[str, Any]:
     return {
         "version": "6.0.0",
         "type": "DeclarativeSource",
         "check": {"type": "CheckStream", "stream_names": ["items"]},
-        "streams": [declared("items"), declared("more_items")],
+        "streams": [declared("items", authenticator), declared("more_items", authenticator)],
         "spec": {"type": "Spec", "connection_specification": PythonItems.config_schema},
     }
 

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import requests
@@ -16,6 +16,9 @@ from cdk.compat.airbyte.datetimes import ab_datetime_parse
 from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString
 from cdk.compat.airbyte.response import texts
 from cdk.rest import Request, error_for
+
+LENT = datetime.min.replace(tzinfo=UTC)
+"""When a token expires that is kept elsewhere: whoever wants to use it asks `get_access_token` first."""
 
 
 class DeclarativeAuthenticator(AuthBase):
@@ -272,6 +275,10 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
             self.set_token_expiry_date(seconds)
             current.runtime.learn(token)
         return self.access_token
+
+    def lend(self, token: str | None) -> None:
+        """Show a token that is kept elsewhere, or the last one. It is taken for expired before each use."""
+        self._held, self._expires = token or self._held, LENT
 
     def token_has_expired(self) -> bool:
         """Whether a token must be asked for."""

@@ -6,6 +6,7 @@ from cdk.base.values import Json
 from cdk.compat.airbyte.auth import DeclarativeOauth2Authenticator
 from cdk.compat.airbyte.current import current
 from cdk.compat.airbyte.datetimes import ab_datetime_format
+from cdk.rest.auth.tokens import TaskAsked, held_tokens
 
 _CREDENTIALS = "credentials"
 
@@ -65,6 +66,8 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
     def get_access_token(self) -> str:
         """The token; once it was exchanged, what the config needs for the next exchange is saved first."""
         if self.token_has_expired():
+            if held_tokens() is not None:
+                raise TaskAsked
             token, seconds, following = self.refresh_access_token()
             self._held, self.refresh_token = token, following
             for secret in (token, following):

@@ -125,7 +125,7 @@ class OAuth2(TokenOwner):
             self.good()
         elif self.refused(token):
             response.close()
-            token = yield from self.token(refused=token)
+            token = yield from self.token()
             yield _bearing(request, token)
 
     def _login(self) -> Sequence[Json]:

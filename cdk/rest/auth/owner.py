@@ -119,29 +119,30 @@ class TokenOwner(ABC):
             rotates = state.rotated or self._single_use
             return IssuedToken(state.access_token, state.begun, state.expires, rotates, state.refusals)
 
-    def token(self, refused: str | None = None) -> Generator[Request, Response, str]:
-        """A token that has not expired and is not the one that was `refused`.
+    def token(self) -> Generator[Request, Response, str]:
+        """A token that has not expired, and that nobody was refused with.
 
         Yields the token requests to send, and is sent their answers. Raises CredentialsError: there is none to be had.
         TokenEnded: in a task, where the slice goes on with the next one.
         """
+        asked = _asked.get()
+        if asked is not None:
+            asked[self] = ""
         token = self._issued()
         if token is None:
             state = self._state()
             with state.lock:
-                yield from self._ready(state, 0, refused)
+                yield from self._ready(state, 0)
                 assert state.access_token is not None
                 token = state.access_token
-        if (asked := _asked.get()) is not None:
+        if asked is not None:
             asked[self] = token
         return token
 
-    def _ready(
-        self, state: TokenState, seconds: float, refused: str | None = None
-    ) -> Generator[Request, Response, None]:
+    def _ready(self, state: TokenState, seconds: float) -> Generator[Request, Response, None]:
         now = self._clock()
         self._begin(state, now)
-        if self._lasts(state, now, seconds) and state.access_token != refused:
+        if self._lasts(state, now, seconds):
             return
         if self._single_use and held_tokens() is not None:
             raise TaskAsked
@@ -155,10 +156,14 @@ class TokenOwner(ABC):
             held.found.good.add(self.key)
 
     def refused(self, token: str) -> bool:
-        """Take note that the API refused a token; False: there is no better one, so its answer stands."""
+        """Let go of a token that the API refused; False: there is no better one, so its answer stands."""
         held = held_tokens()
         issued = None if held is None else held.issued.get(self.key)
         if held is None or issued is None or issued.token != token:
+            state = self._state()
+            with state.lock:
+                if state.access_token == token:
+                    state.access_token = None
             return True
         if issued.refusals >= _HOPELESS:
             return False
@@ -257,7 +262,7 @@ def report(authenticator: TokenBearer) -> None:
 
 @contextmanager
 def asking() -> Iterator[Mapping[TokenOwner, str]]:
-    """The owners that are asked for a token in this block, and what they give."""
+    """The owners that are asked for a token in this block, and what they give; an empty text where they fail."""
     before, mine = _asked.get(), dict[TokenOwner, str]()
     _asked.set(mine)
     try:

@@ -1,5 +1,6 @@
 """Tokens of a run: who asks for them, who holds them, and what becomes of them when they end."""
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -131,6 +132,50 @@ def test_a_task_that_was_given_nothing_asks_itself() -> None:
 
     with holding({}):
         assert world.ask(world.authenticator()) == "access-1"
+
+
+def test_a_task_that_was_given_nothing_uses_up_no_token_that_works_once() -> None:
+    world = World()
+
+    with holding({}), pytest.raises(CredentialsError, match="was not obtained where the slices are planned"):
+        world.ask(world.authenticator(kept=Kept(lambda _: None)))
+
+    assert world.tokens.requests == []
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_the_last_task_of_a_token_says_what_has_become_of_it(*, ended: bool) -> None:
+    world = World()
+    authenticator = world.authenticator(kept=Kept(lambda _: None))
+    issued = issue_all([authenticator], world.client(), 0)
+
+    with holding(issued, last=True):
+        assert world.ask(authenticator) == "access-1"
+        if ended:
+            world.time.sleep(LIFE)
+        else:
+            world.users.returns(status=401, json={})
+        with pytest.raises(CredentialsError, match="has ended" if ended else "before its time"):
+            list(map(world.ask, [authenticator, authenticator]))
+
+    assert len(world.tokens.requests) == 1
+
+
+def test_a_refresh_token_that_nobody_keeps_is_missed_aloud(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    world.ask(world.authenticator())
+    assert "nothing here keeps it" in caplog.text
+    caplog.clear()
+    world.ask(world.authenticator(client_secret="s", kept=Kept(lambda _: None)))
+    assert caplog.text == ""
+
+
+def test_refresh_tokens_stay_where_they_are_owned() -> None:
+    world = World()
+    world.ask(world.authenticator())
+
+    assert b"refresh-1" not in pickle.dumps(run_tokens())
 
 
 def test_a_slice_that_cannot_be_cut_renews_a_token_that_may_be_renewed() -> None:
