@@ -127,7 +127,7 @@ def _kept(one: Located, pipeline: str, table: StreamTable) -> list[int]:
     if table.saved is None:
         names = [name.removesuffix(".json") for name in one.states(pipeline).names()]
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
-    return [n for n in dict.fromkeys((table.state_version, table.held, *table.saved.history)) if n is not None]
+    return table.states
 
 
 def _named(root: Place) -> set[str]:

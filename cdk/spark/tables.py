@@ -151,23 +151,28 @@ class StreamTable:
         self._guard: tuple[int, Guard] | None = None
         self._held: int | None = None
         self.saved: Saved | None = None
+        self._undone: tuple[int, ...] = ()
         # Versions go up, also where the marker was lost.
         self._after = self._version
         try:
-            if self._version is None:
-                self._check_new()
-            if self._version is not None:
-                self._held, told = self._of_rows(self._version)
-                saved = None if self._held is None else self.load(self._held)
-                if self._held != self._version:
-                    with suppress(StateError):
-                        self.load(self._version)  # it stays as well, and what it needs
-                if saved is not None and not told:
-                    self._check_rows(saved)
-                self.saved = saved
+            self._find_state()
         except StateError:
             if not lost:
                 raise
+
+    def _find_state(self) -> None:
+        """Load the state that belongs to the rows, if there is one. Raises StateError: it cannot be told or read."""
+        if self._version is None:
+            self._check_new()
+            return
+        self._held, told = self._of_rows(self._version)
+        saved = None if self._held is None else self.load(self._held)
+        if saved is not None and not told:
+            self._check_rows(saved)
+        self.saved = saved
+        if self._held != self._version:
+            with suppress(StateError):
+                self._undone = self.load(self._version).history
 
     def _check_new(self) -> None:
         """Raise StateError: the table has no marker, and had one. A first commit that was killed leaves a draft."""
@@ -293,6 +298,15 @@ class StreamTable:
         return self._version
 
     @property
+    def states(self) -> list[int]:
+        """The versions of the states that are kept for a RESTORE: the marker's, then the newest first.
+
+        Those that a RESTORE has undone are among them, for it may be undone itself.
+        """
+        known = (self._version, self._held, *(self.saved.history if self.saved else ()), *self._undone)
+        return [version for version in dict.fromkeys(known) if version is not None]
+
+    @property
     def held(self) -> int | None:
         """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
         return self._held
@@ -369,8 +383,7 @@ class StreamTable:
         if self._seen != before:  # refused before; the handle has seen the other run's commit since
             raise self._conflict(before, None)
         version = successor(self._after if before is None else before)
-        earlier = [before, self._held, *(self.saved.history if self.saved else ())]
-        history = tuple(dict.fromkeys(n for n in earlier if n is not None))[:_KEPT]
+        history = tuple(self.states)[:_KEPT]
         if logged is None and self.saved is None and before is not None:
             logged = ()  # what the lost state had brought is not known
         saved = replace(saved, history=history, logged=None if logged is None else tuple(logged), logged_at=None)

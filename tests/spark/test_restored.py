@@ -41,6 +41,21 @@ def test_a_restore_can_be_restored_and_undone(root: Path) -> None:
         assert (ids(root), state(root)) == (list(range(page + 1)), {"page": page})
 
 
+def test_a_restore_can_be_undone_after_more_commits(root: Path) -> None:
+    table = opened(root)
+    versions = []
+    for i in range(4):
+        table.commit(saved({"page": i}), wrote(root, i))
+        versions.append(table.version)
+    DeltaTable(str(root)).restore(versions[0])
+    opened(root).commit(saved({"page": 10}), wrote(root, 10))
+    opened(root).commit(saved({"page": 11}), wrote(root, 11))
+
+    for page in (3, 2, 1, 0):
+        DeltaTable(str(root)).restore(versions[page])
+        assert (ids(root), state(root)) == (list(range(page + 1)), {"page": page})
+
+
 def test_a_table_restored_to_before_its_first_commit_has_no_state(root: Path) -> None:
     table = opened(root)
     empty = table.version
