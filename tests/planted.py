@@ -1213,6 +1213,20 @@ BUGS = [
         "pass",
         tests="tests/spark/test_restored.py",
     ),
+    Bug(
+        "programs sync with the config that commands see",
+        "spark/sync",
+        'pipeline = pipeline.prepared(source, "source.config", Secrets())',
+        "pass",
+        "tests/cli/test_manifests.py",
+    ),
+    Bug(
+        "a config is prepared once",
+        "spark/pipeline",
+        "        if self._prepared:",
+        "        if False:",
+        "tests/cli/test_manifests.py",
+    ),
 ]
 
 

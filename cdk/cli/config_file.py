@@ -17,18 +17,31 @@ from cdk.streams.source import Source
 def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, Json]:
     """The config in a file, empty without one, as the source prepares it; its secrets are added to `secrets`.
 
-    `${NAME}` stands for a value of the environment, as in a pipeline file.
-
     Raises ConfigError naming the file and every place that does not fit the source's `config_schema`.
     """
-    config = {} if path is None else read_document(path)
-    where = "no --config was given" if path is None else str(path)
-    if not isinstance(config, Mapping):
-        raise ConfigError(f"found a {type(config).__name__}, expected an object", path=where)
-    config = with_variables(config, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}")
+    return prepared_config(read_config(path, secrets), source, config_name(path), secrets)
+
+
+def config_name(path: Path | None) -> str:
+    """What errors call the config."""
+    return "no --config was given" if path is None else str(path)
+
+
+def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, Json]:
+    """The config as it is in a file, empty without one; `${NAME}` stands for a value of the environment, a secret.
+
+    Raises ConfigError naming the file: it is no object, or holds what cannot be passed on.
+    """
+    found = {} if path is None else read_document(path)
+    where = config_name(path)
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"found a {type(found).__name__}, expected an object", path=where)
+    config: Mapping[str, Json] = with_variables(
+        found, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}"
+    )
     try:
         canonical(config)
     except TypeError as error:
         words = "expected real characters, and at most some hundred levels"
         raise ConfigError(f"holds what cannot be passed on: {words} ({error})", path=where) from None
-    return prepared_config(config, source, where, secrets)
+    return config

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdk.base.masking import Secrets
-from cdk.sources.config import prepared_config
 from cdk.sources.finding import find_source, manifest_source
 from cdk.sources.variables import SecretEnvironment
 from cdk.streams.source import Source
@@ -22,8 +21,7 @@ def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> "tuple[Pipe
     settings = Pipeline.load(path, SecretEnvironment(os.environ, secrets))
     secrets.add(*secrets_of(settings.target.storage))
     source = _source(settings.source, path.parent, trusted=trusted)
-    config = prepared_config(settings.config, source, f"{path} source.config", secrets)
-    return settings.model_copy(update={"source": settings.source.model_copy(update={"config": config})}), source
+    return settings.prepared(source, f"{path} source.config", secrets), source
 
 
 def config_file(path: Path) -> Path | None:

@@ -12,7 +12,7 @@ from cdk.base.keys import dotted
 from cdk.base.masking import Secrets
 from cdk.base.values import Json
 from cdk.cli.catalog_file import load_catalog
-from cdk.cli.config_file import load_config
+from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import check_one_connector
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.finding import find_source, manifest_source
@@ -54,20 +54,21 @@ def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: 
         source, said = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
     else:
         source, said = find_source(str(connector)), {"connector": str(connector)}
-    config, catalog = options["--config"], options["--catalog"]
-    settings = load_config(config if isinstance(config, Path) else None, source, secrets)
+    file, catalog = options["--config"], options["--catalog"]
+    path = file if isinstance(file, Path) else None
     value: dict[str, Json] = {
         "name": options["--name"] or _name_of(said),
-        "source": {**said, "config": settings},
+        "source": {**said, "config": read_config(path, secrets)},
         "target": {"path": options["--target"]},
     }
     if isinstance(catalog, Path):
         value["streams"] = dict(_options(item, str(catalog)) for item in load_catalog(catalog).streams)
     try:
-        return Pipeline.model_validate(value), source
+        pipeline = Pipeline.model_validate(value)
     except ValidationError as error:
         told = [f"{_option(problem['loc'], catalog)}: {problem['msg']}" for problem in error.errors()]
         raise ConfigError("; ".join(told)) from None
+    return pipeline.prepared(source, config_name(path), secrets), source
 
 
 def _option(loc: Sequence[str | int], catalog: object) -> str:

@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     model_validator,
 )
@@ -22,13 +23,16 @@ from pydantic import (
 from cdk.base.durations import Duration
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
+from cdk.base.masking import Secrets
 from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
+from cdk.sources.config import prepared_config
 from cdk.sources.variables import with_variables
 from cdk.spark.handling import RemoveStaleOptions, SkipOptions
 from cdk.spark.pipeline_problems import Models, kind, problems
 from cdk.spark.store import known_schemes
 from cdk.spark.store_options import SCHEMES
+from cdk.streams.source import Source
 
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
@@ -205,6 +209,7 @@ class Pipeline(_Part):
     spark: SparkOptions = SparkOptions()
     state: StateOptions = StateOptions()
     skip_redundant_runs: SkipOptions | None = None
+    _prepared: bool = PrivateAttr(default=False)
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> "Pipeline":
@@ -229,6 +234,18 @@ class Pipeline(_Part):
                 "state": _beside(pipeline.state, path.parent),
             }
         )
+
+    def prepared(self, source: Source, where: str, secrets: Secrets) -> "Pipeline":
+        """The pipeline with the config that the streams of `source` see; itself if it is the result of this.
+
+        where: what errors call the config. Its secrets are added to `secrets`. Raises ConfigError: it does not fit.
+        """
+        if self._prepared:
+            return self
+        config = prepared_config(self.config, source, where, secrets)
+        made = self.model_copy(update={"source": self.source.model_copy(update={"config": config})})
+        made._prepared = True  # noqa: SLF001 - its own
+        return made
 
     @property
     def config(self) -> Mapping[str, Json]:

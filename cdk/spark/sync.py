@@ -86,11 +86,15 @@ class SyncRunner:
         mask: Callable[[str], str] = str,
         learn: Callable[[str], None] = ignore,
     ) -> None:
-        """Prepare a sync. workers: where tasks run instead of on Spark's executors; tests read in this process.
+        """Prepare a sync; raises ConfigError: the config does not fit the source's schema.
+
+        workers: where tasks run instead of on Spark's executors; tests read in this process.
 
         mask: hides what is secret besides the config, in what others are told of errors. learn: told of each secret
         that the run obtains, such as an access token.
         """
+        # A program has a pipeline as its file says it; the command line knows what to call the config in errors.
+        pipeline = pipeline.prepared(source, "source.config", Secrets())
         self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
         self._workers = workers
         self._secrets = list(secret_values(source.config_schema, pipeline.config))

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from cdk.base.errors import ManifestError
+from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.masking import Secrets
 from cdk.cli.sync_file import file_pipeline
 from cdk.cli.sync_given import given_pipeline
@@ -18,6 +18,7 @@ from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Request, Response
 from cdk.rest.message import Headers
+from cdk.spark.pipeline import Pipeline, TargetOptions
 from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
 from cdk.testing import MockApi
@@ -68,6 +69,7 @@ RULES = {
         {"type": "ConfigAddFields", "fields": [{"path": ["host"], "value": "{{ config.region }}.test"}]},
     ],
 }
+ADD_A_LETTER = {"type": "ConfigAddFields", "fields": [{"path": ["region"], "value": "{{ config.region }}x"}]}
 OAUTH = {
     "type": "OAuthAuthenticator",
     "token_refresh_endpoint": "https://login.test/token",
@@ -212,18 +214,22 @@ def test_a_default_of_the_spec_is_the_same_in_check_read_and_sync(
     }
     options |= {"--target": str(folder / "given"), "--name": None, "--catalog": None}
 
+    loaded = Pipeline.load(folder / "pipeline.yaml")
+    by_program = loaded.model_copy(update={"target": TargetOptions(path=str(folder / "program"))})
+
     checked = cli("check", *COMMAND, *CONFIG, "--allow-custom-code")
     read = cli("read", *COMMAND, *CONFIG, "--allow-custom-code")
     syncs = [
         file_pipeline(folder / "pipeline.yaml", Secrets(), trusted=True),
         given_pipeline(options, Secrets(), trusted=True),
+        (by_program, ManifestSource.load(folder / "manifest.yaml", trusted=True)),
     ]
     synced = [SyncRunner(pipeline, source, workers=Workers(here, 1)).run() for pipeline, source in syncs]
 
     assert [one["connectionStatus"]["status"] for one in checked.of_type("CONNECTION_STATUS")] == ["SUCCEEDED"]
     assert [message["record"]["data"]["region"] for message in read.of_type("RECORD")] == ["eu", "eu"]
-    assert [one.ok for one in synced] == [True, True]
-    for target in ("tables", "given"):
+    assert [one.ok for one in synced] == [True, True, True]
+    for target in ("tables", "given", "program"):
         files = DeltaTable(str(folder / target / "users")).file_uris()
         assert pq.read_table(files)["region"].to_pylist() == ["eu", "eu"]
     assert (folder / "c.json").read_text() == "{}"
@@ -433,3 +439,37 @@ def test_a_concurrency_that_is_no_number_is_refused() -> None:
 
     with pytest.raises(ManifestError, match="expected a whole number"):
         site.source.concurrency({"workers": "many"})
+
+
+def test_a_sync_transforms_a_config_once(folder: Path) -> None:
+    text = folder.joinpath("manifest.yaml").read_text()
+    rules = {"transformations": [ADD_A_LETTER], "type": "ConfigNormalizationRules"}
+    before, after = text.split("  advanced_auth:")
+    (folder / "manifest.yaml").write_text(
+        f"{before}  config_normalization_rules: {json.dumps(rules)}\n  advanced_auth:{after}"
+    )
+    (folder / "pipeline.yaml").write_text(
+        "name: it\nsource: {manifest: manifest.yaml, config: c.json}\ntarget: {path: tables}"
+    )
+
+    pipeline, source = file_pipeline(folder / "pipeline.yaml", Secrets(), trusted=True)
+    assert SyncRunner(pipeline, source, workers=Workers(here, 1)).run().ok
+
+    files = DeltaTable(str(folder / "tables" / "users")).file_uris()
+    assert pq.read_table(files)["region"].to_pylist() == ["eux", "eux"]
+
+
+def test_a_program_that_syncs_a_wrong_config_is_told_of_every_place(folder: Path) -> None:
+    (folder / "c.json").write_text('{"api_key": 5}')
+    (folder / "pipeline.yaml").write_text(
+        "name: it\nsource: {manifest: manifest.yaml, config: c.json}\ntarget: {path: tables}"
+    )
+    pipeline, source = Pipeline.load(folder / "pipeline.yaml"), ManifestSource.load(folder / "manifest.yaml")
+
+    with pytest.raises(ConfigError) as raised:
+        SyncRunner(pipeline, source)
+
+    assert set(str(raised.value).splitlines()) == {
+        "source.config: region: found nothing, expected a value",
+        "source.config: api_key: found ****, expected type 'string'",
+    }
