@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+
 from cdk.base.expected_lines import expecting
 from cdk.base.times import system_clock
 from cdk.engine.executors import threads
@@ -36,13 +38,13 @@ _BUDGETS = Dealer()
 class BundleResult:
     """What a task returns: the progress of the pieces it began, and the files of each target.
 
-    grown: undeclared fields that got columns in those files, in the order they were met. spent: its calls, by budget.
+    grown: undeclared fields that got columns in those files, or wider ones, see Rows. spent: its calls, by budget.
     tokens: what it found out of its access tokens.
     """
 
     progress: list[Progress] = field(default_factory=list)
     files: dict[int, list[DataFile]] = field(default_factory=dict)
-    grown: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
     tokens: Findings = field(default_factory=Findings)
 
@@ -121,7 +123,7 @@ def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = 
     return BundleResult(
         [item.progress for item in collected.values()],
         {n: f for n, f in files.items() if f},
-        {n: grown for n, writer in writers.items() if (grown := writer.undeclared)},
+        {n: grown for n, writer in writers.items() if (grown := writer.grown)},
     )
 
 

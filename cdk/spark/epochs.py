@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from cdk.rest.activity import activities
@@ -60,8 +61,7 @@ class Epochs:
             pieces = self._plan()
             results = self._read(pieces) if pieces else []
             crash_point("epoch_read")
-            for result in results:
-                self._grow(pieces, result)
+            self._grow(pieces, results)
             self._take(pieces, results)
             self._commit({piece.target for piece in pieces}, results)
             self._watch(0)
@@ -109,14 +109,21 @@ class Epochs:
             tokens |= self._for(self._runs[n], partial(self._runs[n].access_tokens, self._seconds)) or {}
         return tokens
 
-    def _grow(self, pieces: Sequence[Piece], result: BundleResult) -> None:
-        """Add the columns that a task needs. Where another task was quicker, and they differ, its slices wait."""
-        for n, names in result.grown.items():
+    def _grow(self, pieces: Sequence[Piece], results: Sequence[BundleResult]) -> None:
+        """Add the columns that tasks need. Where another task was quicker, and they differ, its slices wait."""
+        for n in sorted({n for result in results for n in result.grown}):
             run = self._runs[n]
-            if not self._for(run, partial(run.grow, names)):
-                for file in result.files.pop(n, ()):
-                    as_place(run.target.root).delete(file.path)
-                result.progress = [item for item in result.progress if pieces[item.number].target != n]
+            grown = [result.grown.get(n, {}) for result in results]
+            files = [result.files.get(n, []) for result in results]
+            fitting = self._for(run, partial(run.grow, grown, files, self._workers.spread))
+            for file in [] if fitting is not None else chain.from_iterable(files):
+                as_place(run.target.root).delete(file.path)
+            for result, fits in zip(results, fitting or [None] * len(results), strict=True):
+                if fits is None:
+                    result.files.pop(n, None)
+                    result.progress = [item for item in result.progress if pieces[item.number].target != n]
+                else:
+                    result.files[n] = list(fits)
 
     def _take(self, pieces: Sequence[Piece], results: Sequence[BundleResult]) -> None:
         progress = {item.number: item for result in results for item in result.progress}

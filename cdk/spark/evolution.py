@@ -4,25 +4,31 @@ A table never loses a column and no column becomes narrower, so old rows stay wh
 the table to its owner.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from cdk.base.errors import ConfigError
-from cdk.spark.schema import OWN_COLUMNS, ColumnType, JsonText, arrow_type, column_name, table_schema
+from cdk.spark.schema import INFERRED, OWN_COLUMNS, ColumnType, JsonText, arrow_type, column_name, table_schema
 from cdk.spark.widths import only_gains, wider, writable
 
 MOST_COLUMNS = 1000
 """Undeclared fields get columns until the table has this many. A source that puts ids into names has any number."""
 
 
+Grown: TypeAlias = Mapping[str, Sequence[pa.DataType]]
+"""Columns that a task made or made wider, and the types that they have in its files, the widest last; see `Rows`."""
+
+
 class Policy(StrEnum):
     """What a stream does when its table does not fit its schema.
 
-    evolve: the table follows; undeclared fields get text columns. freeze: the stream fails. discard: the table stays;
-    values that it cannot hold are kept in `_airbyte_meta`, fields without a column in `_airbyte_additional`.
+    evolve: the table follows; undeclared fields get columns of the types that their values have. freeze: the stream
+    fails. discard: the table stays; values that it cannot hold are kept in `_airbyte_meta`, fields without a column in
+    `_airbyte_additional`.
     """
 
     EVOLVE = "evolve"
@@ -45,7 +51,8 @@ class Plan:
 
     columns: for `Rows`, by the name of the field. schema: the table's, when all is done; its columns keep their order.
     add: columns to add, and structs with the fields they gain, which old files need not be rewritten for. widen: the
-    rest. room: for `Rows`, how many undeclared fields may get columns.
+    rest. room, follows: for `Rows`, how many undeclared fields may get columns, and which of them have columns that may
+    become wider.
     """
 
     columns: Mapping[str, ColumnType]
@@ -53,6 +60,7 @@ class Plan:
     add: tuple[pa.Field, ...] = ()
     widen: tuple[Widening, ...] = ()
     room: int = 0
+    follows: frozenset[str] = frozenset()
 
 
 def plan(
@@ -60,13 +68,15 @@ def plan(
     declared: Mapping[str, ColumnType],
     policy: Policy,
     *,
+    met: Mapping[str, pa.DataType] | None = None,
     exact: Collection[str] = (),
     stream: str = "",
     path: str = "",
 ) -> Plan:
     """What becomes of `table` (None: there is none yet) and the declared columns of its stream.
 
-    exact: columns whose numbers a double would round, as `unfit` found them in the table's files; they become text.
+    met: columns of undeclared fields, and the types that their values need. exact: columns whose numbers a double would
+    round, as `unfit` found them in the table's files; they become text.
     Raises ConfigError, with every difference: the policy is freeze and the table would have to change, or the table
     has a column that the kit cannot write.
     """
@@ -84,31 +94,38 @@ def plan(
             path=path,
             stream=stream,
         )
-    return _evolved(table, declared, exact) if policy is Policy.EVOLVE else _kept(table, declared)
+    return _evolved(table, declared, met or {}, exact) if policy is Policy.EVOLVE else _kept(table, declared)
 
 
-def with_columns(schema: pa.Schema, undeclared: Iterable[str]) -> pa.Schema | None:
-    """A table's schema with a text column for each field that a task gave one; None: the task's files do not fit it.
+def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
+    """A table's schema with the columns that a task gave undeclared fields, as wide as its rows need them.
 
-    They do not when the table has the name in another spelling, or as another type, since the task began: a task
-    beside it was quicker. Its slices are to be read again; the new columns then stand in the plan, and it ends there.
+    None: the task's files do not fit, for the table has a name in another spelling since the task
+    began: a task beside it was quicker. Its slices are to be read again; the new columns then stand in the plan, and it
+    ends there.
     """
     spelled = {name.lower(): name for name in schema.names}
-    for name in undeclared:
+    for name, kinds in grown.items():
         known = spelled.get(name.lower())
         if known is None:
             spelled[name.lower()] = name
-            schema = schema.append(pa.field(name, pa.string()))
-        elif known != name or schema.field(name).type != pa.string():
+            schema = schema.append(pa.field(name, kinds[-1]))
+            continue
+        there = schema.field(known).type
+        wide = wider(there, kinds[-1])
+        if known != name or wide is None or not (there in INFERRED or pa.types.is_string(there)):
             return None
+        schema = schema.set(schema.get_field_index(name), pa.field(name, wide))
     return schema
 
 
-def _evolved(table: pa.Schema, declared: Mapping[str, ColumnType], exact: Collection[str]) -> Plan:
+def _evolved(
+    table: pa.Schema, declared: Mapping[str, ColumnType], met: Mapping[str, pa.DataType], exact: Collection[str]
+) -> Plan:
     fields = {field.name: field for field in table}
     writes: dict[str, ColumnType] = {}
     add, widen = [], []
-    for name, kind in [*declared.items(), *OWN_COLUMNS.items()]:
+    for name, kind in [*declared.items(), *OWN_COLUMNS.items(), *met.items()]:
         column = column_name(name) or name
         old, new = fields.get(column), arrow_type(kind)
         if old is not None:
@@ -122,12 +139,15 @@ def _evolved(table: pa.Schema, declared: Mapping[str, ColumnType], exact: Collec
         if name in declared:
             writes[name] = _as_declared(new, kind)
     taken = {column_name(name) for name in writes}
-    rest = {field.name: field.type for field in table if field.name not in taken and field.name not in OWN_COLUMNS}
+    rest = {
+        field.name: field.type for field in fields.values() if field.name not in taken and field.name not in OWN_COLUMNS
+    }
     known = {name: kind for name, kind in rest.items() if writable(kind)}
     schema = pa.schema(list(fields.values()))
     # A field of the name of a column that the kit cannot write must not get another.
     room = _room(schema, Policy.EVOLVE) if len(known) == len(rest) else 0
-    return Plan({**writes, **known}, schema, tuple(add), tuple(widen), room)
+    follows = frozenset(name for name, kind in known.items() if kind in INFERRED)
+    return Plan({**writes, **known}, schema, tuple(add), tuple(widen), room, follows)
 
 
 def _kept(table: pa.Schema, declared: Mapping[str, ColumnType]) -> Plan:

@@ -86,6 +86,8 @@ class TableWriter:
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Add rows; the schema of a batch is the writer's, with columns added at its end or with such columns missing.
 
+        Where the type of a column is another, the rows get files of their own.
+
         Raises ConfigError and TransientError of a store, OSError of a disk; so does `close`.
         """
         for batch in batches:
@@ -94,6 +96,9 @@ class TableWriter:
             if not self._by:
                 self._part(()).write(batch)
                 continue
+            if not _alike(batch.schema, self._schema):
+                self._split()
+                self._schema = batch.schema
             self._waiting.append(batch)
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
@@ -181,7 +186,7 @@ class _PartWriter:
         return self._writer is not None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        if batch.num_columns > len(self._schema):
+        if batch.num_columns > len(self._schema) or not _alike(batch.schema, self._schema):
             # What waits has the columns of the file that ends here.
             self.flush()
             self._finish()
@@ -236,3 +241,8 @@ class _PartWriter:
         self._files.append(DataFile(self._name, there.size, footer.num_rows, there.modified, stats, self._partition))
         self._writer = self._sink = None
         self._name = ""
+
+
+def _alike(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether the columns that both have are of the same types. Each has the columns of the other first."""
+    return bool(one.equals(other)) or all(a.type == b.type for a, b in zip(one, other, strict=False))

@@ -22,9 +22,9 @@ _KIT = Path(__file__).parents[1]
 class Target:
     """A stream and the table its rows go to.
 
-    root: where files are written. room: how many undeclared fields may get columns. bounded: columns whose bounds go
-    into the table's log. partition_by: the table's partition columns. source: what is known of the source's answers,
-    where only what has changed is to be read; the stream is then a `travelling` one.
+    root: where files are written. room, follows, infers: see Rows. bounded: columns whose bounds go into its log.
+    partition_by: the table's partition columns. source: what is known of the source's answers, where only what has
+    changed is to be read; the stream is then a `travelling` one.
     """
 
     stream: Stream
@@ -32,6 +32,8 @@ class Target:
     columns: Mapping[str, ColumnType]
     generation: int
     room: int = 0
+    follows: frozenset[str] = frozenset()
+    infers: bool = True
     bounded: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     source: HttpSnapshot | None = None

@@ -1,14 +1,15 @@
 """Records -> Arrow batches. Bad data never stops a sync and never vanishes.
 
 A value that does not fit its column becomes null and is kept, as text, in `_airbyte_meta.changes`; a field without a
-column is kept as JSON text in `_airbyte_additional`, or gets a text column of its own. A text column takes other values
-as JSON text. pyarrow alone would not do: it turns 1.5 into 1 for an integer column, true into 1.0 for a number, "abc"
-into ["a", "b", "c"] for a list, and drops undeclared fields of a struct.
+column is kept as JSON text in `_airbyte_additional`, or gets a column of its own, of the type that its values have, and
+as wide as later ones need it. A text column takes other values as JSON text. pyarrow alone would not do: it turns 1.5
+into 1 for an integer column, true into 1.0 for a number, "abc" into ["a", "b", "c"] for a list, and drops undeclared
+fields of a struct.
 
 What never gets here: a record that has a key twice, for decoders of JSON keep the last value of it (RFC 8259, 4).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -26,12 +27,14 @@ from cdk.spark.schema import (
     ADDITIONAL,
     EXTRACTED_AT,
     GENERATION,
+    INFERRED,
     META,
     MOMENT,
     RAW_ID,
     ColumnType,
     arrow_type,
     column_name,
+    inferred,
     table_schema,
 )
 from cdk.spark.straight import Straight
@@ -40,8 +43,8 @@ from cdk.spark.straight import Straight
 class Rows:
     """Turns pages of records into batches of one table's schema.
 
-    schema: that of the last batch. It grows at its end, by a text column for each undeclared field, while there is
-    room; a batch from before has fewer columns, and `widened` adds them.
+    schema: that of the last batch. It grows at its end, by a column for each undeclared field, while there is room, and
+    columns that were inferred become wider; a batch from before has fewer columns, or narrower ones.
     """
 
     def __init__(
@@ -52,10 +55,14 @@ class Rows:
         clock: Clock = system_clock,
         unique: str | None = None,
         room: int = 0,
+        follows: Collection[str] = (),
+        infers: bool = True,
     ) -> None:
         """Make rows of `generation`. unique: what is in their ids, see RowIds.
 
-        room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`.
+        room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`. follows:
+        fields whose columns, of types of INFERRED, become as wide as their values need. infers: whether new columns are
+        such; otherwise they are text.
         """
         self.schema = table_schema(declared)
         self._columns = dict(declared)
@@ -64,14 +71,21 @@ class Rows:
         self._straight = Straight(declared)
         self._taken = {name.lower() for name in self.schema.names}
         self._room = room
-        self._grown: list[str] = []
+        self._grown: dict[str, tuple[pa.DataType, ...]] = {}
+        self._follows, self._infers = set(follows), infers
+        # Undeclared fields that were null wherever they were met: nothing says yet of which type their columns are.
+        self._nulls: set[str] = set()
+        self._new = 0
         self._generation, self._clock = generation, clock
         self._ids = RowIds(unique)
 
     @property
-    def undeclared(self) -> tuple[str, ...]:
-        """The undeclared fields that got columns, in the order they were met."""
-        return tuple(self._grown)
+    def grown(self) -> Mapping[str, tuple[pa.DataType, ...]]:
+        """The undeclared fields that got columns, in the order they were met, and those whose columns became wider.
+
+        With the types that their columns have had in batches, the widest last.
+        """
+        return dict(self._grown)
 
     @property
     def expected(self) -> Expected | None:
@@ -107,39 +121,86 @@ class Rows:
         if not {dict}.issuperset(map(type, records)):
             _check(records)
         fields = by_field(records)
-        if fields is not None and self._names.issuperset(fields):
+        if fields is not None and self._names.issuperset(fields) and not self._any_in_nulls(fields):
             odd: Sequence[int] = ()
         else:
-            odd = [i for i, record in enumerate(records) if not self._names.issuperset(record)]
-        if odd and len(self._grown) < self._room:
-            self._grow(records[i] for i in odd)
+            odd = [i for i, record in enumerate(records) if self._is_odd(record)]
+        if odd and self._new < self._room:
+            self._grow([records[i] for i in odd])
         arrays: dict[str, pa.Array] = {}
-        for name, kind in self._columns.items():
-            if fields is None:
-                arrays[name] = _column(name, [record.get(name) for record in records], kind, changes)
-            elif name in fields:
-                arrays[name] = _column(name, fields[name], kind, changes)
+        for name in list(self._columns):
+            values: Sequence[Json] | None
+            values = [record.get(name) for record in records] if fields is None else fields.get(name)
+            if values is not None:
+                arrays[name] = self._column(name, values, changes)
         return arrays, odd
 
-    def _grow(self, records: Iterator[Record]) -> None:
+    def _is_odd(self, record: Record) -> bool:
+        """Whether a record has undeclared fields that there are no columns for, and that are not null as always."""
+        return not self._names.issuperset(record) or any(record.get(name) is not None for name in self._nulls)
+
+    def _any_in_nulls(self, fields: Mapping[str, Sequence[Json]]) -> bool:
+        return any(any(value is not None for value in fields.get(name, ())) for name in self._nulls)
+
+    def _column(self, name: str, values: Sequence[Json], changes: dict[int, list[Change]]) -> pa.Array:
+        """The values of a field as its column holds them; one that was inferred becomes as wide as they need."""
+        kind = self._columns[name]
+        if name in self._follows and isinstance(kind, pa.DataType):
+            # A double takes whole numbers, too, and not each of them decides alone whether a column can be one.
+            if kind != pa.float64() or int not in set(map(type, values)):
+                array = at_once(values, kind)
+                if array is not None:
+                    return array
+            with _naming(name):
+                wide = inferred(values, kind)
+            if wide is not None and wide != kind:
+                kind = wide
+                self._change(name, kind)
+        return _column(name, values, kind, changes)
+
+    def _grow(self, records: Sequence[Record]) -> None:
         """Give the undeclared fields of some records columns, while there is room.
 
         A name that a column could not have as it is would need another, and two tasks might choose the same.
         """
+        found: dict[str, list[Json]] = {}
         for record in records:
-            for name in record:
-                if (
-                    name not in self._columns
-                    and len(self._grown) < self._room
-                    and column_name(name) == name
-                    and name.lower() not in self._taken
-                ):
-                    self._grown.append(name)
-                    self._taken.add(name.lower())
-                    self._columns[name], self._places[name] = pa.string(), name
-                    self.schema = self.schema.append(pa.field(name, pa.string()))
-        self._names = frozenset(self._columns)
-        self._straight = Straight(self._columns)
+            for name, value in record.items():
+                if name not in self._columns and column_name(name) == name and name.lower() not in self._taken:
+                    found.setdefault(name, []).append(value)
+        for name, values in found.items():
+            with _naming(name):
+                kind = inferred(values)
+            if kind is None and len(self._nulls) < self._room:
+                self._nulls.add(name)
+            if kind is None:
+                continue
+            self._nulls.discard(name)
+            if self._new < self._room and name.lower() not in self._taken:
+                self._new += 1
+                self._taken.add(name.lower())
+                self._places[name] = name
+                self._change(name, kind if self._infers else pa.string())
+        if self._new >= self._room:
+            self._nulls.clear()
+        self._names = frozenset(self._columns) | self._nulls
+        self._straight = self._straight_of()
+
+    def _change(self, name: str, kind: pa.DataType) -> None:
+        """Give a field a column of a type, or its column another."""
+        column, before = self._places[name], self._columns.get(name)
+        self._columns[name] = kind
+        if before is None:
+            self.schema = self.schema.append(pa.field(column, kind))
+        else:
+            self.schema = self.schema.set(self.schema.get_field_index(column), pa.field(column, kind))
+        earlier = self._grown.get(column, () if before is None else (arrow_type(before),))
+        self._grown[column] = (*earlier, kind)
+        (self._follows.add if kind in INFERRED else self._follows.discard)(name)
+        self._straight = self._straight_of()
+
+    def _straight_of(self) -> Straight:
+        return Straight({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())})
 
     def _additional(self, records: Sequence[Record], odd: Sequence[int], changes: dict[int, list[Change]]) -> pa.Array:
         if not odd:

@@ -13,15 +13,18 @@
 | object with declared properties; array with one kind of items | struct; list |
 | `oneOf`, `anyOf` of one type beside null; integer or number | that type; double |
 | anything else, or nothing | JSON text |
+
+A field that is not declared gets the type that its values have, `inferred`: boolean, 64-bit integer, double, else text.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from cdk.base.inferred import inferred_type
 from cdk.base.values import Json, JsonSchema
 from cdk.spark.declared import Plain, both, plain, type_names
 
@@ -84,6 +87,21 @@ def columns(schema: JsonSchema) -> dict[str, ColumnType]:
             taken.add(column.lower())
             declared[name] = _Column(schema).type(kind)
     return declared
+
+
+_INFERRED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64()}
+INFERRED: Mapping[pa.DataType, Json] = {pa.bool_(): True, pa.int64(): 0, pa.float64(): 0.5}
+"""Types of columns that are inferred and may become wider, each with a value of no other."""
+
+
+def inferred(values: Iterable[Json], column: pa.DataType | None = None) -> pa.DataType | None:
+    """The type of the column of an undeclared field; None: nothing but nulls is known of it.
+
+    column: the type that the column has, one of INFERRED; the result holds its values, too. Raises NotJson.
+    """
+    known = [] if column is None else [INFERRED[column]]
+    found = inferred_type([*known, *values])
+    return None if found is None else _INFERRED.get(found, pa.string())
 
 
 def column_name(field: str) -> str | None:

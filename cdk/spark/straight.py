@@ -9,6 +9,7 @@ Arrow's own reader of JSON took one and a half times as long, as it finds out wh
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ _SCALARS: Mapping[pa.DataType, type] = {
     pa.date32(): str,
     MOMENT: str,
     LOCAL_TIME: str,
+    pa.null(): NoneType,
 }
 _MOMENTS = frozenset({pa.date32(), MOMENT, LOCAL_TIME})
 _WHOLE = frozenset({pa.int64(), pa.bool_(), pa.string()})

@@ -13,6 +13,7 @@ from cdk.rest.activity import activities, working_for
 from cdk.rest.auth.tokens import IssuedToken, TokenUser
 from cdk.rest.tally import Tally, counting
 from cdk.spark.counts import Counted
+from cdk.spark.evolution import Grown
 from cdk.spark.files import DataFile
 from cdk.spark.going_on import go_on, refreshes
 from cdk.spark.known_answers import Followed, KnownAnswers, carried, left_behind, several
@@ -260,12 +261,16 @@ class StreamRun:
             for slice in filter(None, [self.next(), self.next()]):
                 self.untouched(slice)
 
-    def grow(self, names: Sequence[str]) -> bool:
-        """Add text columns for undeclared fields; False: the files that have them do not fit the table.
+    def grow(
+        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], spread: Spread = here
+    ) -> list[Sequence[DataFile] | None]:
+        """Give undeclared fields the columns that tasks found they need, and wider ones where there are some.
 
-        Raises StateError.
+        found, files: of each task. Their files as they then fit the table, written again where they are narrower; None
+        where they cannot, and are gone. Raises StateError, and what a store raises.
         """
-        return self._writing.grow(names)
+        fitting, self.saved = self._writing.grow(found, files, self.saved, spread)
+        return fitting
 
     def commit(self, files: Sequence[DataFile], spread: Spread = here) -> None:
         """Make the files and the state of their records one, and finish when nothing is left.

@@ -83,7 +83,7 @@ class WriteMode(ABC):
         """Make ready what lies beside the table, before the first commit."""
 
     def add(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns. Raises StateConflict."""
+        """Add columns; in a generation that is hidden they may be wider ones. Raises StateConflict."""
         self.table.add(columns)
 
     def _changed(self, saved: Saved) -> bool:
@@ -164,8 +164,8 @@ class Overwrite(WriteMode):
         )
 
     def add(self, columns: Sequence[pa.Field]) -> None:
-        known = set(self._schema.names)
-        self._schema = pa.schema([*self._schema, *(column for column in columns if column.name not in known)])
+        fields = {field.name: field for field in (*self._schema, *columns)}
+        self._schema = pa.schema(list(fields.values()))
         super().add([column for column in columns if column.name not in self.table.schema.names])
 
 

@@ -10,18 +10,21 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
-from cdk.spark.evolution import Plan, plan, with_columns
+from cdk.base.logs import logger
+from cdk.spark.evolution import Grown, Plan, Policy, plan, with_columns
 from cdk.spark.files import DataFile
 from cdk.spark.going_on import refreshes
 from cdk.spark.history import History
 from cdk.spark.newest import CursorColumn, Identity
 from cdk.spark.partitions import check_columns
+from cdk.spark.place import Place
 from cdk.spark.plan import StreamPlan, WriteModeName
 from cdk.spark.progress import Target
 from cdk.spark.receipt import Receipt
 from cdk.spark.rewrite import Rewrite
 from cdk.spark.saved import Saved
 from cdk.spark.schema import OWN_COLUMNS, ColumnType, JsonText, column_name, columns
+from cdk.spark.table_files import TableFile
 from cdk.spark.table_guard import Guard, Use, guard_at, is_table
 from cdk.spark.tables import StreamTable, TableChanged, repeat_if_changed
 from cdk.spark.tasks import Spread
@@ -36,6 +39,7 @@ class Writing:
         """Raises ConfigError: the schema needs another table than there is. StateError: see StreamTable."""
         self._plan, self._stream = stream_plan, stream_plan.stream
         self._declared = columns(self._stream.json_schema())
+        self._met: dict[str, pa.DataType] = {}
         name = self._stream.name
         by, begin = _partition_by(stream_plan, self._declared), _begin(stream_plan, self._declared)
         _check_new(stream_plan, begin, by)
@@ -44,6 +48,8 @@ class Writing:
             stream_plan = self._plan = replace(stream_plan, write_mode="overwrite")
         self._columns = self._planned()
         _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
+        _tell_of_text(stream_plan, self._columns.columns, self._declared)
+        self._may_widen = _may_widen(stream_plan, self.table.guard)
         identity = _identity(stream_plan, self._columns.schema, self._columns.columns)
         self._bounded = _bounded(stream_plan, self._columns.schema)
         self.mode: WriteMode
@@ -62,19 +68,22 @@ class Writing:
         """What tasks need to know to read and write the stream."""
         found = self._columns
         place, by = self.mode.staging, self.table.partition_by
-        return Target(self._stream, place, found.columns, generation, found.room, self._bounded, by)
+        follows = found.follows.difference(by) if self._may_widen else frozenset()
+        return Target(
+            self._stream, place, found.columns, generation, found.room, follows, self._may_widen, self._bounded, by
+        )
 
     def unusable(self, pending: Sequence[DataFile]) -> str | None:
         """Why files of a generation that is not complete cannot become part of it; None when they can."""
         if not self.table.root.has([file.path for file in pending]):
             # VACUUM removes files that no version of the table names, these among them.
             return "files of the interrupted sync are gone"
-        fields = {field.name: field.type for field in self._columns.schema}
-        for file in pending:
-            with self.table.root.explaining(), self.table.root.reader(file.path) as source:
-                written = pq.read_schema(source)
-            if any(fields.get(field.name) != field.type for field in written):
-                return "the schema has changed since the interrupted sync"
+        schemas = [self._written(self.table.root, file) for file in pending]
+        # The generation may have met values that the columns of the rows before it cannot hold.
+        met = {field.name: field.type for schema in schemas for field in schema if field.name in self._columns.follows}
+        self._meet({name: kind for name, kind in met.items() if kind != self._columns.schema.field(name).type})
+        if any(map(self._differs, schemas)):
+            return "the schema has changed since the interrupted sync"
         return None
 
     def prepare(self, saved: Saved, spread: Spread) -> None:
@@ -100,18 +109,108 @@ class Writing:
                 table.root.delete(file.path)
             raise
 
-    def grow(self, names: Sequence[str]) -> bool:
-        """See StreamRun.grow."""
-        known = self._columns.schema
-        schema = with_columns(known, names)
-        if schema is None:
-            return False
-        self.mode.add([field for field in schema if field.name not in known.names])
+    def grow(
+        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: Saved, spread: Spread
+    ) -> tuple[list[Sequence[DataFile] | None], Saved]:
+        """See StreamRun.grow; and the state, with the files of a hidden generation as they are now.
+
+        The table's columns come first: where this is cut, they are wider than its rows need, and that is all.
+        """
+        schema, fits = self._columns.schema, []
+        for grown in found:
+            fits.append(wide := with_columns(schema, grown))
+            schema = schema if wide is None else wide
+        known = {field.name: field.type for field in self._columns.schema}
+        met = {field.name: field.type for field in schema if known.get(field.name) != field.type}
+        accepted = [file for there, fit in zip(files, fits, strict=True) if fit is not None for file in there]
+        one_type = not any(name in known for name in met) and all(
+            kinds == (schema.field(name).type,)
+            for grown, fit in zip(found, fits, strict=True)
+            if fit is not None
+            for name, kinds in grown.items()
+            if name in met
+        )
+        place = self.mode.staging
+        written = {} if one_type else {file.path: self._written(place, file) for file in (*saved.pending, *accepted)}
+        self._meet(met)
+        if written:
+            exact = self._rewrite(place).unfit(
+                [_named(file) for file in (*saved.pending, *accepted) if self._differs(written[file.path])], spread
+            )
+            self._meet(dict.fromkeys(exact, pa.string()))
+        self.mode.add(self._columns.add)
+        if self._columns.widen and self._plan.write_mode != "overwrite":
+            self.prepare(saved, spread)
+
+        def again(old: Sequence[DataFile]) -> Sequence[DataFile]:
+            narrow = [file for file in old if file.path in written and self._differs(written[file.path])]
+            if not narrow:
+                return old
+            made = self._rewrite(place).files([_named(file) for file in narrow], spread)
+            return [*(file for file in old if file not in narrow), *made]
+
+        # The state that there is names the hidden files as they were.
+        saved = replace(saved, pending=tuple(again(saved.pending)))
+        result: list[Sequence[DataFile] | None] = []
+        for there, fit in zip(files, fits, strict=True):
+            result.append(new := None if fit is None else again(there))
+            for file in there:
+                if new is None or file not in new:
+                    place.delete(file.path)
+        return result, saved
+
+    def _meet(self, met: Mapping[str, pa.DataType]) -> None:
+        """Plan with columns of undeclared fields as wide as their values need."""
+        if not met:
+            return
+        self._met.update(met)
         self._columns = self._planned()
-        return True
+        if self._plan.write_mode == "overwrite":
+            self.mode.add(list(self._columns.schema))
+
+    def _rewrite(self, place: Place) -> Rewrite:
+        return Rewrite(place, self._columns.schema, self._bounded, self.table.partition_by)
+
+    def _written(self, place: Place, file: DataFile) -> pa.Schema:
+        with place.explaining(), place.reader(file.path) as source:
+            return pq.read_schema(source)
+
+    def _differs(self, written: pa.Schema) -> bool:
+        """Whether a file cannot be named as it is."""
+        kinds = {field.name: field.type for field in self._columns.schema}
+        return any(kinds.get(field.name) != field.type for field in written)
 
     def _planned(self, exact: frozenset[str] = frozenset()) -> Plan:
-        return _planned(self._plan, self._declared, self.table, exact)
+        return _planned(self._plan, self._declared, self.table, exact, self._met)
+
+
+def _tell_of_text(stream_plan: StreamPlan, there: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]) -> None:
+    """Warn of columns that are text for ever, though the schema declares another type now."""
+    names = [
+        name
+        for name, kind in declared.items()
+        if there.get(name) == pa.string() and not isinstance(kind, JsonText) and kind != pa.string()
+    ]
+    if names and stream_plan.policy is Policy.EVOLVE:
+        logger.warning(
+            "%s: columns that the schema declares as other types are text in the table: %s. A column never becomes "
+            "narrower: to have the declared types, move the table away or sync into another path; all is read again",
+            stream_plan.stream.name,
+            ", ".join(names),
+        )
+
+
+def _named(file: DataFile) -> TableFile:
+    return TableFile(file.path, file.rows, partition=file.partition, size=file.size)
+
+
+def _may_widen(stream_plan: StreamPlan, guard: Guard) -> bool:
+    """Whether the features of the table, and of its history, let columns become wider."""
+    found = [guard]
+    if stream_plan.history is not None:
+        with suppress(DeltaError):  # one that cannot be read stops no sync
+            found.append(guard_at(stream_plan.history, f"{stream_plan.stream.name}/history"))
+    return not any(one.refusals([Use.WIDEN]) for one in found)
 
 
 def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
@@ -147,10 +246,11 @@ def _planned(
     declared: Mapping[str, ColumnType],
     table: StreamTable,
     exact: frozenset[str] = frozenset(),
+    met: Mapping[str, pa.DataType] | None = None,
 ) -> Plan:
     """What becomes of a table. Raises ConfigError: the stream does not fit it."""
     where, name = str(table.root), stream_plan.stream.name
-    new = plan(table.schema, declared, stream_plan.policy, exact=exact, stream=name, path=where)
+    new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
     for column, old, wide in ((one.column, one.old, one.new) for one in new.widen):
         if column in table.partition_by:
             raise ConfigError(

@@ -16,14 +16,15 @@ def read_epoch(run: StreamRun, most: int, reads: Callable[[Sequence[Piece]], Bun
     """Plan up to `most` slices, have them read and tell the run; nothing is committed yet."""
     pieces = [Piece(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
     result = reads(pieces) if pieces else BundleResult()
-    assert run.grow(result.grown.get(0, ()))
+    (files,) = run.grow([result.grown.get(0, {})], [result.files.get(0, [])])
+    assert files is not None
     progress = {item.number: item for item in result.progress}
     for piece in pieces:
         if piece.number in progress:
             run.take(piece.slice, progress[piece.number])
         else:
             run.untouched(piece.slice)
-    return result.files.get(0, [])
+    return list(files)
 
 
 def expected(stream: Stream) -> Counter[str]:

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from cdk import Item, JsonSchema, Partition, Slice, Stream
+from cdk import Item, Json, JsonSchema, Partition, Slice, Stream
 from cdk.spark.epochs import Epochs
 from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
 from cdk.spark.place import Disk
@@ -115,7 +116,7 @@ class Two(Stream):
     name = "two"
     schema: JsonSchema | None = {"type": "object", "properties": {"id": {"type": "integer"}}}  # noqa: RUF012 - as an author writes it
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[Json]) -> None:
         super().__init__()
         self._names = names
 
@@ -142,6 +143,42 @@ def test_the_slices_of_a_task_whose_files_do_not_fit_the_table_are_read_again(
     assert sorted(row["id"] for row in rows) == [0, 1]
     assert all(f"value {row['id']}" in str(row) for row in rows)
     # Nothing is left of the files that did not fit.
+    assert {path.name for path in root.glob("*.parquet")} == {Path(f).name for f in DeltaTable(str(root)).file_uris()}
+
+
+class Typed(Two):
+    """Slices whose undeclared field has the values that are given for it."""
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        part = slice.partition["part"]
+        yield {"id": part, "x": self._names[part]}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([1, 2], pa.int64(), [1, 2]),
+        ([1, None], pa.int64(), [1, None]),
+        ([1, 0.5], pa.float64(), [1.0, 0.5]),
+        ([0.5, 1], pa.float64(), [0.5, 1.0]),
+        ([1, "a"], pa.string(), ["1", "a"]),
+        (["a", True], pa.string(), ["a", "true"]),
+        ([2**53 + 1, 0.5], pa.string(), [str(2**53 + 1), "0.5"]),
+    ],
+)
+def test_tasks_that_find_other_types_agree_and_nothing_is_read_again(
+    tmp_path: Path, values: Sequence[Json], kind: pa.DataType, expected: Sequence[Json]
+) -> None:
+    watched = Watched(tmp_path, Typed(values), Clock())
+    epochs = watched.read_all()
+
+    assert [slices for _, slices in epochs] == [2]
+    root = tmp_path / "table"
+    assert pa.schema(DeltaTable(str(root)).schema().to_arrow()).field("x").type == kind
+    tables = [pq.read_table(file) for file in DeltaTable(str(root)).file_uris()]
+    assert {table.schema.field("x").type for table in tables if "x" in table.column_names} == {kind}
+    rows = sorted((row["id"], row.get("x")) for table in tables for row in table.to_pylist())
+    assert rows == list(enumerate(expected))
     assert {path.name for path in root.glob("*.parquet")} == {Path(f).name for f in DeltaTable(str(root)).file_uris()}
 
 

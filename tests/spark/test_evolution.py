@@ -43,7 +43,7 @@ def table(**declared: ColumnType) -> pa.Schema:
 
 def written(plan: Plan, record: Record) -> Mapping[str, Json]:
     """The one row that a record becomes, without the columns that every row has."""
-    rows = Rows(plan.columns, generation=1, room=plan.room)
+    rows = Rows(plan.columns, generation=1, room=plan.room, follows=plan.follows)
     (row,) = rows.batch([record]).to_pylist()
     return {
         name: value
@@ -126,7 +126,11 @@ def test_a_column_that_is_declared_no_more_is_still_written_as_it_is() -> None:
     made = plan(table(old=INT, id=INT), {"id": INT}, EVOLVE)
 
     assert written(made, {"id": 1, "old": 2}) == {"id": 1, "old": 2}
-    assert written(made, {"id": 1, "old": "x"}) == {"id": 1, "old": None, "changed": ["x"]}
+    assert made.follows == {"old"}
+    assert written(made, {"id": 1, "old": "x"}) == {"id": 1, "old": "x"}
+    for policy in (FREEZE, DISCARD):
+        still = plan(table(old=INT, id=INT), {"id": INT}, policy)
+        assert written(still, {"id": 1, "old": "x"}) == {"id": 1, ADDITIONAL: '{"old":"x"}'}
 
 
 def test_undeclared_fields_get_columns_and_keep_them() -> None:
@@ -134,7 +138,7 @@ def test_undeclared_fields_get_columns_and_keep_them() -> None:
     rows = Rows(first.columns, generation=1, room=first.room)
     file = rows.batch([{"id": 1, "x": 5, "y": "z"}])
 
-    grown = with_columns(first.schema, rows.undeclared)
+    grown = with_columns(first.schema, rows.grown)
     second = plan(grown, {"id": INT}, EVOLVE)
 
     assert grown == file.schema
@@ -143,7 +147,7 @@ def test_undeclared_fields_get_columns_and_keep_them() -> None:
 
 
 def test_two_tasks_add_to_one_another() -> None:
-    schema = with_columns(with_columns(table(id=INT), ["x", "y"]), ["y", "z"])
+    schema = with_columns(with_columns(table(id=INT), {"x": [INT], "y": [INT]}), {"y": [BOOL], "z": [TEXT]})
 
     assert schema is not None
     assert schema.names == [*table(id=INT).names, "x", "y", "z"]
@@ -151,10 +155,10 @@ def test_two_tasks_add_to_one_another() -> None:
 
 @pytest.mark.parametrize("name", ["ID", "Xy", "id", META])
 def test_a_task_whose_columns_do_not_fit_those_of_another_is_to_be_read_again(name: str) -> None:
-    schema = with_columns(table(id=INT), ["xy"])
+    schema = with_columns(table(id=DATE), {"xy": [INT]})
     assert schema is not None
 
-    assert with_columns(schema, ["other", name]) is None
+    assert with_columns(schema, {"other": [INT], name: [INT]}) is None
 
 
 def test_no_more_columns_than_a_table_bears() -> None:
@@ -290,7 +294,7 @@ def test_a_table_takes_any_schema_after_any_other_and_loses_no_value(
         made = plan(kept.schema, declared, EVOLVE, exact=unfit(kept, made.schema))
         rows = Rows(made.columns, generation=1, room=made.room)
         batch = rows.batch(records)
-        grown = with_columns(made.schema, rows.undeclared)
+        grown = with_columns(made.schema, rows.grown)
         assert grown is not None
         moved = widened(kept, grown)
         for name in kept.schema.names:

@@ -184,6 +184,21 @@ def test_partitions_that_only_wait_are_bounded_in_number(tmp_path: Path) -> None
     assert sorted(ids(tmp_path, writer.close())) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("by", [[], ["text"]])
+def test_rows_whose_column_is_of_another_type_get_files_of_their_own(tmp_path: Path, by: Sequence[str]) -> None:
+    other = pa.schema([SCHEMA.field("text"), ("size", pa.int64())])
+    narrow = pa.record_batch([["a", "a"], [1, 2]], schema=other)
+    wide = pa.record_batch([["a"], [0.5]], schema=other.set(1, pa.field("size", pa.float64())))
+    writer = TableWriter(tmp_path, other, partition_by=by)
+    for one in (narrow, wide, narrow):
+        writer.write([one])
+    files = writer.close()
+
+    read = [pq.read_table(tmp_path / file.path, partitioning=None)["size"] for file in files]
+    assert sorted(value for column in read for value in column.to_pylist()) == [0.5, 1, 1, 2, 2]
+    assert [str(column.type) for column in read] == ["int64", "double", "int64"]
+
+
 def test_what_partitions_hold_together_is_bounded(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, PARTED, (), ("shelf",), limits=Limits(group_bytes=1000, partitions_bytes=2000))
     for n in range(100):

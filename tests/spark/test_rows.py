@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
+from cdk.base.json_lines import JsonLines
 from cdk.base.times import parse_moment
 from cdk.base.values import Json, NotJson, Record
 from cdk.protocol.lines import record_lines
@@ -345,11 +346,11 @@ def grown(records: Sequence[Record], room: int) -> tuple[Rows, list[dict[str, Js
     return rows, result.to_pylist()
 
 
-def test_undeclared_fields_get_text_columns_while_there_is_room() -> None:
+def test_undeclared_fields_get_columns_while_there_is_room() -> None:
     rows, (first, second) = grown([{"int": 1, "x": "a", "y": 5}, {"x": {"b": None}, "y": None, "z": True}], 2)
 
-    assert rows.undeclared == ("x", "y")
-    assert [(row["x"], row["y"]) for row in (first, second)] == [("a", "5"), ('{"b":null}', None)]
+    assert tuple(rows.grown) == ("x", "y")
+    assert [(row["x"], row["y"]) for row in (first, second)] == [("a", 5), ('{"b":null}', None)]
     assert [row[ADDITIONAL] for row in (first, second)] == [None, '{"z":true}']
     assert first["int"] == 1
 
@@ -359,10 +360,10 @@ def test_a_later_batch_has_the_columns_of_the_earlier_ones_and_more() -> None:
 
     first, second = rows.batch([{"y": 2}]), rows.batch([{"int": 1}])
 
-    assert rows.undeclared == ("x", "y")
+    assert tuple(rows.grown) == ("x", "y")
     assert first.schema == second.schema == rows.schema
     assert rows.schema.names[-2:] == ["x", "y"]
-    assert (first.to_pylist()[0]["x"], first.to_pylist()[0]["y"]) == (None, "2")
+    assert (first.to_pylist()[0]["x"], first.to_pylist()[0]["y"]) == (None, 2)
 
 
 @pytest.mark.parametrize("name", ["INT", "Text", META.upper(), ADDITIONAL, "a b", "", "\ud800", "a\tb"])
@@ -371,17 +372,87 @@ def test_an_undeclared_field_whose_name_a_column_cannot_have_stays_with_the_rest
 
     (row,) = rows.batch([{name: 1}]).to_pylist()
 
-    assert (rows.undeclared, json.loads(row[ADDITIONAL])) == ((), {name: 1})
+    assert (rows.grown, json.loads(row[ADDITIONAL])) == ({}, {name: 1})
 
 
 def test_of_two_spellings_of_an_undeclared_field_the_first_gets_the_column() -> None:
     rows, (row,) = grown([{"Xy": 1, "xY": 2}], 5)
 
-    assert (rows.undeclared, row["Xy"], row[ADDITIONAL]) == (("Xy",), "1", '{"xY":2}')
+    assert (tuple(rows.grown), row["Xy"], row[ADDITIONAL]) == (("Xy",), 1, '{"xY":2}')
+
+
+@pytest.mark.parametrize(
+    ("pages", "kinds", "last"),
+    [
+        ([[1, None]], [pa.int64()], None),
+        ([[2**63]], [pa.string()], "9223372036854775808"),
+        ([[1], [0.5], [2]], [pa.int64(), pa.float64()], 2.0),
+        ([[1], [2.0]], [pa.int64(), pa.float64()], 2.0),
+        ([[0.5], [2**53 + 1]], [pa.float64(), pa.string()], "9007199254740993"),
+        ([[0.5, 2**53 + 1]], [pa.string()], "9007199254740993"),
+        ([[True], [1]], [pa.bool_(), pa.string()], "1"),
+        ([["2024-01-01T00:00:00Z", "7"]], [pa.string()], "7"),
+        ([[{"a": 1}], ["b"]], [pa.string()], "b"),
+        ([[None], [None, 1], [None]], [pa.int64()], None),
+        ([[None], [None]], [], None),
+        ([[1], [{}], [0.5]], [pa.int64(), pa.string()], "0.5"),
+        ([[Decimal("1.5"), Decimal(2)]], [pa.float64()], 2.0),
+        ([[Decimal("0.12345678901234567890")]], [pa.string()], "0.12345678901234567890"),
+    ],
+)
+@pytest.mark.parametrize("as_text", [False, True])
+def test_the_column_of_an_undeclared_field_has_the_type_of_its_values(
+    pages: Sequence[Sequence[Json]], kinds: Sequence[pa.DataType], last: Json, *, as_text: bool
+) -> None:
+    if as_text and any(isinstance(value, Decimal) for page in pages for value in page):
+        as_text = False
+    rows = Rows({"id": pa.int64()}, generation=1, room=3)
+    made, row = rows.batch([]), dict[str, Json]()
+    for page in pages:
+        records: Sequence[Record] = [{"id": n, "x": value} for n, value in enumerate(page)]
+        if as_text:
+            records = JsonLines("\n".join(map(json.dumps, records)).encode(), len(records))
+        made = rows.batch(records)
+        *_, row = made.to_pylist()
+        assert row[META]["changes"] == []
+        assert row[ADDITIONAL] is None
+
+    assert row.get("x") == last
+    assert rows.grown == ({"x": tuple(kinds)} if kinds else {})
+    assert made.schema == rows.schema
+
+
+def test_only_columns_that_follow_their_values_become_wider() -> None:
+    rows = Rows({"id": pa.int64(), "x": pa.int64()}, generation=1, room=3, follows={"x"})
+
+    (row,) = rows.batch([{"id": "a", "x": "b"}]).to_pylist()
+
+    assert (row["id"], row["x"], rows.grown) == (None, "b", {"x": (pa.int64(), pa.string())})
+    assert [note["original"] for note in row[META]["changes"]] == ["a"]
+
+
+def test_where_no_column_may_become_wider_undeclared_fields_get_text_columns() -> None:
+    rows = Rows({"id": pa.int64()}, generation=1, room=3, infers=False)
+
+    (row,) = rows.batch([{"id": 1, "x": 5}]).to_pylist()
+
+    assert (row["x"], rows.grown) == ("5", {"x": (pa.string(),)})
+
+
+def test_a_null_that_has_no_column_is_no_value_and_a_field_that_cannot_have_one_stays_with_the_rest() -> None:
+    rows = Rows({"id": pa.int64()}, generation=1, room=1)
+
+    (first,) = rows.batch([{"id": 1, "x": None}]).to_pylist()
+    (second,) = rows.batch([{"id": 2, "x": 1, "y": None}]).to_pylist()
+    (third,) = rows.batch([{"id": 3, "x": 1, "y": 2}]).to_pylist()
+
+    assert (first[ADDITIONAL], "x" in first) == (None, False)
+    assert (second["x"], second[ADDITIONAL]) == (1, '{"y":null}')
+    assert (third["x"], third[ADDITIONAL]) == (1, '{"y":2}')
 
 
 def test_a_text_column_of_an_undeclared_field_notes_what_no_text_holds() -> None:
-    _, (row,) = grown([{"x": NAN, "y": "a\ud800"}], 5)
+    _, (row, _) = grown([{"x": NAN, "y": "a\ud800"}, {"x": "a"}], 5)
 
     assert (row["x"], row["y"]) == (None, "a\\ud800")
     assert [note["change"] for note in row[META]["changes"]] == ["NULLED", "ESCAPED"]

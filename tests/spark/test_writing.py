@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, Partition, Slice, Source, Stream
+from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Source, Stream
+from cdk.base.errors import TransientError
 from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.spark.stream_report import StreamReport
 from cdk.spark.sync import SyncRunner
@@ -90,21 +91,77 @@ def of(n: int, id: int | None = None, **more: Json) -> dict[str, Json]:
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
-def test_undeclared_fields_become_text_columns(tmp_path: Path, mode: str) -> None:
+def test_undeclared_fields_become_columns_of_the_types_of_their_values(tmp_path: Path, mode: str) -> None:
     ok(tmp_path, Things([of(1, note="a"), of(2, more={"x": 1})]), write_mode=mode)
     ok(tmp_path, Things([of(3, note=5), of(4, late=True)]), write_mode=mode)
 
     assert {name: str(kind) for name, kind in kinds(tmp_path).items() if name not in {"id", "n"}} == {
         "note": "string",
         "more": "string",
-        "late": "string",
+        "late": "bool",
     }
     assert [(row.get("note"), row.get("more"), row.get("late")) for row in rows(tmp_path)] == [
         ("a", None, None),
         (None, '{"x":1}', None),
         ("5", None, None),
-        (None, None, "true"),
+        (None, None, True),
     ]
+
+
+@pytest.mark.parametrize("options", [{"write_mode": "append"}, {"write_mode": "append_dedup", "history": True}])
+def test_the_column_of_an_undeclared_field_becomes_as_wide_as_later_values_need(
+    tmp_path: Path, options: Mapping[str, Json]
+) -> None:
+    for n, (value, kind, expected) in enumerate(
+        [(1, "int64", [1]), (0.5, "double", [1.0, 0.5]), ("a", "string", ["1.0", "0.5", "a"])]
+    ):
+        ok(tmp_path, Things([of(n, x=value)]), **options)
+
+        assert str(kinds(tmp_path)["x"]) == kind
+        assert [row["x"] for row in rows(tmp_path)] == expected
+
+
+def test_whole_numbers_that_a_double_would_round_make_the_column_of_an_undeclared_field_text(tmp_path: Path) -> None:
+    ok(tmp_path, Things([of(1, x=2**53 + 1)]))
+    ok(tmp_path, Things([of(2, x=0.5)]))
+
+    assert [row["x"] for row in rows(tmp_path)] == ["9007199254740993", "0.5"]
+
+
+class Pages(PagedStream):
+    """A page for each value of an undeclared field; the one in place `fails` cannot be had."""
+
+    def __init__(self, values: Sequence[Json], fails: int | None = None) -> None:
+        super().__init__()
+        self.values, self.fails = values, fails
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        del slice
+        n = token["n"] if token else 0
+        if n == self.fails:
+            raise TransientError("the server is down")
+        return Page([{"id": n, "n": n, "x": self.values[n]}], {"n": n + 1} if n + 1 < len(self.values) else None)
+
+
+def test_a_hidden_generation_whose_columns_became_wider_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    ok(tmp_path, Pages([1, 2]), write_mode="overwrite")
+    assert sync(tmp_path, Pages([1, 0.5, "a", 7], fails=3), write_mode="overwrite").read == 3
+
+    assert [row["x"] for row in rows(tmp_path)] == [1, 2]
+    assert ok(tmp_path, Pages([1, 0.5, "a", 7]), write_mode="overwrite").read == 1
+    assert [row["x"] for row in rows(tmp_path)] == ["1.0", "0.5", "a", "7"]
+
+
+def test_a_schema_that_comes_later_makes_no_column_narrower_and_the_sync_says_what_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ok(tmp_path, Things([of(1, x="a", y=5)]))
+    ok(tmp_path, Things([of(2, x=7, y="b")], x=INT, y=TEXT))
+
+    assert [(row["x"], row["y"]) for row in rows(tmp_path)] == [("a", "5"), ("7", "b")]
+    (line,) = [message for message in caplog.messages if "narrower" in message]
+    assert "x" in line
+    assert "sync into another path" in line
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
@@ -308,7 +365,7 @@ def test_a_partitioned_table_follows_its_schema(tmp_path: Path, mode: str) -> No
     ok(tmp_path, Things([on(1, 1, size=5), on(2, 2, size=6)], size=INT, **SHELF), **options)
     ok(tmp_path, Things([on(3, 1, size="XL", odd=1)], size=TEXT, late=INT, **SHELF), **options)
 
-    assert [(row["size"], row.get("odd")) for row in rows(tmp_path)] == [("5", None), ("6", None), ("XL", "1")]
+    assert [(row["size"], row.get("odd")) for row in rows(tmp_path)] == [("5", None), ("6", None), ("XL", 1)]
     assert shelves(tmp_path) == {1: [1, 3], 2: [2]}
 
 
