@@ -5,13 +5,13 @@ and its `Z` only as a text; whoever knows better declares it. The type does not 
 whoever sees them in other pages gets the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from types import NoneType
 from typing import Literal, TypeAlias
 
 from cdk.base.plain import plain
-from cdk.base.values import Json
+from cdk.base.values import Json, Record
 
 JsonType: TypeAlias = Literal["boolean", "integer", "number", "string", "object", "array", "mixed"]
 
@@ -51,3 +51,25 @@ def _number(value: Json) -> Json:
     # What `repr` gives reads back the same, yet a double rounds most whole numbers of many digits.
     whole = value == value.to_integral_value()
     return number if (Decimal(number) if whole else Decimal(repr(number))) == value else value
+
+
+def inferred_schema(records: Iterable[Record]) -> dict[str, Json]:
+    """The JSON Schema of each field that some of the records have, in the order they come. Raises NotJson.
+
+    Of objects and arrays it says no more than that: the first records say too little of what lies inside of others. A
+    field that is always null is left out. What becomes a text column may be a text, too.
+    """
+    fields: dict[str, list[Json]] = {}
+    for record in records:
+        for name, value in record.items():
+            fields.setdefault(name, []).append(value)
+    return {name: {"type": types} for name, values in fields.items() if (types := _types(values))}
+
+
+def _types(values: Sequence[Json]) -> list[str]:
+    kind = inferred_type(values)
+    if kind != "mixed":
+        return [] if kind is None else ["null", kind]
+    # A number alone is mixed where neither an integer nor a double of 64 bits holds it.
+    each = {inferred_type([value]) for value in values if value is not None}
+    return ["null", *sorted({"string", *("number" if one == "mixed" else str(one) for one in each)})]

@@ -1,10 +1,10 @@
 """Catalogs: what a source offers, and what a person wants of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from cdk.base.errors import CatalogError, ConfigError
-from cdk.base.values import Json
+from cdk.base.values import Json, JsonSchema
 from cdk.cli.documents import as_model, read_documents
 from cdk.protocol import (
     AirbyteCatalog,
@@ -17,14 +17,16 @@ from cdk.protocol import (
 from cdk.streams.stream import Stream
 
 
-def offered(streams: Iterable[Stream]) -> AirbyteCatalog:
-    """What `discover` answers for these streams."""
-    return AirbyteCatalog(streams=[_offer(stream) for stream in streams])
+def offered(streams: Iterable[Stream], schema: Callable[[Stream], JsonSchema] | None = None) -> AirbyteCatalog:
+    """What `discover` answers for these streams. schema: of one of them; None: the one that it declares."""
+    return AirbyteCatalog(
+        streams=[_offer(stream, stream.json_schema() if schema is None else schema(stream)) for stream in streams]
+    )
 
 
 def whole_catalog(streams: Iterable[Stream]) -> ConfiguredAirbyteCatalog:
     """Every stream, incremental where it has a cursor."""
-    return ConfiguredAirbyteCatalog(streams=[_want(_offer(stream)) for stream in streams])
+    return ConfiguredAirbyteCatalog(streams=[_want(_offer(stream, stream.json_schema())) for stream in streams])
 
 
 def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
@@ -68,12 +70,12 @@ def _want(stream: AirbyteStream) -> ConfiguredAirbyteStream:
     )
 
 
-def _offer(stream: Stream) -> AirbyteStream:
+def _offer(stream: Stream, schema: JsonSchema) -> AirbyteStream:
     cursor = stream.cursor_field
     return AirbyteStream(
         name=stream.name,
         namespace=stream.namespace,
-        json_schema=dict(stream.json_schema()),
+        json_schema=dict(schema),
         supported_sync_modes=[SyncMode.FULL_REFRESH] if cursor is None else list(SyncMode),
         source_defined_cursor=None if cursor is None else True,
         default_cursor_field=None if cursor is None else [cursor],

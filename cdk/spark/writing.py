@@ -308,7 +308,10 @@ def _identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str,
             raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; rows are told apart by columns")
         name = column_name(path[0]) or path[0]
         if name not in schema.names:
-            raise ConfigError(f"{where}: the stream's schema does not declare {path[0]!r}; add it there")
+            raise ConfigError(
+                f"{where}: the stream's schema does not declare {path[0]!r}; add it there (`discover --infer` shows "
+                "the types of the first records)"
+            )
         if pa.types.is_nested(schema.field(name).type):
             raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")
         keys.append(name)

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -100,6 +101,33 @@ def test_a_read_goes_on_from_the_output_of_one_that_was_cut(cli: CommandLine, us
     ran = cli("read", "--connector", users, "--state", "out.jsonl")
 
     assert [message["record"]["data"]["id"] for message in ran.of_type("RECORD")] == [2, 3, 4, 5]
+
+
+def test_discover_adds_the_types_of_the_first_records_and_says_which_stream_has_none(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "both.py").write_text(
+        USERS
+        + dedent("""
+            class Broken(PagedStream):
+                def json_schema(self):
+                    return {"properties": {"own": {"type": "string"}}}
+
+                def read_page(self, slice, token):
+                    raise ValueError("no page")
+        """)
+    )
+
+    ran = cli("discover", "--connector", "both.py", "--infer")
+
+    assert ran.code == 0
+    assert [stream["json_schema"]["properties"] for stream in ran.messages[-1]["catalog"]["streams"]] == [
+        {"id": {"type": ["null", "integer"]}},
+        {"own": {"type": "string"}},
+    ]
+    (line,) = ran.of_type("LOG")
+    assert "broken" in line["log"]["message"]
+    assert "no page" in line["log"]["message"]
 
 
 def test_the_catalog_of_discover_can_be_read(cli: CommandLine, users: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from deltalake import Schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdk.base.inferred import inferred_schema
 from cdk.base.values import Json
 from cdk.spark.schema import (
     BIG_INTEGER,
@@ -14,8 +15,10 @@ from cdk.spark.schema import (
     OWN_COLUMNS,
     ColumnType,
     JsonText,
+    arrow_type,
     column_name,
     columns,
+    inferred,
     table_schema,
 )
 
@@ -357,3 +360,20 @@ def test_any_schema_gives_columns_that_a_table_takes(schema: Json) -> None:
 
     Schema.from_arrow(schema)
     assert len({name.lower() for name in schema.names}) == len(schema.names)
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from("ab"), st.sampled_from([None, True, 1, 2**60, 2**70, 0.5, "a", {"x": 1}, [1]]), max_size=2
+        ),
+        max_size=4,
+    )
+)
+def test_the_schema_that_records_show_declares_the_columns_that_they_get_without_one(
+    records: list[dict[str, Json]],
+) -> None:
+    declared = {name: arrow_type(kind) for name, kind in columns({"properties": inferred_schema(records)}).items()}
+
+    found = {name: inferred([record.get(name) for record in records]) for name in "ab"}
+    assert declared == {name: kind for name, kind in found.items() if kind is not None}

@@ -1,0 +1,39 @@
+"""The schema of a stream as its first records show it, for authors who have not declared one."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from cdk.base.inferred import inferred_schema
+from cdk.base.values import Json, JsonSchema, Record
+from cdk.engine.read import read
+from cdk.state.stream_state import StreamState
+from cdk.streams.stream import Stream
+
+PAGES, RECORDS = 3, 1000
+"""How many pages that have records, or how many records, are read at most."""
+
+
+def shown_schema(stream: Stream) -> JsonSchema:
+    """The stream's schema, and in it the fields of its first records that it does not declare.
+
+    A sync makes columns of the same types of them. Raises what reading the stream does.
+    """
+    records = [record for page in _first_pages(stream) for record in page]
+    declared = stream.json_schema()
+    known = declared.get("properties")
+    properties: dict[str, Json] = dict(known) if isinstance(known, dict) else {}
+    found = inferred_schema(records[:RECORDS])
+    missing = {name: kind for name, kind in found.items() if name not in properties}
+    return {**declared, "properties": {**properties, **missing}} if missing else declared
+
+
+def _first_pages(stream: Stream) -> Iterator[Sequence[Record]]:
+    pages = count = 0
+    with closing(read(stream, StreamState())) as items:
+        for item in items:
+            if isinstance(item, StreamState):
+                continue
+            yield item
+            pages, count = pages + 1, count + len(item)
+            if pages >= PAGES or count >= RECORDS:
+                return
