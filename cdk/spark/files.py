@@ -99,6 +99,8 @@ class TableWriter:
             if not _alike(batch.schema, self._schema):
                 self._split()
                 self._schema = batch.schema
+            elif len(batch.schema) > len(self._schema):
+                self._schema = batch.schema
             self._waiting.append(batch)
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
@@ -123,7 +125,6 @@ class TableWriter:
         """Give what waits to its partitions: many pages at once, for a page has few rows of each."""
         if not self._waiting:
             return
-        self._schema = max((self._schema, *(batch.schema for batch in self._waiting)), key=len)
         fitted = [widened(batch, self._schema) for batch in self._waiting]
         self._waiting, self._rows, self._bytes = [], 0, 0
         for batch in pa.Table.from_batches(fitted, self._schema).combine_chunks().to_batches():

@@ -1,6 +1,6 @@
 """Whatever types the values of undeclared fields have, and wherever they change: columns hold all of them, whole."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk import Json
-from tests.worlds.server import INCREMENTAL, WHOLE
-from tests.worlds.test_records import World, steps
+from tests.worlds.table import rows
+from tests.worlds.test_records import INCREASING, LIMITS, SIZES, STREAMS, Put, Run, Turn, World
 
 FIELDS = ("x", "y", "z")
-STREAMS = {stream.__name__: stream for stream in (*WHOLE, *INCREMENTAL)}
+IDS = st.sampled_from([0, 1, 2, 3, None])
 SETS: Sequence[Sequence[Json]] = (
     [1, -7, None],
     [1, 2**53, 2**53 + 1],
@@ -33,30 +33,26 @@ SETS: Sequence[Sequence[Json]] = (
 @st.composite
 def drifting(draw: st.DrawFn) -> World:
     stream = draw(st.sampled_from(sorted(STREAMS)))
-    modes = ["append", "append_dedup", *(["overwrite"] if STREAMS[stream] in WHOLE else [])]
+    modes = ["append", "append_dedup", *(["overwrite"] if stream not in INCREASING else [])]
     options: dict[str, Json] = {"write_mode": draw(st.sampled_from(modes))}
     if draw(st.booleans()):
         options["partition_by"] = "part"
     if options["write_mode"] == "append_dedup" and draw(st.booleans()):
         options["history"] = True
-    syncs = draw(st.integers(1, 3))
-    ids = st.sampled_from([0, 1, 2, 3, None])
-    batches = []
-    for _ in range(syncs):
-        values = {name: st.sampled_from(draw(st.sampled_from(SETS))) for name in FIELDS}
-        fields = st.fixed_dictionaries({"x": values["x"]}, optional={"y": values["y"], "z": values["z"]})
-        batches.append(draw(st.lists(st.tuples(ids, st.sampled_from([0, 1, 24]), st.just(0), fields), max_size=8)))
+    turns = []
+    for _ in range(draw(st.integers(1, 3))):
+        x, y, z = (st.sampled_from(draw(st.sampled_from(SETS))) for _ in FIELDS)
+        fields = st.fixed_dictionaries({"x": x}, optional={"y": y, "z": z})
+        puts = st.lists(st.builds(Put, IDS, st.sampled_from([0, 1, 24]), fields=fields), max_size=8)
+        turns.append(draw(st.builds(Turn, puts, SIZES, st.none() | st.integers(0, 4))))
     return World(
         stream,
-        0,
-        draw(st.booleans()),
         options,
-        {},
-        draw(st.lists(st.integers(1, 4), min_size=syncs, max_size=syncs)),
-        batches,
-        draw(st.lists(st.none() | st.integers(0, 4), min_size=syncs, max_size=syncs)),
-        draw(st.sampled_from([0, 30])),
-        draw(st.integers(1, 3)),
+        turns,
+        text=draw(st.booleans()),
+        interval=draw(st.sampled_from([0, 30])),
+        tasks=draw(st.integers(1, 3)),
+        limits=draw(LIMITS),
     )
 
 
@@ -75,27 +71,26 @@ def narrowest(values: Iterable[Json]) -> pa.DataType | None:
     return pa.float64() if all(abs(value) <= 2**53 for value in whole) else pa.string()
 
 
-def _of(stream: str, page_size: int, values: Sequence[Mapping[str, Json]], **more: Json) -> World:
-    batch = [(n, 1, 0, fields) for n, fields in enumerate(values)]
-    return World(stream, 0, False, {"write_mode": "append", **more}, {}, [page_size], [batch], [None], 30, 3)
+def _of(stream: str, values: Sequence[Json], **more: Json) -> World:
+    """A page for each value, and three tasks."""
+    puts = [Put(n, fields={"x": value}) for n, value in enumerate(values)]
+    return World(stream, {"write_mode": "append", **more}, [Turn(puts, (1, 1))], tasks=3)
 
 
-@example(_of("Divided", 1, [{"x": 2**53 + 1}, {"x": 0.5}, {"x": 1}]))
-@example(_of("Whole", 1, [{"x": None}, {"x": True}, {"x": 1}, {"x": None}], partition_by="part"))
+@example(_of("Divided", [2**53 + 1, 0.5, 1]))
+@example(_of("Whole", [None, True, 1, None], partition_by="part"))
 @settings(max_examples=60)
 @given(drifting())
 def test_the_column_of_an_undeclared_field_is_as_wide_as_its_values_and_no_wider(world: World) -> None:
     with TemporaryDirectory() as folder:
-        for run in steps(world, Path(folder)):
-            run.check()
-            assert not [row for row in run.rows() if row["_airbyte_meta"]["changes"] and row["id"] is not None]
-            names = ["things", *(["things_history"] if world.options.get("history") and run.server.records else [])]
-            for name in names:
-                schema = pa.schema(DeltaTable(str(Path(folder) / name)).schema().to_arrow())
+        run = Run(world, Path(folder))
+        for turn in world.turns:
+            run.turn(turn)
+            changes = {one["field"] for row in rows(run.folder / "things") for one in row["_airbyte_meta"]["changes"]}
+            assert changes.isdisjoint(FIELDS)
+            records = run.server.records
+            kinds = {name: narrowest(record.get(name) for record in records) for name in FIELDS}
+            for name in ["things", *(["things_history"] if world.options.get("history") and records else [])]:
+                schema = pa.schema(DeltaTable(str(run.folder / name)).schema().to_arrow())
                 found = {field: schema.field(field).type for field in FIELDS if field in schema.names}
-                expected = {
-                    field: kind
-                    for field in FIELDS
-                    if (kind := narrowest(record.get(field) for record in run.server.records)) is not None
-                }
-                assert found == expected
+                assert found == {field: kind for field, kind in kinds.items() if kind is not None}
