@@ -430,8 +430,8 @@ BUGS = [
     Bug(
         "a config file has variables",
         "cli/config_file",
-        "    config = with_variables(config, ",
-        "    with_variables(config, ",
+        "= with_variables(found, ",
+        "= found; with_variables(found, ",
     ),
     Bug(
         "what an operation gives has a limit",
