@@ -115,7 +115,7 @@ STREAMS = [
 
 def planned(stream: Stream, filters: Sequence[Filter], *, columns: tuple[str, ...] = ()) -> list[Slice]:
     reader = narrowed(stream, filters, columns)
-    return [slice for part in reader.partitions() for slice in part.value]
+    return [slice for part in reader.partitions() for slice in part.value.slices]
 
 
 def narrowed(stream: Stream, filters: Sequence[Filter], columns: tuple[str, ...] = ()) -> NarrowingReader:
