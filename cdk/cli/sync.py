@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # importing it at run time would import pyspark for every com
 @catalog_option
 @click.option("--target", metavar="PATH", help="Where the tables go, without a PIPELINE: a folder, or an address.")
 @click.option("--name", metavar="NAME", help="The state hangs on it, without a PIPELINE. Default: the connector's.")
+@click.option("--allow-empty", is_flag=True, help="Without a PIPELINE: an overwrite may leave a table without rows.")
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Sync only this stream; may be repeated.")
 @custom_code_option
 @click.option(
@@ -72,6 +73,7 @@ def sync(
     catalog: Path | None,
     target: str | None,
     name: str | None,
+    allow_empty: bool,
     allow_custom_code: bool,
     report: Path | None,
     dry: bool,
@@ -92,6 +94,7 @@ def sync(
         "--catalog": catalog,
         "--target": target,
         "--name": name,
+        "--allow-empty": allow_empty or None,
     }
     check_given(pipeline, options)
     # pyspark alone takes longer to import than `spec` may run.

@@ -17,6 +17,7 @@ from cdk.cli.options import check_one_connector
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.finding import find_source, manifest_source
 from cdk.streams.source import Source
+from cdk.streams.stream import full_name
 
 if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
     from cdk.spark.pipeline import Pipeline
@@ -68,7 +69,8 @@ def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: 
     except ValidationError as error:
         told = [f"{_option(problem['loc'], catalog)}: {problem['msg']}" for problem in error.errors()]
         raise ConfigError("; ".join(told)) from None
-    return pipeline.prepared(source, config_name(path), secrets), source
+    pipeline = pipeline.prepared(source, config_name(path), secrets)
+    return _allowing_empty(pipeline, source) if options.get("--allow-empty") else pipeline, source
 
 
 def _option(loc: Sequence[str | int], catalog: object) -> str:
@@ -119,6 +121,21 @@ def _generation(item: ConfiguredAirbyteStream, said: Mapping[str, Json]) -> Mapp
             # The platform has asked for it: no guard is to keep them.
             asked["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}
     return asked
+
+
+def _allowing_empty(pipeline: "Pipeline", source: Source) -> "Pipeline":
+    """The pipeline, whose overwrites may leave a table without rows."""
+    from cdk.spark.handling import RemoveStaleOptions  # noqa: PLC0415
+    from cdk.spark.pipeline import StreamOptions  # noqa: PLC0415
+
+    streams: dict[str, StreamOptions] = {}
+    for stream in source.streams(pipeline.config) if pipeline.streams is None else ():
+        streams[full_name(stream)] = StreamOptions(sync_mode="incremental" if stream.incremental else "full_refresh")
+    for name, options in {**streams, **(pipeline.streams or {})}.items():
+        overwrites = (options.write_mode or "overwrite") == "overwrite" and options.sync_mode == "full_refresh"
+        allowing = {"remove_stale": RemoveStaleOptions(allow_empty=True)} if overwrites else {}
+        streams[name] = options.model_copy(update=allowing)
+    return pipeline.model_copy(update={"streams": streams})
 
 
 def _field(path: Sequence[str], what: str, stream: str, file: str) -> str:

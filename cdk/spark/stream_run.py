@@ -358,7 +358,7 @@ class StreamRun:
         error = RemovalRefused(
             f"found no record, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
             f"stay. Look at the source and its filters; if it is empty indeed, set {where}.remove_stale: "
-            "{allow_empty: true}",
+            "{allow_empty: true}, or --allow-empty where no pipeline file says what to sync",
             path=where,
         )
         self.fail(Failure.of(error))

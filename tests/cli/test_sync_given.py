@@ -47,6 +47,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def allowed(*options: str, catalog: str | None = None) -> dict[str, bool]:
+    """Which streams may leave their tables without rows."""
+    given: dict[str, object] = {
+        "--connector": "my shop.py",
+        "--config": Path("config.json"),
+        "--target": "tables",
+        "--name": None,
+        "--manifest-path": None,
+        "--catalog": catalog and Path(catalog),
+        "--allow-empty": options == ("--allow-empty",),
+    }
+    pipeline, _ = given_pipeline(given, Secrets(), trusted=False)
+    streams = pipeline.streams or {}
+    return {name: one.remove_stale is not None and one.remove_stale.allow_empty for name, one in streams.items()}
+
+
 def want(folder: Path, **said: Json) -> None:
     stream = {"name": "users", "json_schema": {}, "supported_sync_modes": ["full_refresh"]}
     item = {"stream": stream, "sync_mode": "full_refresh", **said}
@@ -194,3 +210,26 @@ def test_a_catalogs_generation_is_the_rows_and_an_older_one_writes_nothing(cli: 
     assert synced(2, 2) == (0, [2, 2, 2])
     assert synced(2, 2) == (0, [2, 2, 2])
     assert synced(1, 0) == (1, [2, 2, 2])
+
+
+def test_an_overwrite_may_be_allowed_to_leave_a_table_without_rows(folder: Path) -> None:
+    assert allowed() == {}
+    assert allowed("--allow-empty") == {"users": True, "events": False}
+    want(folder)
+    assert allowed("--allow-empty", catalog="catalog.json") == {"users": True}
+    want(folder, destination_sync_mode="append")
+    assert allowed("--allow-empty", catalog="catalog.json") == {"users": False}
+
+
+def test_a_source_that_is_empty_now_empties_its_table_where_that_is_allowed(cli: CommandLine, folder: Path) -> None:
+    once = [*GIVEN, "--stream", "users", "-q"]
+    assert cli(*once).code == 0
+    source = folder / "my shop.py"
+    source.write_text(source.read_text().replace('return Page([{"id": n}]', "return Page([]"))
+
+    refused = cli(*once)
+    assert (refused.code, "--allow-empty" in refused.stderr) == (1, True)
+    assert len(DeltaTable("tables/users").to_pyarrow_table()) == 3
+
+    assert cli(*once, "--allow-empty").code == 0
+    assert len(DeltaTable("tables/users").to_pyarrow_table()) == 0

@@ -55,9 +55,6 @@ class Edits(Stream):
         n = len(self.edits)
         self.edits += [{"id": i, "n": n + i, "v": n, **({"w": "x"} if more else {})} for i in range(3)]
 
-    def now(self) -> int:  # type: ignore[override]
-        return 10**6
-
     def json_schema(self) -> Mapping[str, Json]:
         inner = {"x": INT, "y": INT} if self.wide else {"x": INT}
         at = {"type": "object", "properties": inner}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cdk.base.errors import BadState, StateError
 from cdk.base.times import system_clock
 from cdk.base.values import Json
-from cdk.spark.kept_states import number
+from cdk.spark.kept_states import KeptStates, number
 from cdk.spark.place import Disk
 from cdk.spark.state_admin import Admin
 from cdk.spark.state_files import waste
@@ -163,6 +163,16 @@ def test_a_commit_writes_the_partitions_that_moved_and_a_new_base_now_and_then(r
     assert [n for n, size in enumerate(sizes) if size > base / 2] == [40]
     assert sum(sizes) < 3 * base
     assert opened(root).saved == saved(of_many(cursors))
+
+
+def test_a_state_leans_on_no_draft(tmp_path: Path) -> None:
+    states, state = KeptStates(Disk(tmp_path), "users"), saved(of_many(dict.fromkeys(range(1_000), 0)))
+    first, second = successor(None), successor(successor(None))
+    states.write(first, state)
+    states.remove(lambda version: version == first)
+    states.write(second, state)
+
+    assert KeptStates(Disk(tmp_path), "users").load(second) == state
 
 
 def test_a_state_whose_base_is_not_the_one_it_was_written_for_is_an_error(root: Path) -> None:

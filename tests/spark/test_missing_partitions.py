@@ -36,6 +36,7 @@ from cdk.spark.place import Disk
 from cdk.spark.plan import plan_stream
 from cdk.spark.stream_report import Status
 from cdk.spark.stream_run import StreamRun
+from cdk.spark.tasks import here
 from cdk.state.wire import decode
 from tests.spark.epochs_here import read_epoch
 
@@ -120,6 +121,7 @@ class OrdersOfNewShops(Orders):
 
 def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, cut: bool = False) -> StreamRun:
     run = StreamRun(plan_stream(stream, StreamOptions.model_validate(options), Disk(root)), "shop", sync=name)
+    run.prepare(here)
     while run.active:
         run.commit(read_epoch(run, 2, lambda pieces: read_bundle(Job([run.target], 1000, 1), pieces)))
         if cut:
@@ -128,8 +130,8 @@ def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, 
     return run
 
 
-def table(root: Path) -> Counter[tuple[str, int, int]]:
-    files = DeltaTable(str(root / "orders")).file_uris()
+def table(root: Path, name: str = "orders") -> Counter[tuple[str, int, int]]:
+    files = DeltaTable(str(root / name)).file_uris()
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
     return Counter((row["shop"], row["id"], row["seq"]) for row in rows)
 
@@ -179,7 +181,7 @@ STEPS = st.lists(
     st.tuples(
         st.sets(st.integers(0, 5)),  # shops that are listed
         st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=4),  # orders that come or change
-        st.integers(0, 25),  # days that go by
+        st.sampled_from([0, 9, 21, 31]),  # days that go by
         st.booleans(),  # the sync is cut after its first commit, and begun again
     ),
     min_size=1,
@@ -259,6 +261,22 @@ def test_a_further_sync_commits_nothing_though_a_partition_is_missing(tmp_path: 
     sync(Orders(source), tmp_path, options, "s2")
     source.day = 29
     assert sync(Orders(source), tmp_path, options, "s3").report.commits == 0
+
+
+def test_a_partition_that_was_away_for_months_is_appended_once(tmp_path: Path) -> None:
+    source = Source()
+    for shop in ("a", "b"):
+        source.open(shop)
+        source.sell(shop, 1)
+    every: list[dict[str, Json]] = [{}, {"write_mode": "append_dedup", "history": True}]
+    for options in every:
+        root = tmp_path / str(len(options))
+        for n, listed in enumerate((["a", "b"], ["a"], ["a"], ["a", "b"])):
+            source.listed, source.day = listed, 60 * n
+            sync(Orders(source), root, options, f"s{n}")
+
+        for name in ("orders", "orders_history")[: 1 + bool(options)]:
+            assert table(root, name) == {("a", 1, 1): 1, ("b", 1, 2): 1}
 
 
 def test_how_long_partitions_may_be_missing_is_nothing_for_a_full_refresh(tmp_path: Path) -> None:

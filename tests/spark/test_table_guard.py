@@ -47,9 +47,6 @@ class Users(Stream):
         self.records, self.properties = records, {"size": INT, **properties}
         self.reads = 0
 
-    def now(self) -> int:  # type: ignore[override]
-        return 10**6
-
     def json_schema(self) -> Mapping[str, Json]:
         return {"properties": {"id": INT, "n": INT, **self.properties}}
 
