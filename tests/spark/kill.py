@@ -211,10 +211,10 @@ class Trial:
         shown = table.select([name for name in table.schema.names if name not in _BY_RUN])
         return sorted(map(_text, shown.to_pylist()))
 
-    def compare(self, undisturbed: "Trial") -> None:
-        """Raises Failed: rows are lost or doubled, seen against another trial."""
+    def compare(self, undisturbed: Mapping[str, Sequence[str]]) -> None:
+        """Raises Failed: rows are lost or doubled, seen against those of other tables of the same names."""
         for table in self.tables:
-            _compare(table, self.rows(table), undisturbed.rows(table))
+            _compare(table, self.rows(table), undisturbed[table])
 
     def rows_now(self) -> int:
         return sum(len(self.rows(table)) for table in self.tables)
@@ -243,16 +243,34 @@ class Trial:
         return (self.folder / "sync.log").read_text(errors="replace")[-3000:]
 
 
-def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, mode: str = "append") -> list[Kill]:
+class Undisturbed:
+    """What syncs in a mode come to that nobody kills, for all rounds of the mode. rows: of each table, at the end."""
+
+    def __init__(self, folder: Path, mode: str) -> None:
+        self.mode, self._full = mode, folder / "full"
+        shop = Varied(SIZES)
+        with serving(shop) as address:
+            trial = Trial(folder, shop, address, mode=mode)
+            if mode in EARLIER:
+                trial.sync_here()
+                shutil.copytree(folder / "tables", self._full)
+                shop.edit()
+            trial.sync_here()
+        self.rows = {table: trial.rows(table) for table in trial.tables}
+
+    def begin(self, trial: Trial, shop: Varied) -> None:
+        """Have the tables of a trial be as full as they are before the first kill, and edit its shop."""
+        if self.mode in EARLIER:
+            shutil.copytree(self._full, trial.folder / "tables")
+            shop.edit()
+
+
+def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, undisturbed: Undisturbed) -> list[Kill]:
     """One round, see the module; it ends early when a sync survives. Raises Failed: found this, promised that."""
     backend = Varied(SIZES)
     with serving(backend, latency=LATENCY) as address:
-        trial = Trial(folder, backend, address, mode=mode)
-        undisturbed = Trial(_made(folder / "undisturbed"), backend, address, mode=mode)
-        if mode in EARLIER:
-            trial.sync_here()
-            undisturbed.sync_here()
-            backend.edit()
+        trial = Trial(folder, backend, address, mode=undisturbed.mode)
+        undisturbed.begin(trial, backend)
         kills: list[Kill] = []
         for victim in victims:
             # The kills of a round leave pages over: all streams together have more than 230.
@@ -263,8 +281,7 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, 
             trial.sync()
         again = trial.again()
         _expect(again <= MOST_AGAIN * len(kills), f"{again} pages fetched again, at most {MOST_AGAIN} a kill promised")
-        undisturbed.sync_here()
-        trial.compare(undisturbed)
+        trial.compare(undisturbed.rows)
         before = trial.rows_now()
         trial.sync_here("orders", "visits")
         _expect(trial.rows_now() == before, f"a further sync appended {trial.rows_now() - before} rows")
@@ -305,11 +322,6 @@ def _expect(holds: bool, said: str) -> None:  # noqa: FBT001 - reads as a senten
         raise Failed(said)
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
 def _find(driver: int, victim: str) -> int | None:
     """The process to kill: the driver itself, or a descendant: the JVM, a forked Python worker, an executor."""
     if victim == "driver":
@@ -336,6 +348,11 @@ def _find(driver: int, victim: str) -> int | None:
     return workers[0] if workers else None
 
 
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def main() -> int:
     """Run rounds until the kills are used up; print each. Returns 1 if a promise was broken; its tables stay."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -347,14 +364,19 @@ def main() -> int:
     print("mode       victim  pages fetched  rows committed  pages fetched again in that run  receipts")
     done: Counter[str] = Counter()
     broken: Counter[str] = Counter()
-    modes = itertools.cycle(MODES)
-    while done.total() < options.kills:
+    undisturbed: dict[str, Undisturbed] = {}
+    home = Path(tempfile.mkdtemp(prefix="spark-cdk-kill-"))
+    for number, mode in enumerate(itertools.cycle(MODES)):
+        if done.total() >= options.kills:
+            break
         # A worker's death is survived, so it comes last.
         victims = [chance.choice(("driver", "jvm")) for _ in range(4)] + ["worker"]
         victims = victims[: options.kills - done.total()]
-        mode, folder = next(modes), Path(tempfile.mkdtemp(prefix="spark-cdk-kill-"))
+        if mode not in undisturbed:
+            undisturbed[mode] = Undisturbed(_made(home / mode), mode)
+        folder = _made(home / f"{number}")
         try:
-            kills = round_of_kills(folder, victims, chance, mode)
+            kills = round_of_kills(folder, victims, chance, undisturbed[mode])
         except Failed as failed:
             print(f"FAILED: {mode}, {folder}: {failed}", flush=True)
             done[mode] += len(victims)
@@ -370,6 +392,7 @@ def main() -> int:
     if broken:
         print(f"{done.total()} kills ({by_mode}): {broken.total()} rounds FAILED: {', '.join(broken)}")
         return 1
+    shutil.rmtree(home)
     print(f"{done.total()} kills ({by_mode}): nothing lost, nothing doubled, every receipt adds up")
     return 0
 

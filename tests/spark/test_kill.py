@@ -11,7 +11,7 @@ from cdk import Json
 from cdk.spark.receipt import RECEIPT
 from connectors.shop.api import serving
 from connectors.shop.backend import Sizes
-from tests.spark.kill import MODES, Failed, Trial, Varied, round_of_kills
+from tests.spark.kill import MODES, Failed, Trial, Undisturbed, Varied, round_of_kills
 
 VICTIMS = ("driver", "jvm", "worker")
 
@@ -20,7 +20,11 @@ VICTIMS = ("driver", "jvm", "worker")
 @pytest.mark.timeout(900)  # four syncs with a JVM each, on a machine that may be busy
 @pytest.mark.parametrize("mode", MODES)
 def test_killed_drivers_jvms_and_workers_lose_nothing_and_double_nothing(tmp_path: Path, mode: str) -> None:
-    kills = round_of_kills(tmp_path, VICTIMS, random.Random(), mode)
+    for name in ("undisturbed", "killed"):
+        (tmp_path / name).mkdir()
+    undisturbed = Undisturbed(tmp_path / "undisturbed", mode)
+
+    kills = round_of_kills(tmp_path / "killed", VICTIMS, random.Random(), undisturbed)
 
     # On a busy machine a sync may end before the signal reaches it; its round is checked, and ends there.
     assert [kill.victim for kill in kills] == list(VICTIMS[: len(kills)])
