@@ -430,8 +430,8 @@ BUGS = [
     Bug(
         "a config file has variables",
         "cli/config_file",
-        "= with_variables(found, ",
-        "= found; with_variables(found, ",
+        "config: Mapping[str, Json] = with_variables(\n",
+        "config: Mapping[str, Json] = found\n    with_variables(\n",
     ),
     Bug(
         "what an operation gives has a limit",
