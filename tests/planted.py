@@ -1227,6 +1227,33 @@ BUGS = [
         "        if False:",
         "tests/cli/test_manifests.py",
     ),
+    Bug(
+        "a restore to as many rows is noticed",
+        "spark/tables",
+        "if (rows == saved.rows and joined) or",
+        "if rows == saved.rows or",
+        tests="tests/spark/test_restored.py",
+    ),
+    Bug(
+        "files that a commit took away are missed by nobody",
+        "spark/tables",
+        "tuple(path for path in self.saved.newest if path not in leaving)",
+        "self.saved.newest",
+        tests="tests/spark/test_restored.py",
+    ),
+    Bug(
+        "joined files have a receipt",
+        "spark/joining",
+        "custom_metadata={RECEIPT: Receipt().to_text()})\n        handle.",
+        "custom_metadata={})\n        handle.",
+    ),
+    Bug(
+        "each format is named once",
+        "streams/order",
+        "dict.fromkeys([*self.formats, 'ISO 8601'])",
+        "[*self.formats, 'ISO 8601']",
+        tests="tests/streams/test_state_check.py",
+    ),
 ]
 
 

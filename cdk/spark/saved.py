@@ -18,7 +18,8 @@ class Saved:
     newest first. known: rows that were shown when the read of this generation began, where rows that it does not see
     are to leave; None: nobody counted them. source: what the source said of the answers that the rows came from
     (`cdk.spark.known_answers`); None: nobody asked. rows: of the table after this commit, by its log; None: it does not
-    say. newest: some files of the newest commit that brought any. Both are what `StreamTable.commit` makes them.
+    say. newest: some files of the newest commit that brought any, unless a later one took them away; newest_at: when
+    the last of them was written, in milliseconds since 1970. All three are what `StreamTable.commit` makes them.
     """
 
     sync_mode: str
@@ -35,4 +36,5 @@ class Saved:
     source: Json = None
     rows: int | None = field(default=None, compare=False)
     newest: tuple[str, ...] = field(default=(), compare=False)
+    newest_at: int = field(default=0, compare=False)
     history: tuple[int, ...] = field(default=(), compare=False)

@@ -37,10 +37,14 @@ class TableFile:
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A file as the log has it. rows: in it, None where the log does not say. deleted: by its deletion vector."""
+    """A file as the log has it. rows: in it, None where the log does not say. deleted: by its deletion vector.
+
+    modified: when it was written, in milliseconds since 1970; 0 where nobody asked.
+    """
 
     rows: int | None
     deleted: int = 0
+    modified: int = field(default=0, compare=False)
 
     @property
     def counted(self) -> int | None:
@@ -75,9 +79,10 @@ def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
     """The files of the version that the handle is pinned to, by their path."""
     # Not `pa.table`: it imports pandas, for a quarter of a second.
     files = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()
-    rows = zip(files["path"].to_pylist(), files["num_records"].to_pylist(), strict=True)
+    modified = files["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
+    rows = zip(files["path"].to_pylist(), files["num_records"].to_pylist(), modified, strict=True)
     deleted = _deleted(handle, files["path"].to_pylist())
-    return {path: LoggedFile(count, deleted.get(path, 0)) for path, count in rows}
+    return {path: LoggedFile(count, deleted.get(path, 0), at) for path, count, at in rows}
 
 
 def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:

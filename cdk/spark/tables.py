@@ -58,6 +58,8 @@ NOTE = "spark-cdk.note"
 _KEPT = 20
 _TRIES = 5
 _NEWEST = 3
+_CLOCKS_DIFFER = 3_600_000
+"""Milliseconds by which clocks of machines that write to one table may differ."""
 _SHOWN = 4096
 _VIOLATED = re.compile("failed validation check|declared as non-nullable")
 """In what delta-rs says of rows that a constraint refuses."""
@@ -196,14 +198,17 @@ class StreamTable:
     def _check_rows(self, saved: Saved) -> None:
         """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
 
-        RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many.
+        RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many, and some
+        file is not older.
         """
         with self.root.explaining(self._stream):
             version, files = oldest(self.root, self._handle)
         rows = rows_of(files)
         if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
             return
-        if rows == saved.rows or (rows > saved.rows and self.other_pipelines):
+        # Whoever joins files writes the rows of that commit anew; the clocks of two machines may differ.
+        joined = not files or max(file.modified for file in files.values()) >= saved.newest_at - _CLOCKS_DIFFER
+        if (rows == saved.rows and joined) or (rows > saved.rows and self.other_pipelines):
             return
         raise StateError(
             f"state {number(self._held or 0)} and the table's rows contradict each other: after it the table had "
@@ -390,8 +395,15 @@ class StreamTable:
         if self.saved is not None:
             saved = replace(saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._held)
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
-        newest = tuple(file.path for file in files[-_NEWEST:]) or (self.saved.newest if self.saved else ())
-        saved = replace(saved, rows=rows, newest=newest)
+        saved = replace(saved, rows=rows, newest=(), newest_at=0)
+        if files:
+            named = files[-_NEWEST:]
+            at = max(file.modified for file in named)
+            saved = replace(saved, newest=tuple(file.path for file in named), newest_at=at)
+        elif self.saved is not None:
+            leaving = {file.path for file in remove}
+            newest = () if overwrite else tuple(path for path in self.saved.newest if path not in leaving)
+            saved = replace(saved, newest=newest, newest_at=self.saved.newest_at)
         crash_point("before_state_blob")
         self.draft(version, saved)
         crash_point("after_state_blob")

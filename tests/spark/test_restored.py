@@ -1,6 +1,7 @@
 """A restored table goes on from the rows it then has."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -140,6 +141,32 @@ def test_a_restore_that_left_the_log_is_noticed_by_the_rows(
     assert state(root) == {"page": 1}
     opened(root).commit(saved({"page": 2}), wrote(root, 3, 4, 5))
     assert [i for i in ids(root) if i < 100] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_restore_to_as_many_rows_is_noticed_by_the_age_of_the_files(root: Path) -> None:
+    table = opened(root)
+    early, late = wrote(root, 0, 1, 2), wrote(root, 3, 4, 5)
+    table.commit(saved({"page": 1}, records=3), [replace(file, modified=file.modified - 86_400_000) for file in early])
+    first = table.version
+    table.commit(saved({"page": 2}, records=3), late, overwrite=True)
+    DeltaTable(str(root)).restore(first)
+    neighbour_sets_a_property(root)
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    with pytest.raises(StateError, match=r"after it the table had 3 rows, and version \d+, .* has 3 rows and no file"):
+        opened(root)
+
+
+def test_a_table_whose_newest_rows_were_deleted_with_their_files_was_not_restored(root: Path) -> None:
+    table = opened(root)
+    early, late = wrote(root, 0, 1, 2), wrote(root, 3, 4, 5)
+    table.commit(saved({"page": 1}), [replace(file, modified=file.modified - 86_400_000) for file in early])
+    table.commit(saved({"page": 2}), late)
+    table.commit(saved({"page": 3}), remove=[file for file in table.files() if file.path == late[0].path])
+    neighbour_sets_a_property(root)
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    assert state(root) == {"page": 3}
 
 
 def test_the_newest_state_can_be_kept_though_the_rows_contradict_it(root: Path) -> None:
