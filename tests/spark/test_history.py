@@ -29,6 +29,7 @@ from cdk.spark.sync import SyncRunner
 from cdk.spark.tasks import Workers, here
 from tests.samples import pages
 from tests.spark.dying import dying_if_reached
+from tests.spark.featured_table import FEATURES, delete_by_vector, give
 from tests.spark.given_source import Given
 
 INT, NUMBER, TEXT = {"type": "integer"}, {"type": "number"}, {"type": "string"}
@@ -265,3 +266,19 @@ def test_a_history_that_cannot_be_opened_stops_no_sync(caplog: pytest.LogCapture
     world.remove_history()
     world.sync()
     world.teardown()
+
+
+@pytest.mark.parametrize("history", [True, False], ids=["a history that follows", "one that is filled later"])
+def test_a_row_that_a_vector_deleted_from_its_table_stays_in_the_history_as_every_row_that_came(
+    tmp_path: Path, *, history: bool
+) -> None:
+    stream = Edits()
+    stream.edit()
+    sync(tmp_path, stream, history=history)
+    give(tmp_path / "things", FEATURES["deletion vectors"])
+    (path,) = DeltaTable(str(tmp_path / "things")).file_uris()
+    delete_by_vector(tmp_path / "things", {Path(path).name: [1]})
+    stream.edit()
+    sync(tmp_path, stream)
+
+    assert rows(tmp_path / "things_history") == Counter(range(6))
