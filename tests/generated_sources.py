@@ -39,7 +39,8 @@ class Made:
     """What a made-up source has. hours: of each record; an odd value where that is no whole number.
 
     Records have no id, so those with the same hour and colour are equal. everywhere: records without a cursor value
-    come with every window; otherwise each with one window.
+    come with every window; otherwise each with one window. late: how many of the last rows came after the first read
+    began; they stand behind all others.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Made:
     partitions: list[Json]
     everywhere: bool
     later: list[tuple[int, str]] = field(default_factory=list)
+    late: int = 0
 
     def stream(self) -> "MadeStream":
         """The stream that reads it."""
@@ -80,11 +82,23 @@ class MadeStream(Stream):
         return record if value is None else {**record, "at": value}
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
+        assert self.cursor is not None
+        begun = len(self.made.rows) - self.made.late
+        dated, undated = self._chosen(slice, self.made.rows[:begun])
+        late, late_undated = self._chosen(slice, self.made.rows[begun:])
+        if self.cursor.ordered:
+            dated, late = sorted([*dated, *late], key=lambda pair: pair[0]), []
+        half = len(undated) // 2
+        records = [*undated[:half], *(r for _, r in dated), *undated[half:], *(r for _, r in late), *late_undated]
+        yield from pages(records, slice, self.made.page_size)
+
+    def _chosen(self, slice: Slice, rows: list[tuple[Json, str]]) -> tuple[list[tuple[int, Record]], list[Record]]:
+        """Those of some rows that lie in a window, by hour, and those without one."""
         assert slice.window is not None
         dated: list[tuple[int, Record]] = []
         undated: list[Record] = []
         low, high = slice.window.start, slice.window.end
-        for value, colour in self.made.rows:
+        for value, colour in rows:
             record = self.record(slice.partition, value, colour)
             hour = value
             if type(value) is not int:
@@ -96,10 +110,7 @@ class MadeStream(Stream):
             at = self.record(slice.partition, hour, colour)["at"]
             if low <= at and (high is None or at <= high) and (hour == value or slice.window.last or at != high):
                 dated.append((hour, record))
-        if self.cursor is not None and self.cursor.ordered:
-            dated.sort(key=lambda pair: pair[0])
-        half = len(undated) // 2
-        yield from pages([*undated[:half], *(r for _, r in dated), *undated[half:]], slice, self.made.page_size)
+        return dated, undated
 
     def all(self) -> Counter[str]:
         """The model: every record that the source has, as often as it has it."""

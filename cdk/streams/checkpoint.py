@@ -224,6 +224,9 @@ class SliceCheckpointReader(PartitionReader):
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         assert slice.window is not None
         ticket = self._tickets[slice.window.until]
+        if slice.owed is not None and edge is not None:
+            # It leaves out all records with a value, also those that have come since the window was read.
+            edge = replace(edge, value=None)
         ticket.item.edge = self._merge(ticket.item.edge, edge, () if slice.edge is None else slice.edge.keys)
         self._learn(edge)
         if slice.owed is None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk import (
@@ -225,6 +225,26 @@ def test_records_that_come_between_two_syncs_land_once_though_equal_ones_are_the
 
     assert table.rows == source.stream().all()
     assert table.sync(seed + 1) == 0
+
+
+@example(
+    Made("windows that look back", [([], "red")], 3, [], everywhere=True, later=[(2, "blue"), (10, "blue")]), 4, 3, 5372
+)
+@given(made(), st.integers(0, 12), st.integers(0, 12), st.integers(0, 2**32))
+@settings(deadline=None, max_examples=150)
+def test_records_that_come_while_a_sync_is_cut_land_once(source: Made, cut: int, again: int, seed: int) -> None:
+    table = Table(source.stream())
+    table.sync(seed, cut)
+    # In the last window, for those before it may have been read.
+    source.rows += [(SPAN + 24 + hour // 2, colour) for hour, colour in source.later]
+    source.late = len(source.later)
+    table.sync(seed, again)
+    table.sync(seed)
+    # What is newer than a cut plan may be left to the sync after it.
+    table.sync(seed + 1)
+
+    assert table.rows == source.stream().all()
+    assert table.sync(seed + 2) == 0
 
 
 @given(made(), st.integers(0, 60), EXECUTORS)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
-from math import floor
+from math import floor, inf
 from weakref import WeakValueDictionary
 from zlib import crc32
 
@@ -102,9 +102,10 @@ class Server:
     unless a record is put late, and a `part`, which is always the same for one id.
 
     page_size: records of a page. as_text: pages are JSON text, where JSON can spell them. at: what happens at a
-    request, by its number, counted from now. requests: how many there were. gone: serial numbers of records that the
-    server gives no more. dialect: how times are written. first: the version at the begin of times. blanks: bodies have
-    them between their parts. times: of each record; undated: serial numbers of those that do not say it.
+    request, by its number, counted from now. requests: how many there were; most: how many there may be. gone: serial
+    numbers of records that the server gives no more. dialect: how times are written. first: the version at the begin of
+    times. blanks: bodies have them between their parts. times: of each record; undated: serial numbers of those that
+    do not say it.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -112,6 +113,7 @@ class Server:
     as_text: bool = False
     at: dict[int, Callable[[], None]] = field(default_factory=dict)
     requests: int = 0
+    most: float = inf
     gone: set[int] = field(default_factory=set)
     dialect: str = "iso"
     first: int = 7
@@ -171,8 +173,9 @@ class Server:
         return max([self._floor, *self.times])
 
     def arrive(self) -> None:
-        """A request has come. Raises what happens at it."""
+        """A request has come. Raises what happens at it, and AssertionError where requests do not end."""
         self.requests += 1
+        assert self.requests <= self.most, "found a read that does not end"
         due, self.at = self.at.get(0), {n - 1: work for n, work in self.at.items() if n}
         if due is not None:
             due()

@@ -31,7 +31,7 @@ class Colour(Enum):
     ROUND = 2.5
 
 
-NAMES = ("a", "b", "A", "c d", "é", "_airbyte_raw_id", "\ud800", "")
+NAMES = ("a", "b", "c", "d", "A", "c d", "é", "_airbyte_raw_id", "\ud800", "")
 TEXTS = st.sampled_from(
     ["", "x", "8", "12", "2024-01-01", "2024-01-01T00:00:00Z", "\ud800", "\x00", "a,b", "null", "ü", "x" * 5000]
 )
@@ -152,7 +152,10 @@ class World:
 KINDS: Sequence[Callable[[Server, Mapping[str, Json]], Stream]] = (*WHOLE, *INCREMENTAL, *NUMBERED)
 STREAMS = {stream.__name__: stream for stream in KINDS}
 INCREASING = frozenset([*(stream.__name__ for stream in INCREMENTAL), NumberedDays.__name__])
-SIZES = st.tuples(st.integers(1, 5), st.integers(1, 5))
+MOST_REQUESTS = 1_000
+"""More than any sync has reason for."""
+
+SIZES = st.tuples(*[st.sampled_from([1, 1, 2, 2, 3, 5])] * 2)
 
 
 @st.composite
@@ -188,7 +191,14 @@ def worlds(draw: st.DrawFn) -> World:
     )
     late = st.just([]) if whole and (mode == "append" or "history" in options) else st.lists(record, max_size=3)
     schemas = st.just(draw(SCHEMAS)) if draw(st.booleans()) else SCHEMAS
-    turn = st.builds(Turn, st.lists(record, max_size=8), SIZES, st.none() | st.integers(0, 4), late, schemas)
+    turn = st.builds(
+        Turn,
+        st.lists(record, min_size=draw(st.sampled_from([0, 0, 5])), max_size=10),
+        SIZES,
+        st.none() | st.integers(0, 4),
+        late,
+        schemas,
+    )
     return World(
         stream,
         options,
@@ -197,7 +207,7 @@ def worlds(draw: st.DrawFn) -> World:
         draw(st.booleans()),
         dialect,
         draw(st.sampled_from([7, 7, 2**63 - 5, 10**22])),
-        draw(st.sampled_from([0, 30])),
+        draw(st.sampled_from([0, 30, 30])),
         draw(st.integers(1, 3)),
         draw(LIMITS),
     )
@@ -269,6 +279,7 @@ class Run:
             checkpoint_interval=timedelta(seconds=world.interval),
             concurrency=world.tasks,
         )
+        self.server.most = self.server.requests + MOST_REQUESTS
         workers = Workers(here, world.tasks, limits=world.limits)
         (report,) = SyncRunner(pipeline, Given([stream]), workers=workers).run().streams
         if report.restarted:
