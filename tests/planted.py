@@ -21,10 +21,10 @@ CONTRACTS = {
 """The tests of a module that are not in the file that mirrors it."""
 
 AT_ONCE = "self._parents[item.name] = item.state"
-EARLY = """            if page.position is not None:
-                reader.observe(slice, page.position, page.edge)
-                if (checkpoint := reader.get_checkpoint()) is not None:
-                    yield checkpoint
+EARLY = """                if page.position is not None:
+                    reader.observe(slice, page.position, page.edge)
+                    if (checkpoint := reader.get_checkpoint()) is not None:
+                        yield checkpoint
 """
 
 
@@ -61,7 +61,7 @@ BUGS = [
         "        known = memo.get(partition)\n",
         "        if not partition:\n            continue\n        known = memo.get(partition)\n",
     ),
-    Bug("a state is given once", "streams/checkpoint", "self._changed = False\n        return", "return"),
+    Bug("a state is given once", "streams/checkpoint", "self._changed = False\n        positions", "positions"),
     Bug("a state is given once per window", "streams/checkpoint", "self._taken = self.position\n", "\n"),
     Bug(
         "a window that closed early is kept",
@@ -99,8 +99,8 @@ BUGS = [
     Bug(
         "records come before their state",
         "engine/read",
-        "            if page.records:\n",
-        EARLY + "            if page.records:\n",
+        "                if page.records:\n",
+        EARLY + "                if page.records:\n",
     ),
     Bug(
         "a failing read gives its state first", "engine/read", "yield checkpoint\n        raise", "pass\n        raise"
@@ -213,8 +213,8 @@ BUGS = [
     Bug(
         "tasks get the driver's tokens",
         "spark/epochs",
-        "self._concurrency, tokens, activities().folder)",
-        "self._concurrency, {}, activities().folder)",
+        "self._concurrency, tokens, live,",
+        "self._concurrency, {}, live,",
         "tests/spark/test_single_use_tokens.py",
     ),
     Bug("who dies alone did it", "spark/suspects", "self._level(accused[0]) == _ALONE:", "True:"),
@@ -338,7 +338,7 @@ BUGS = [
     Bug(
         "rows that somebody joins are no restore",
         "spark/tables",
-        "if rows == saved.rows or (rows > saved.rows and self.other_pipelines):",
+        "if (rows == saved.rows and joined) or (rows > saved.rows and self.other_pipelines):",
         "if False:",
         "tests/spark/test_restored.py",
     ),
@@ -772,8 +772,8 @@ BUGS = [
     Bug(
         "rows that a constraint refused are shown to nobody",
         "spark/tables",
-        "from None  # which shows rows",
-        "from error",
+        "raise self._violated(error) from None",
+        "raise self._violated(error) from error",
         "tests/spark/test_table_guard.py",
     ),
     Bug("a catalog's table is no folder", "spark/pipeline", "if _TABLE_NAME.fullmatch(path):", "if False:"),

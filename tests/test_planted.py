@@ -1,4 +1,6 @@
-"""A planted bug whose place has changed would be planted no more."""
+"""A planted bug whose place has changed would be planted no more, and one that is no Python would fail every test."""
+
+import ast
 
 import pytest
 
@@ -11,3 +13,4 @@ def test_every_bug_has_one_place_to_be_planted_in(bug: Bug) -> None:
 
     assert text.count(bug.old) == 1
     assert bug.new != bug.old
+    assert ast.parse(text.replace(bug.old, bug.new))
