@@ -1261,6 +1261,81 @@ BUGS = [
         "            pass\n",
         "tests/engine/test_read.py",
     ),
+    Bug(
+        "a double holds what an inferred column holds",
+        "base/inferred",
+        'return "number" if all(-EXACT <= value <= EXACT for value in whole) else "mixed"',
+        'return "number"',
+    ),
+    Bug(
+        "a text is inferred to be a text",
+        "base/inferred",
+        'return _SIMPLE.get(types.pop(), "mixed") if len(types) == 1 else "mixed"',
+        'return _SIMPLE.get(types.pop(), "mixed")',
+    ),
+    Bug(
+        "an inferred column holds later values",
+        "spark/rows",
+        "if name in self._follows and isinstance(kind, pa.DataType):",
+        "if False:",
+    ),
+    Bug(
+        "an inferred column is no narrower than it was",
+        "spark/rows",
+        "wide = inferred(values, kind)",
+        "wide = inferred(values)",
+    ),
+    Bug(
+        "a null says nothing of an inferred type",
+        "spark/rows",
+        "            if kind is None:\n                continue\n",
+        "            kind = kind or pa.string()\n",
+    ),
+    Bug(
+        "inferred types of tasks agree",
+        "spark/evolution",
+        "        schema = schema.set(schema.get_field_index(name), pa.field(name, wide))\n",
+        "",
+        "tests/spark/test_epochs.py",
+    ),
+    Bug(
+        "files of tasks that inferred less are written again",
+        "spark/writing",
+        "            narrow = [file for file in old if file.path in written and self._differs(written[file.path])]",
+        "            narrow = list[DataFile]()",
+        "tests/spark/test_epochs.py",
+    ),
+    Bug(
+        "inferred whole numbers keep their digits",
+        "spark/writing",
+        "            self._meet(dict.fromkeys(exact, pa.string()))",
+        "            pass",
+        "tests/spark/test_epochs.py",
+    ),
+    Bug(
+        "the table's rows follow an inferred type",
+        "spark/writing",
+        "            self.prepare(saved, spread)",
+        "            pass",
+    ),
+    Bug(
+        "a hidden generation goes on with inferred types",
+        "spark/writing",
+        "for schema in schemas for field in schema if field.name in self._columns.follows}",
+        "for schema in schemas for field in schema if not field}",
+    ),
+    Bug(
+        "columns of inferred types get files of their own",
+        "spark/files",
+        "            elif len(batch.schema) > len(self._schema):\n                self._schema = batch.schema\n",
+        "",
+    ),
+    Bug(
+        "what is declared is not inferred again",
+        "engine/first_pages",
+        "if name not in properties}",
+        "}",
+    ),
 ]
 
 
