@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 
 from cdk import ConfigError, CredentialsError, Source
-from cdk.spark import register
 from cdk.spark.datasource.batch import BatchReader
 from cdk.spark.datasource.source import CdkDataSource
 from cdk.spark.datasource.streaming import StreamReader
@@ -194,20 +192,3 @@ def test_batches_of_a_query_go_on_with_the_refresh_token_of_the_last_one(more: d
             assert len(reader.partitions(at, end)) == 2
             assert (login.calls, login.spent) == (calls, 0)
             at = end
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("kind", KINDS)
-def test_tasks_of_spark_use_the_token_of_the_plan(session: SparkSession, kind: str, tmp_path: Path) -> None:
-    register(session)
-    with serving(Login()) as login:
-        given = options(kind, tmp_path, login.address, target=str(tmp_path / "lake"))
-        frames = [session.read.format("cdk").options(**given).load() for _ in range(2)]
-        for frame in frames:
-            assert sorted(row.id for row in frame.collect()) == ALL
-        assert frames[0].join(frames[1], "id").count() == len(ALL)
-        assert (login.calls, login.spent) == (1, 0)
-
-        execution = frames[0]._jdf.queryExecution()
-        plans = [plan.toString() for plan in (execution, execution.optimizedPlan(), execution.executedPlan())]
-        assert not any(secret in plan for plan in plans for secret in (TOKENS, FIRST))

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.single_use import Login, serving, sync
+from cdk.spark import register
+from tests.spark.single_use import ALL, FIRST, Login, serving, sync
+from tests.spark.test_datasource_tokens import TOKENS, options
 from tests.spark.test_single_use_tokens import KINDS, check_hidden, check_whole
 
 
@@ -25,3 +27,20 @@ def test_tasks_of_spark_use_the_token_of_the_driver(
     assert login.calls <= 2 + login.reads // 20
     check_whole(tmp_path)
     check_hidden(tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_of_spark_use_the_token_of_the_plan(session: SparkSession, kind: str, tmp_path: Path) -> None:
+    register(session)
+    with serving(Login()) as login:
+        given = options(kind, tmp_path, login.address, target=str(tmp_path / "lake"))
+        frames = [session.read.format("cdk").options(**given).load() for _ in range(2)]
+        for frame in frames:
+            assert sorted(row.id for row in frame.collect()) == ALL
+        assert frames[0].join(frames[1], "id").count() == len(ALL)
+        assert (login.calls, login.spent) == (1, 0)
+
+        execution = frames[0]._jdf.queryExecution()
+        plans = [plan.toString() for plan in (execution, execution.optimizedPlan(), execution.executedPlan())]
+        assert not any(secret in plan for plan in plans for secret in (TOKENS, FIRST))
