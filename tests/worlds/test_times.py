@@ -41,7 +41,8 @@ MODES = [
 """Streams and write modes; merging has the most to it."""
 STREAMS = {stream.__name__: stream for stream in (*WHOLE, *INCREMENTAL)}
 TYPES: tuple[Mapping[str, Json], ...] = ({"type": "integer"}, {"type": "number"}, {"type": "string"})
-WIDTHS = {"long": 0, "double": 1, "string": 2}
+HELD = {"long": ("integer",), "double": ("integer", "number"), "string": ("integer", "number", "string")}
+"""What columns hold as they are."""
 OWN: Mapping[str, Json] = {
     "n": {"type": "integer"},
     "id": {"type": "integer"},
@@ -148,10 +149,11 @@ class Times(RuleBasedStateMachine):
         self.past: dict[int, tuple[dict[Json, int], dict[str, Reading]]] = {}
         self.settled = True
         self.again = self.lost = False
-        self.schema: dict[str, Json] = {}
+        self.schema: dict[str, Mapping[str, Json]] = {}
         self.next_foreign = -1
         self.vectors: dict[str, set[int]] | None = None
         self.after_tasks: dict[int, Callable[[], None]] = {}
+        self.spreads = 0
 
     def teardown(self) -> None:
         self._temporary.cleanup()
@@ -368,7 +370,7 @@ class Times(RuleBasedStateMachine):
         reading = self.model.readings[name]
         if self.whole and not reading.cut:
             reading.unsure = set()
-        reading.busy = True
+        reading.busy, self.spreads = True, 0
         stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**OWN, **self.schema}})
         streams = {stream.name: StreamOptions.model_validate(self.options)}
         beside = Whole(self.server, {"type": "object", "properties": OWN})
@@ -392,6 +394,8 @@ class Times(RuleBasedStateMachine):
         return report
 
     def _spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        self.spreads += 1
+        assert self.spreads < 500, "the sync does not end"
         results = here(work, items)
         due, self.after_tasks = self.after_tasks.get(0), {n - 1: work for n, work in self.after_tasks.items() if n}
         if due is not None:
@@ -438,15 +442,12 @@ class Times(RuleBasedStateMachine):
         return None
 
     def _misfits(self) -> tuple[list[str], list[str]]:
-        """Fields that are declared and have no column, and those that are declared wider than theirs."""
+        """Fields that are declared and have no column, and those whose column is not of a type that holds theirs."""
         fields = {field.name: field.type for field in DeltaTable(str(self.table)).schema().fields}
-        widths = {
-            name: WIDTHS[kind.type]
-            for name, kind in fields.items()
-            if isinstance(kind, PrimitiveType) and name in "abc"
-        }
-        missing = [name for name in self.schema if name not in widths]
-        return missing, [name for name, kind in self.schema.items() if widths.get(name, 2) < TYPES.index(kind)]
+        kinds = {name: kind.type if isinstance(kind, PrimitiveType) else "nested" for name, kind in fields.items()}
+        missing = [name for name in self.schema if name not in kinds]
+        held = {name: HELD.get(kinds[name], ()) for name in self.schema if name in kinds}
+        return missing, [name for name in held if self.schema[name]["type"] not in held[name]]
 
     def _undeclare(self) -> None:
         """Change the schema back to what the table is."""
