@@ -1336,6 +1336,12 @@ BUGS = [
         "if name not in properties}",
         "}",
     ),
+    Bug(
+        "a start is one value however it is written",
+        "streams/reading",
+        "rank(self._edge.value) == rank(window.start)",
+        "self._edge.value == window.start",
+    ),
 ]
 
 

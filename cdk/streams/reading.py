@@ -115,7 +115,7 @@ class _Finisher:
                 values = _present(field_values(records, cursor.field))
             self._advance(cursor, values)
         if cursor is not None and cursor.ordered and not isinstance(position, Done):
-            position = self._reached(cursor.field)
+            position = self._reached(cursor)
         return ReadPage(records, position, self._edge, warning=warning)
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
@@ -182,15 +182,16 @@ class _Finisher:
                     stream=self._stream.name,
                 )
 
-    def _reached(self, field: str) -> Position | None:
+    def _reached(self, cursor: Cursor) -> Position | None:
         """Where an ordered window resumes: at the value reached, once that is beyond the window's start.
 
-        A page full of the start's own value is no progress: to resume there would read it again, for ever.
+        A page full of the start's own value, however written, is no progress: to resume there would read it again, for
+        ever.
         """
-        window = self._slice.window
-        if self._edge is None or (window is not None and self._edge.value == window.start):
+        window, rank = self._slice.window, cursor.order.rank
+        if self._edge is None or (window is not None and rank(self._edge.value) == rank(window.start)):
             return None
-        return Checkpoint({field: self._edge.value})
+        return Checkpoint({cursor.field: self._edge.value})
 
 
 def _present(values: Sequence[Json]) -> list[Json]:

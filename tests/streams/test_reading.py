@@ -116,10 +116,11 @@ def test_an_ordered_cursor_says_where_a_cut_read_goes_on() -> None:
     ]
 
 
-def test_an_ordered_cursor_does_not_go_on_at_the_start_of_its_window() -> None:
+@pytest.mark.parametrize("start", [5, "5", "05"])
+def test_an_ordered_cursor_does_not_go_on_at_the_start_of_its_window_however_written(start: int | str) -> None:
     stream = Scripted(lambda _: iter([Page([{"seq": 5}], None), Page([{"seq": 6}], None)]), Events.cursor)
 
-    positions = [p.position for p in read_slice(stream, Slice(window=Window(5)))]
+    positions = [p.position for p in read_slice(stream, Slice(window=Window(start)))]
 
     assert positions == [None, Checkpoint({"seq": 6}), Done()]
 
