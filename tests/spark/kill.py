@@ -1,18 +1,20 @@
 """Kills a sync at random moments and looks at its tables: `make crash`, or `python -m tests.spark.kill --help`.
 
 A round reads the demo shop into fresh tables, all streams in one write mode. Its runs are killed with SIGKILL one after
-the other: the Python driver, the JVM or a Python worker, at a random page. The last run is left alone. Where a sync
+the other: the Python driver, the JVM or a Python worker, at a random moment. The last run is left alone. Where a sync
 replaces or removes rows, the tables are full before the first kill, and some records have left or changed since. Then
   - rows = distinct rows = the rows of an undisturbed sync,
   - pages fetched again, over the round, are no more than one checkpoint interval can fetch times the kills,
   - a further sync appends nothing,
   - a customer added afterwards brings the whole history.
+With `--without-spark` the syncs are forks of this program whose tasks run in the driver: a kill costs a tenth.
 After each kill and each further sync, `spark-cdk state verify` finds nothing wrong, and each commit of rows has a
 receipt.
 """
 
 import argparse
 import itertools
+import multiprocessing
 import os
 import random
 import shutil
@@ -44,6 +46,8 @@ from connectors.shop.source import Shop
 from tests.spark.verified import verify
 
 VICTIMS = ("driver", "jvm", "worker")
+FORK = "fork"
+"""The victim where there is no Spark."""
 STREAMS = {"products": "name", "orders": "status", "visits": "customer_id"}
 """The streams, and what divides their tables where they are divided; not every record has it."""
 SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
@@ -77,7 +81,7 @@ spark: {{master: "{master}"}}
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: whom, after how many pages of this run, and the rows committed then.
+    """One kill: whom, after how many pages of this run, and the rows that were committed.
 
     again: pages of this run that an earlier one had fetched. receipts: those that add up after it, of all tables.
     survived: the sync got to its end all the same.
@@ -153,6 +157,7 @@ class Trial:
         self.folder, self.backend = folder, backend
         self.tables = [*STREAMS, *(f"{name}_history" for name in STREAMS if mode == "logged")]
         self.pipeline = folder / "pipeline.yaml"
+        (folder / "sync.log").touch()
         settings = {"address": address, "interval": INTERVAL, "concurrency": CONCURRENCY, "master": master}
         streams = (f"  {name}: {MODES[mode].replace('FIELD', field)}" for name, field in STREAMS.items())
         settings["streams"] = "\n".join(streams)
@@ -182,18 +187,21 @@ class Trial:
         _expect(not broken, f"{len(broken)} findings: {'; '.join(broken[:3])}")
         return receipts
 
-    def sync_killed(self, victim: str, pages: int) -> Kill:
-        """Run a sync and kill one of its processes once it has fetched some pages."""
+    def sync_killed(self, victim: str, pages: int, seconds: float = 0) -> Kill:
+        """Run a sync and kill one of its processes some seconds after it has fetched some pages. Raises Failed."""
         before, again = self._pages(), self.again()
-        with self.process() as process:
+        with self.fork() if victim == FORK else self.process() as process:
             while self._pages() < before + pages and process.poll() is None:
                 threading.Event().wait(0.005)
-            committed = self.rows_now()
+            threading.Event().wait(seconds)
             if process.poll() is None and (pid := _find(process.pid, victim)) is not None:
                 os.kill(pid, signal.SIGKILL)
             # The driver is gone, or fails without its JVM, or gets over the loss of a worker.
-            survived = process.wait() == 0
-        return Kill(victim, self._pages() - before, committed, self.again() - again, self.verify(), survived)
+            code = process.wait()
+        own = code in (0, -signal.SIGKILL) or victim == "jvm"
+        _expect(own, f"before it was killed a sync ended with exit code {code}:\n{self.log()}")
+        fetched, again, receipts = self._pages() - before, self.again() - again, self.verify()
+        return Kill(victim, fetched, self.rows_now(), again, receipts, survived=code == 0)
 
     def rows(self, stream: str) -> list[str]:
         """The rows of a table, without the columns that each run fills differently, in order.
@@ -239,8 +247,44 @@ class Trial:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
+    @contextmanager
+    def fork(self) -> Iterator["Forked"]:
+        process = Forked(self)
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+
     def log(self) -> str:
         return (self.folder / "sync.log").read_text(errors="replace")[-3000:]
+
+
+class Forked:
+    """A sync in a fork of a program that has everything imported; looked at as a Popen is."""
+
+    def __init__(self, trial: Trial) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._process = context.Process(target=_sync, args=(trial.pipeline, trial.folder / "sync.log"), daemon=True)
+        self._process.start()
+        self.pid = int(self._process.pid or 0)
+
+    def poll(self) -> int | None:
+        """How it ended; None while it has not."""
+        return self._process.exitcode
+
+    def wait(self) -> int:
+        """How it ended, once it has."""
+        self._process.join()
+        return int(self._process.exitcode or 0)
+
+
+def _sync(pipeline: Path, log: Path) -> None:
+    result = SyncRunner(Pipeline.load(pipeline), Shop(), workers=Workers(here, CONCURRENCY)).run()
+    log.write_text(f"{result.to_json()}")
+    raise SystemExit(not result.ok)
 
 
 class Undisturbed:
@@ -274,11 +318,13 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, 
         kills: list[Kill] = []
         for victim in victims:
             # The kills of a round leave pages over: all streams together have more than 230.
-            kills.append(trial.sync_killed(victim, chance.randint(1, 180 // len(victims))))
+            # A kill comes in a commit as often as in a page.
+            seconds = chance.choice((0, chance.uniform(0, 2 * INTERVAL)))
+            kills.append(trial.sync_killed(victim, chance.randint(1, 180 // len(victims)), seconds))
             if kills[-1].survived:
                 break
         else:
-            trial.sync()
+            trial.sync_here() if victims[-1] == FORK else trial.sync()
         again = trial.again()
         _expect(again <= MOST_AGAIN * len(kills), f"{again} pages fetched again, at most {MOST_AGAIN} a kill promised")
         trial.compare(undisturbed.rows)
@@ -324,7 +370,7 @@ def _expect(holds: bool, said: str) -> None:  # noqa: FBT001 - reads as a senten
 
 def _find(driver: int, victim: str) -> int | None:
     """The process to kill: the driver itself, or a descendant: the JVM, a forked Python worker, an executor."""
-    if victim == "driver":
+    if victim in {"driver", FORK}:
         return driver
     listed = subprocess.run(
         ["ps", "-Ao", "pid=,ppid=,command="],  # noqa: S607
@@ -358,6 +404,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--without-spark", action="store_true")
     options = parser.parse_args()
     chance = random.Random(options.seed)
     print(f"seed {options.seed}")
@@ -371,6 +418,8 @@ def main() -> int:
             break
         # A worker's death is survived, so it comes last.
         victims = [chance.choice(("driver", "jvm")) for _ in range(4)] + ["worker"]
+        if options.without_spark:
+            victims = [FORK] * 8
         victims = victims[: options.kills - done.total()]
         if mode not in undisturbed:
             undisturbed[mode] = Undisturbed(_made(home / mode), mode)

@@ -11,7 +11,7 @@ from cdk import Json
 from cdk.spark.receipt import RECEIPT
 from connectors.shop.api import serving
 from connectors.shop.backend import Sizes
-from tests.spark.kill import MODES, Failed, Trial, Undisturbed, Varied, round_of_kills
+from tests.spark.kill import FORK, MODES, Failed, Trial, Undisturbed, Varied, round_of_kills
 
 VICTIMS = ("driver", "jvm", "worker")
 
@@ -29,6 +29,16 @@ def test_killed_drivers_jvms_and_workers_lose_nothing_and_double_nothing(tmp_pat
     # On a busy machine a sync may end before the signal reaches it; its round is checked, and ends there.
     assert [kill.victim for kill in kills] == list(VICTIMS[: len(kills)])
     assert len(kills) == len(VICTIMS) or kills[-1].survived
+
+
+def test_killed_syncs_without_spark_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    for name in ("undisturbed", "killed"):
+        (tmp_path / name).mkdir()
+    undisturbed = Undisturbed(tmp_path / "undisturbed", "removed")
+
+    kills = round_of_kills(tmp_path / "killed", [FORK, FORK], random.Random(), undisturbed)
+
+    assert {kill.victim for kill in kills} == {FORK}
 
 
 def miscount(info: dict[str, Json]) -> None:
