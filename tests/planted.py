@@ -1343,6 +1343,55 @@ BUGS = [
         "rank(self._edge.value) == rank(window.start)",
         "self._edge.value == window.start",
     ),
+    Bug(
+        "a sync keeps rows without a key apart",
+        "spark/newest",
+        "        doubtful = pc.or_(doubtful, pc.is_null(column))\n",
+        "        pass\n",
+        "tests/worlds/test_records.py",
+    ),
+    Bug(
+        "a sync loses no row to a column that comes later",
+        "spark/files",
+        "            self.flush()\n            self._finish()\n            self._schema",
+        "            self._gathered = []\n            self._finish()\n            self._schema",
+        "tests/worlds/test_records.py",
+    ),
+    Bug(
+        "a sync keeps every digit",
+        "base/values",
+        "        return _decode(text)\n",
+        "        return orjson.loads(text)\n",
+        "tests/worlds/test_records.py",
+    ),
+    Bug(
+        "a sync takes values of Python as read does",
+        "spark/rows",
+        "values = list(map(plain, values))",
+        "values = list(map(repr, values))",
+        "tests/worlds/test_records.py",
+    ),
+    Bug(
+        "a sync compares cursors as the stream does",
+        "spark/newest",
+        "    encoded = column.dictionary_encode()\n",
+        "    return column.cast(pa.string()).cast(pa.binary())\n",
+        "tests/worlds/test_records.py",
+    ),
+    Bug(
+        "numbered pages of another size begin their slice anew",
+        "rest/counting",
+        'if token.get("page_size", self._size) != self._size:',
+        "if False:",
+        "tests/worlds/test_records.py",
+    ),
+    Bug(
+        "equal records of a cut read are counted",
+        "engine/remember",
+        "        counts = {digest: count for digest, count in self._counts.items() if count > 1}\n",
+        "        counts = dict[str, int]()\n",
+        "tests/engine/test_read.py",
+    ),
 ]
 
 
