@@ -1177,7 +1177,7 @@ BUGS = [
         "rest/auth/owner",
         "                if state.access_token == token:\n                    state.access_token = None",
         "                pass",
-        "tests/rest/auth/test_oauth2.py",
+        "tests/rest/test_auth.py",
     ),
     Bug(
         "custom code sees the token it was given",
