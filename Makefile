@@ -20,7 +20,7 @@ help:  ## show this list
 install: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## make .venv with everything a contributor needs
 
 demo: $(VENV)/.installed  ## read an API into Delta tables, kill it half-way, resume: nothing lost, nothing twice
-	@$(BIN)/python -c 'import os; from cdk.spark.java import java_home; java_home(os.environ)' 2>/dev/null \
+	@$(BIN)/python -c 'import os; from cdk.spark.cluster.java_home import java_home; java_home(os.environ)' 2>/dev/null \
 		|| { echo "no Java 17 or newer here: installing one into $(VENV)"; $(PIP) install -e '.[java]'; }
 	@$(BIN)/python -m connectors.shop.demo
 

@@ -35,7 +35,7 @@ from cdk.streams.checkpoint import (
 )
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
-from cdk.streams.moment_cursor import DatetimeCursor
+from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
 from cdk.streams.paged import PagedStream
 from cdk.streams.partitions import (

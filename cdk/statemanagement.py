@@ -18,9 +18,9 @@ from typing import Final, Literal
 
 from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.values import Json
-from cdk.state.copies import open_copies
+from cdk.state.bookmark_copies import open_copies
 from cdk.state.log import Kind, Mode, Retention, StateLog, StateRecord, StateSession
-from cdk.state.log.canonical import freeze, thaw
+from cdk.state.log.canonical_json import freeze, thaw
 from cdk.state.stores import StateKey, open_store
 from cdk.state.stores import StateStore as Store
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import Phase, settings
 from pyspark.sql import SparkSession
 
-from cdk.spark.pipeline import SparkOptions
-from cdk.spark.session import open_session
+from cdk.spark.cluster.session import open_session
+from cdk.sync.settings.pipeline_file import SparkOptions
 from tests.spark import class_archive
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from tests.local_server import QuietHandler, answering
 
 Answer = tuple[int, Mapping[str, str], bytes]

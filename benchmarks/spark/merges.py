@@ -22,18 +22,18 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from processes import KINDS, Usage, forget_peaks, mine
 
-from cdk.spark.driver import driver_of
-from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.merge import Merge
-from cdk.spark.newest import CursorColumn, Identity
-from cdk.spark.pipeline import SparkOptions
-from cdk.spark.place import Disk
-from cdk.spark.saved import Saved
-from cdk.spark.schema import OWN_COLUMNS, RAW_ID, table_schema
-from cdk.spark.session import open_session
-from cdk.spark.tables import StreamTable
-from cdk.spark.tasks import Spread, here, on_executors
+from cdk.lake.arrow.columns import OWN_COLUMNS, RAW_ID, table_schema
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.dedup import CursorColumn, Identity
+from cdk.lake.parquet.merge import Merge
+from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.storage.folder import Disk
+from cdk.spark.cluster.driver import driver_of
+from cdk.spark.cluster.executors import Spread, here, on_executors
+from cdk.spark.cluster.session import open_session
 from cdk.streams.order import CountOrder
+from cdk.sync.settings.pipeline_file import SparkOptions
 
 COLUMNS = {"id": pa.int64(), "version": pa.int64(), "uuid": pa.string(), "name": pa.string(), "amount": pa.float64()}
 SCHEMA = table_schema(COLUMNS)

@@ -14,9 +14,9 @@ import orjson
 from processes import mine
 
 from cdk.base.values import Json
-from cdk.sources.finding import find_source
-from cdk.spark.pipeline import Pipeline, SourceOptions, SparkOptions, StreamOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
+from cdk.sources.discovery import find_source
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SparkOptions, StreamOptions, TargetOptions
 
 
 def main() -> None:

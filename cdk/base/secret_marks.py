@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote
 
-from cdk.base.masking import loose_pattern, spellings
+from cdk.base.secret_masking import loose_pattern, spellings
 from cdk.base.values import Json
 
 _MARK = re.compile(r"<secret ([^<> ]+) ([A-Za-z0-9\-]+)>")

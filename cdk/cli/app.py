@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import click
 
 from cdk.base.errors import CdkError, ConnectorExit
-from cdk.cli.check import check
-from cdk.cli.discover import discover
-from cdk.cli.read import read
-from cdk.cli.spec import spec
-from cdk.cli.state import state
-from cdk.cli.sync import sync
+from cdk.cli.protocol.check import check
+from cdk.cli.protocol.discover import discover
+from cdk.cli.protocol.read import read
+from cdk.cli.protocol.spec import spec
+from cdk.cli.state.command import state
+from cdk.cli.sync.command import sync
 from cdk.cli.tables import tables
 from cdk.streams.source import Source
 

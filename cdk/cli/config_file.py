@@ -6,9 +6,9 @@ from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, canonical
-from cdk.cli.documents import read_document
+from cdk.cli.input_files import read_document
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import SecretEnvironment, with_variables
 from cdk.streams.source import Source

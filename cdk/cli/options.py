@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 import click
 
 from cdk.base.errors import ConfigError
-from cdk.sources.finding import find_source, manifest_source
+from cdk.sources.discovery import find_source, manifest_source
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
@@ -96,7 +96,7 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
         text = kwargs.pop("egress", None)
         if not isinstance(text, str):
             return command(*args, **kwargs)
-        from cdk.rest.egress import Egress, limited  # noqa: PLC0415 - most runs need none
+        from cdk.rest.http.egress import Egress, limited  # noqa: PLC0415 - most runs need none
 
         try:
             egress = Egress.parse(text)

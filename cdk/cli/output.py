@@ -3,7 +3,7 @@
 import os
 import threading
 
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.protocol import AirbyteMessage, message_line
 
 STDOUT = 1

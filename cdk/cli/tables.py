@@ -12,7 +12,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import Json, to_json
 
 if TYPE_CHECKING:  # importing it at run time would import Delta for every command
-    from cdk.spark.table_facts import TableFacts
+    from cdk.lake.admin.table_facts import TableFacts
 
 _FILE_WIDTH = 200
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -28,8 +28,8 @@ def tables(pipeline: Path, *, as_json: bool) -> None:
     """
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-    from cdk.spark.pipeline import Pipeline  # noqa: PLC0415
-    from cdk.spark.table_facts import tables_of  # noqa: PLC0415
+    from cdk.lake.admin.table_facts import tables_of  # noqa: PLC0415
+    from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
 
     settings = Pipeline.load(pipeline, _NoSecretsNeeded(os.environ))
     if "${" in settings.target.path:

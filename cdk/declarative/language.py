@@ -11,11 +11,10 @@ import orjson
 from pydantic import BaseModel
 
 from cdk.base.values import Json, JsonSchema
-from cdk.declarative.component import Component
 from cdk.declarative.components import register
 from cdk.declarative.docstrings import told
-from cdk.declarative.pages import component_pages
-from cdk.declarative.shapes import (
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.field_shapes import (
     Anything,
     Choice,
     Either,
@@ -32,6 +31,7 @@ from cdk.declarative.shapes import (
     kind_of,
     models_in,
 )
+from cdk.declarative.pages import component_pages
 
 PAGES = Path("docs/reference/manifest")
 """Where the reference pages lie in the project."""

@@ -13,14 +13,14 @@ from cdk.base.keys import dotted
 from cdk.base.logs import logger
 from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
-from cdk.declarative.component import Component
 from cdk.declarative.components import register
-from cdk.declarative.migrations import adapt, migrate
-from cdk.declarative.parameters import propagate
-from cdk.declarative.references import References, bounded
+from cdk.declarative.model.component import Component
+from cdk.declarative.syntax.legacy_syntax import adapt, migrate
+from cdk.declarative.syntax.parameters import propagate
+from cdk.declarative.syntax.references import References, bounded
 
 if TYPE_CHECKING:
-    from cdk.declarative.problems import Problem
+    from cdk.declarative.syntax.validation_errors import Problem
 
 Keys: TypeAlias = tuple[str | int, ...]
 
@@ -97,7 +97,7 @@ class Manifest:
         return self.resolved()
 
     def _validated(self, value: dict[str, Json]) -> Component:
-        from cdk.declarative.problems import explained, misspelt  # noqa: PLC0415 - spares what most starts do not need
+        from cdk.declarative.syntax.validation_errors import explained, misspelt  # noqa: PLC0415 - spares what most starts do not need
 
         model = Component.registry[ROOT]
         try:
@@ -212,7 +212,7 @@ def problems(error: Exception, value: Json = None) -> str:
     """
     if not isinstance(error, ValidationError):
         return f"there is no component {error}"
-    from cdk.declarative.problems import explained, listed  # noqa: PLC0415 - only errors need it
+    from cdk.declarative.syntax.validation_errors import explained, listed  # noqa: PLC0415 - only errors need it
 
     kind = Component.registry.get(str(value.get("type"))) if isinstance(value, Mapping) else None
     found = listed(error) if kind is None else explained(value, kind, error)

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
-from cdk.declarative.component import Component
-from cdk.declarative.components.routers import ListPartitionRouter
-from cdk.declarative.components.source import Spec
-from cdk.declarative.families import AnySchemaLoader
+from cdk.declarative.components.streams.partition_routers import ListPartitionRouter
+from cdk.declarative.components.streams.source import Spec
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.template import compile_template
-from cdk.rest.origin import CredentialScope, Origin, named_origins, origin
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.plug_points import AnySchemaLoader
+from cdk.rest.http.origin import CredentialScope, Origin, named_origins, origin
 
 _LITERAL = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
 # What is left of a host behind the last wildcard must be a domain of somebody's own: `*.com` names nobody.

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import orjson
 from pydantic import BaseModel
 
-from cdk.declarative.component import Component
 from cdk.declarative.components import register
 from cdk.declarative.docstrings import told
-from cdk.declarative.shapes import (
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.field_shapes import (
     Choice,
     Either,
     Family,

@@ -9,22 +9,22 @@ from threading import Lock
 from typing import cast
 
 from cdk.base.errors import ManifestError
-from cdk.base.masking import Secrets, secret_values
 from cdk.base.run import current_run
+from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import Json, JsonSchema, canonical, from_json, to_json
-from cdk.declarative.component import Component
-from cdk.declarative.components.config_rules import ConfigRules
-from cdk.declarative.components.routers import ParentStreamConfig
-from cdk.declarative.components.source import DeclarativeSource
-from cdk.declarative.components.streams import DeclarativeStream
-from cdk.declarative.context import BuildContext, Runtime
-from cdk.declarative.delegating import DelegatingStream
-from cdk.declarative.edits import set_at
+from cdk.declarative.components.records.config_normalization import ConfigRules
+from cdk.declarative.components.streams.partition_routers import ParentStreamConfig
+from cdk.declarative.components.streams.source import DeclarativeSource
+from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.manifest import Manifest
-from cdk.declarative.misconfigured import MisconfiguredStream
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.named_hosts import credential_scope
+from cdk.declarative.reading.manifest_stream import ManifestStream
+from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
+from cdk.declarative.reading.state_delegating_stream import DelegatingStream
 from cdk.declarative.spec_file import spec_beside
-from cdk.declarative.stream import ManifestStream
+from cdk.declarative.syntax.json_edit import set_at
 from cdk.streams.source import NO_CONFIG, Source
 from cdk.streams.stream import Stream
 

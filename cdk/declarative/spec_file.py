@@ -8,7 +8,7 @@ import orjson
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
-from cdk.declarative.components.source import Spec
+from cdk.declarative.components.streams.source import Spec
 
 _NAMES = ("spec.yaml", "spec.json")
 

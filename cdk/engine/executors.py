@@ -9,8 +9,8 @@ an error in any is raised to the caller; closing the generator stops all work at
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from cdk.engine.crew import Crew
-from cdk.streams.reading import ReadPage
+from cdk.engine.thread_pool import Crew
+from cdk.streams.read_slice import ReadPage
 
 W = TypeVar("W")
 

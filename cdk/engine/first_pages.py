@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from cdk.base.inferred import inferred_schema
+from cdk.base.records.inferred import inferred_schema
 from cdk.base.values import Json, JsonSchema, Record
 from cdk.engine.read import read
 from cdk.state.stream_state import StreamState

@@ -15,11 +15,11 @@ from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.reading import ReadPage, read_slice
+from cdk.streams.read_slice import ReadPage, read_slice
 from cdk.streams.stream import Stream
 
 Due: TypeAlias = Callable[[], bool]
-"""Whether a state may be said now; see `cdk.engine.pace`."""
+"""Whether a state may be said now; see `cdk.engine.checkpoint_throttle`."""
 
 
 def always() -> bool:

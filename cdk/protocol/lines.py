@@ -7,8 +7,8 @@ import orjson
 from pydantic_core import PydanticSerializationError
 
 from cdk.base.errors import FatalError
-from cdk.base.json_lines import JsonLines
-from cdk.base.plain import json_of
+from cdk.base.records.plain_values import json_of
+from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.values import NotJson, Record
 from cdk.protocol.messages import AirbyteMessage
 
@@ -53,7 +53,7 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
 
     emitted_at_ms: milliseconds since 1970, the same for the whole page.
     Fields of a record that are null are left out, as Airbyte has it; nulls deeper inside stay.
-    NaN and infinities become null, values of Python what `cdk.base.plain` says, numbers keep every digit.
+    NaN and infinities become null, values of Python what `cdk.base.records.plain_values` says, numbers keep every digit.
 
     Raises FatalError naming the stream and the field: a value that JSON cannot hold.
     """

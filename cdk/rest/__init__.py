@@ -1,27 +1,27 @@
 """The front door of the HTTP layer: what a connector author needs to read an API."""
 
 from cdk.rest.auth.api_key import ApiKey
-from cdk.rest.auth.authenticator import Authenticator
 from cdk.rest.auth.basic import Basic
 from cdk.rest.auth.bearer import Bearer
 from cdk.rest.auth.oauth2 import OAuth2
-from cdk.rest.backoff import Backoff, retry_after
-from cdk.rest.budget import Budget
-from cdk.rest.cache import CachedTransport
+from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
-from cdk.rest.counting import Offset, PageNumber
-from cdk.rest.decoder import Decoder, JsonDecoder
-from cdk.rest.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail, rate_limited, retry
-from cdk.rest.errors import BadRequest, error_for, error_text
-from cdk.rest.extract import Extract, path
-from cdk.rest.linked import CursorToken, LinkHeader
-from cdk.rest.message import Headers, Request, Response
-from cdk.rest.origin import ForeignHost
-from cdk.rest.paginator import Paginator, SinglePage, Token
+from cdk.rest.errors.backoff import Backoff, retry_after
+from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail, rate_limited, retry
+from cdk.rest.errors.status_errors import BadRequest, error_for, error_text
+from cdk.rest.errors.status_handler import StatusErrorHandler
+from cdk.rest.http.authenticator import Authenticator
+from cdk.rest.http.json_path import Extract, path
+from cdk.rest.http.messages import Headers, Request, Response
+from cdk.rest.http.origin import ForeignHost
+from cdk.rest.http.transport import RequestsTransport, Transport
+from cdk.rest.http_stream import HttpStream
+from cdk.rest.limits.budget import Budget
+from cdk.rest.pagination.next_link import CursorToken, LinkHeader
+from cdk.rest.pagination.page_number import Offset, PageNumber
+from cdk.rest.pagination.paginator import Paginator, SinglePage, Token
+from cdk.rest.records.decoder import Decoder, JsonDecoder
 from cdk.rest.retriever import PageRetriever, Retriever
-from cdk.rest.status_handler import StatusErrorHandler
-from cdk.rest.stream import HttpStream
-from cdk.rest.transport import RequestsTransport, Transport
 
 __all__ = [
     "IGNORE",

@@ -6,17 +6,17 @@ from typing import TypeVar
 
 from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger
-from cdk.base.times import Sleep, sleep
-from cdk.rest.activity import note_wait
-from cdk.rest.auth.authenticator import Authenticator, Renewable
-from cdk.rest.budget import CallBudget
-from cdk.rest.error_handler import Action, ErrorHandler, Verdict
-from cdk.rest.errors import error_text
-from cdk.rest.message import Request, Response
-from cdk.rest.page_url import put_back
-from cdk.rest.status_handler import StatusErrorHandler
-from cdk.rest.tally import tally
-from cdk.rest.transport import Transport
+from cdk.base.times.clock import Sleep, sleep
+from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
+from cdk.rest.errors.status_errors import error_text
+from cdk.rest.errors.status_handler import StatusErrorHandler
+from cdk.rest.http.activity import note_wait
+from cdk.rest.http.authenticator import Authenticator, Renewable
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.metrics import tally
+from cdk.rest.http.transport import Transport
+from cdk.rest.limits.budget import CallBudget
+from cdk.rest.pagination.page_url import put_back
 
 T = TypeVar("T")
 

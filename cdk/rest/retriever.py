@@ -7,11 +7,11 @@ from typing import Protocol
 from cdk.base.errors import BadState, NotFound, PaginationLoop, StaleToken
 from cdk.base.values import Record
 from cdk.rest.client import HttpClient
-from cdk.rest.errors import BadRequest, error_text
-from cdk.rest.message import Request, Response
-from cdk.rest.origin import CredentialScope, ForeignHost
-from cdk.rest.page_url import saved_token
-from cdk.rest.paginator import Paginator, Token
+from cdk.rest.errors.status_errors import BadRequest, error_text
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.origin import CredentialScope, ForeignHost
+from cdk.rest.pagination.page_url import saved_token
+from cdk.rest.pagination.paginator import Paginator, Token
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
 from cdk.streams.paged import read_pages

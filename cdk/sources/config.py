@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from cdk.base.errors import ConfigError
-from cdk.base.masking import Secrets, secret_values
+from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import Json, JsonSchema
 from cdk.sources.defaults import with_defaults
-from cdk.sources.quick_fit import plainly_fits
+from cdk.sources.schema_precheck import plainly_fits
 from cdk.streams.source import Source
 
 
@@ -33,7 +33,7 @@ def check_config(config: Mapping[str, Json], schema: JsonSchema, where: str, sec
     if plainly_fits(config, schema):
         return
     # Importing jsonschema costs more than all of `spec`.
-    from cdk.sources.misfits import misfits  # noqa: PLC0415
+    from cdk.sources.schema_errors import misfits  # noqa: PLC0415
 
     if texts := [f"{where}: {text}" for text in misfits(config, schema)]:
         raise ConfigError(secrets.mask("\n".join(texts)))

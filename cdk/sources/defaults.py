@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
 from cdk.base.values import Json, JsonSchema, canonical
-from cdk.sources.quick_fit import plainly_fits
+from cdk.sources.schema_precheck import plainly_fits
 
 _MISSING = object()
 
@@ -92,6 +92,6 @@ def _fits(value: Json, schema: JsonSchema) -> bool:
         # What it refers to is elsewhere in the whole schema.
         return False
     # Importing jsonschema costs more than all of `spec`.
-    from cdk.sources.misfits import misfits  # noqa: PLC0415
+    from cdk.sources.schema_errors import misfits  # noqa: PLC0415
 
     return not misfits(value, schema)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import Keys
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -10,9 +10,9 @@ from cdk.base.values import Json
 
 if TYPE_CHECKING:  # importing them at run time would import pyspark
     from cdk.spark.datasource import register
-    from cdk.spark.pipeline import Pipeline
-    from cdk.spark.stream_report import Status, StreamReport
-    from cdk.spark.sync import SyncResult, SyncRunner
+    from cdk.sync.loop.runner import SyncResult, SyncRunner
+    from cdk.sync.reports.stream_report import Status, StreamReport
+    from cdk.sync.settings.pipeline_file import Pipeline
 
 __all__ = ["Pipeline", "Status", "StreamReport", "SyncResult", "SyncRunner", "register"]
 

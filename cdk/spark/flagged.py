@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
-from cdk.base.times import Clock, system_clock
-from cdk.spark.newest import DELETED_AT
-from cdk.spark.place import Place
-from cdk.spark.schema import MOMENT
+from cdk.base.times.clock import Clock, system_clock
+from cdk.lake.arrow.columns import MOMENT
+from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.storage.folder import Place
 
 
 class FlaggedTable:

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from cdk.spark.driver import unless_lost
-from cdk.spark.files import TableWriter
-from cdk.spark.place import Place
+from cdk.lake.parquet.writer import TableWriter
+from cdk.lake.storage.folder import Place
+from cdk.spark.cluster.driver import unless_lost
 
 _LIST = "files.json"
 _BATCH_ROWS = 64_000

@@ -24,10 +24,10 @@ from pyspark.sql import functions as f
 from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.base.values import Json
-from cdk.spark.place import Disk, Place
+from cdk.lake.storage.folder import Disk, Place
 from cdk.spark.row_files import RowFiles
 from cdk.state.handlers.entity_set import LEAVING, THERE, UNSURE
-from cdk.state.handlers.guards import Counted, RemovalRefused, empty, is_empty, is_too_much, too_much
+from cdk.state.handlers.removal_guards import Counted, RemovalRefused, empty, is_empty, is_too_much, too_much
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log import Kind
 
@@ -93,7 +93,7 @@ _FIELDS = {"name": str, "held": bool, "removed": bool, "revived": bool}
 class StaleRows:
     """The keys of one slot in one run. Belongs to the driver's thread.
 
-    folder: one that the driver and all executors see, this slot's own; `cdk.spark.store.place_at` has those in stores.
+    folder: one that the driver and all executors see, this slot's own; `cdk.lake.storage.object_store.place_at` has those in stores.
     keys: the columns that tell rows apart: texts, whole numbers, booleans, dates, decimals. A null is a key like any
     other.
     Raises BadState: what the last run left cannot be read. StateError: its files are gone. What the folder's place

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import TypeAlias, assert_never
 
 from cdk.base.errors import BadState
-from cdk.base.times import parse_moment
+from cdk.base.times.clock import parse_moment
 from cdk.base.values import Json
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
 from cdk.state.slice import WHOLE, Partition

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
-from cdk.base.plain import plain
-from cdk.base.times import parse_moment
+from cdk.base.records.plain_values import plain
+from cdk.base.times.clock import parse_moment
 from cdk.base.values import Json, NotJson
 
 Rank: TypeAlias = int | bytes

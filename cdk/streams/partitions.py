@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import FirstWarning
-from cdk.base.spelling import did_you_mean
+from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json, Record
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.reading import read_slice
+from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from cdk.base.masking import secret_places
 from cdk.base.secret_marks import SecretMarks
+from cdk.base.secret_masking import secret_places
 from cdk.base.values import Json, JsonSchema
 from cdk.state.stream_state import StreamState
-from cdk.streams.events import Events
-from cdk.streams.reading import read_slice
+from cdk.streams.read_slice import read_slice
+from cdk.streams.source_events import Events
 from cdk.streams.stream import Stream
 
 NO_CONFIG: JsonSchema = {"type": "object", "properties": {}, "additionalProperties": True}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cdk.base.errors import BadState
-from cdk.base.spelling import did_you_mean
+from cdk.base.suggestions import did_you_mean
 from cdk.state.position import Checkpoint
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream

@@ -13,7 +13,7 @@ import orjson
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.secret_marks import SecretMarks
-from cdk.base.times import system_clock
+from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonSchema, Record
 from cdk.state.position import Checkpoint, Position, Trail
 from cdk.state.slice import WHOLE, Partition, Slice

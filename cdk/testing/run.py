@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.run import one_run
-from cdk.base.spelling import did_you_mean
+from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json, from_json
 from cdk.engine.executors import Executor, serial
-from cdk.engine.messages import StreamsFailed, run_read
+from cdk.engine.protocol_read import StreamsFailed, run_read
 from cdk.protocol import (
     AirbyteStateMessage,
     AirbyteStream,

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cdk.base.run import Run, current_run, one_run, part_of
 from cdk.engine.executors import threads
-from cdk.streams.reading import ReadPage
+from cdk.streams.read_slice import ReadPage
 
 
 class Kept:

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.base.masking import Secrets, spellings
 from cdk.base.secret_marks import SecretMarks
+from cdk.base.secret_masking import Secrets, spellings
 
 SECRETS = st.text(st.characters(codec="utf-8", exclude_characters="<>"), min_size=4, max_size=20)
 PLAIN = st.text("xyz ?&=/", max_size=6)

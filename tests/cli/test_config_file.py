@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cdk import ConfigError, Json, JsonSchema, Source
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.cli.config_file import load_config
 
 

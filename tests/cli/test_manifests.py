@@ -9,18 +9,18 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.masking import Secrets
-from cdk.cli.sync_file import file_pipeline
-from cdk.cli.sync_given import given_pipeline
-from cdk.cli.told import Told
-from cdk.declarative.context import Runtime
+from cdk.base.secret_masking import Secrets
+from cdk.cli.protocol.source_events import Told
+from cdk.cli.sync.pipeline_from_file import file_pipeline
+from cdk.cli.sync.pipeline_from_options import given_pipeline
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Request, Response
-from cdk.rest.message import Headers
-from cdk.spark.pipeline import Pipeline, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.rest.http.messages import Headers
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, TargetOptions
 from cdk.testing import MockApi
 from tests.cli.conftest import CommandLine
 from tests.rest.api import Time

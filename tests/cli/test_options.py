@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.rest.egress import process_egress
+from cdk.rest.http.egress import process_egress
 from tests.cli.conftest import CommandLine
 
 MANIFEST = """

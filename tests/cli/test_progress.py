@@ -2,7 +2,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.cli.progress import Progress
 from cdk.protocol import StreamDescriptor
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cdk.spark.files import DataFile
-from cdk.spark.saved import Saved
-from cdk.spark.schema import table_schema
-from cdk.spark.tables import StreamTable
+from cdk.lake.arrow.columns import table_schema
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.writer import DataFile
 from tests.cli.conftest import CommandLine
 
 PIPELINE = dedent("""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cdk.base.values import Json
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.testing.mock_api import MockApi
 

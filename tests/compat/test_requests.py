@@ -5,7 +5,7 @@ import orjson
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
-from cdk.streams.events import Events
+from cdk.streams.source_events import Events
 from cdk.testing import MockApi, read
 from tests.compat.sources import URL, manifest, source
 

@@ -11,7 +11,7 @@ import pytest
 
 from cdk import Checkpoint, Done, Item, Page, Partition, Position, ServerError, Slice, Stream
 from cdk.engine.executors import Executor, serial, threads
-from cdk.streams.reading import ReadPage, read_slice
+from cdk.streams.read_slice import ReadPage, read_slice
 from tests.samples import Users
 
 PAGES = 6

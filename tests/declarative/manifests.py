@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.protocol import AirbyteStateMessage
 from cdk.testing import MockApi, read

@@ -11,13 +11,11 @@ from pydantic import BaseModel
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.declarative.component import Component
 from cdk.declarative.components import register
-from cdk.declarative.context import BuildContext, Runtime
 from cdk.declarative.docstrings import told
-from cdk.declarative.families import StreamParts
-from cdk.declarative.parameters import propagate
-from cdk.declarative.shapes import (
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.model.field_shapes import (
     Anything,
     Choice,
     Either,
@@ -32,6 +30,8 @@ from cdk.declarative.shapes import (
     kind_of,
     open_to_more,
 )
+from cdk.declarative.model.plug_points import StreamParts
+from cdk.declarative.syntax.parameters import propagate
 from cdk.rest import JsonDecoder
 from cdk.testing import MockApi
 

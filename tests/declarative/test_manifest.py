@@ -432,7 +432,7 @@ def test_secrets_of_a_config_are_in_no_error(tmp_path: Path) -> None:
 def test_problems_without_a_file_name_the_form_that_was_meant() -> None:
     from pydantic import ValidationError  # noqa: PLC0415 - only this test needs it
 
-    from cdk.declarative.components.incremental import DatetimeBasedCursor  # noqa: PLC0415
+    from cdk.declarative.components.streams.incremental import DatetimeBasedCursor  # noqa: PLC0415
 
     value = {"type": "DatetimeBasedCursor", "cursor_field": "a", "datetime_format": "%s", "start_datetime": 5}
     with pytest.raises(ValidationError) as refused:

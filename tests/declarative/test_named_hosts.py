@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.base.masking import Secrets
-from cdk.declarative.context import Runtime
+from cdk.base.secret_masking import Secrets
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.named_hosts import credential_scope
 from cdk.declarative.source import ManifestSource
-from cdk.rest.origin import origin
+from cdk.rest.http.origin import origin
 from cdk.testing import MockApi, read
 from tests.two_servers import SPELLED, Answer, Told, api_and_stranger
 

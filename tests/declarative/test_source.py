@@ -8,10 +8,10 @@ import pytest
 
 from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.values import Json
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.streams.events import Events
+from cdk.streams.source_events import Events
 from cdk.testing import MockApi, read
 from tests.rest.api import Time
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import ManifestError
-from cdk.base.masking import secret_values
+from cdk.base.secret_masking import secret_values
 from cdk.declarative.source import ManifestSource
 from tests.declarative.test_source import manifest
 

@@ -18,11 +18,11 @@ import cdk.rest
 import cdk.testing
 from cdk import StateConflict
 from cdk.cli import app
-from cdk.spark.lock import only_run
-from cdk.spark.pipeline import Pipeline
-from cdk.spark.saved import Saved
-from cdk.spark.schema import table_schema
-from cdk.spark.tables import StreamTable
+from cdk.lake.arrow.columns import table_schema
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.storage.run_lock import only_run
+from cdk.sync.settings.pipeline_file import Pipeline
 from tests.docs.page import BLOCK, DOCS
 
 ROOT = DOCS.parent

@@ -5,8 +5,8 @@ import yaml
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.manifest import Manifest
-from cdk.declarative.migrations import adapt, migrate
 from cdk.declarative.source import ManifestSource
+from cdk.declarative.syntax.legacy_syntax import adapt, migrate
 from tests.docs.page import BLOCK, DOCS
 
 PAGES = DOCS / "reference" / "manifest"

@@ -1,6 +1,6 @@
 """The page of table features shows what the guard does."""
 
-from cdk.spark.table_guard import FEATURES, Use, Way
+from cdk.lake.delta.table_guard import FEATURES, Use, Way
 from tests.docs.page import DOCS
 
 

@@ -31,13 +31,13 @@ from cdk import (
 )
 from cdk.base.errors import FatalError, NotFound
 from cdk.base.values import Json, NotJson, canonical
+from cdk.engine.boundary_dedup import remembering
 from cdk.engine.executors import Executor, serial, threads
 from cdk.engine.read import read
-from cdk.engine.remember import remembering
 from cdk.state.position import Edge
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
-from cdk.streams.reading import ReadPage
+from cdk.streams.read_slice import ReadPage
 from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users, pages
 

@@ -28,8 +28,8 @@ from typing import NoReturn
 from cdk.base.errors import BugError, CdkError
 from cdk.base.values import Json
 from cdk.cli.app import run
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from tests.fuzz.answers import HostileApi
 from tests.fuzz.manifests import CONFIG, MANIFESTS, SECRET, SPEC

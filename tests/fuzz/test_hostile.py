@@ -15,11 +15,11 @@ import pytest
 
 from cdk.base.errors import CdkError, ConfigError, DecodeError, FatalError, PaginationLoop, RateLimited, Timeout
 from cdk.base.values import Json
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
-from cdk.rest.egress import Egress
+from cdk.rest.http.egress import Egress
 from cdk.testing import MockApi, Run, read
 from tests.fuzz.answers import RECORD
 from tests.fuzz.manifests import BY_OFFSET, BY_TOKEN, CONFIG, MANIFESTS, PAGED, manifest, stream

@@ -15,24 +15,24 @@ import orjson
 import pytest
 
 from cdk.base.errors import DecodeError
-from cdk.base.times import parse_moment, write_moment
-from cdk.compat.airbyte.handling import resolution
-from cdk.declarative.component import Component
+from cdk.base.times.clock import parse_moment, write_moment
+from cdk.compat.airbyte.http.error_handlers import resolution
 from cdk.declarative.components import register
-from cdk.declarative.components.incremental import MinMaxDatetime
-from cdk.declarative.components.requesters import join
-from cdk.declarative.components.routers import Product
-from cdk.declarative.components.state_migrations import LegacyToPerPartitionStateMigration
-from cdk.declarative.components.streams import DeclarativeStream
-from cdk.declarative.context import BuildContext, Runtime
-from cdk.declarative.draft import Draft
-from cdk.declarative.families import Turned
+from cdk.declarative.components.requests.requesters import join
+from cdk.declarative.components.streams.incremental import MinMaxDatetime
+from cdk.declarative.components.streams.partition_routers import Product
+from cdk.declarative.components.streams.state_migrations import LegacyToPerPartitionStateMigration
+from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.interpolation.compiler import compile_nodes
 from cdk.declarative.interpolation.environment import environment
 from cdk.declarative.interpolation.macros import IMPURE, build_macros
 from cdk.declarative.interpolation.template import compile_template
-from cdk.declarative.parameters import propagate
-from cdk.declarative.slices import SliceView, slice_names
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.model.plug_points import Turned
+from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.slice_names import SliceView, slice_names
+from cdk.declarative.syntax.parameters import propagate
 from cdk.rest import JsonDecoder, Request
 from cdk.state.slice import Partition, Slice
 from tests.declarative.manifests import URL

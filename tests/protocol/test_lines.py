@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.json_lines import JsonLines
+from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.values import Json, Record
 from cdk.protocol import (
     AirbyteLogMessage,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cdk.base.errors import CdkError, CredentialsError, RateLimited
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.protocol import FailureType, Level, StreamDescriptor, error_line, error_text, failure_type, log_line
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)

@@ -12,10 +12,10 @@ import requests
 import yaml
 
 from cdk import Json, Record
-from cdk.sources.finding import manifest_source
-from cdk.spark.pipeline import Pipeline
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.sources.discovery import manifest_source
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline
 from tests.servers.process import serving
 from tests.worlds.table import problems, rows
 

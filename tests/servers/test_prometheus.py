@@ -13,9 +13,9 @@ import requests
 
 from cdk import DatetimeCursor, Json, JsonSchema, Record, Slice
 from cdk.rest import HttpStream, Response
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from tests.servers.process import serving
 from tests.spark.given_source import Given
 from tests.worlds.table import rows

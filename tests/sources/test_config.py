@@ -1,13 +1,13 @@
 import pytest
 
 from cdk import ConfigError, JsonSchema
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
 from cdk.sources.config import check_config, prepared_config
-from cdk.streams.events import Events
 from cdk.streams.source import Source
+from cdk.streams.source_events import Events
 
 SCHEMA: JsonSchema = {
     "type": "object",

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from cdk.spark.java import java_home
-from cdk.spark.pipeline import SparkOptions
-from cdk.spark.session import open_session
+from cdk.spark.cluster.java_home import java_home
+from cdk.spark.cluster.session import open_session
+from cdk.sync.settings.pipeline_file import SparkOptions
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
 OPTIONS = "JDK_JAVA_OPTIONS"

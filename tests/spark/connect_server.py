@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.docs.page import DOCS
-from tests.spark.cluster import environment, waited
+from tests.spark.local_cluster import environment, waited
 
 PAGE = DOCS / "how-to" / "run-on-a-cluster.md"
 ADDRESS = "sc://spark-server:15002"

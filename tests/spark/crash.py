@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk import DatetimeCursor, Item, Json, Page, Partition, Record, Slice, Source, Stream
-from cdk.spark.handling import RemoveStaleOptions
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.settings.stream_options import RemoveStaleOptions
 from tests.samples import DAY0, Orders, Users, moment, pages
 from tests.spark.verified import verify
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from cdk.spark.crash import _reached
+from cdk.base.crash_points import _reached
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from cdk import Stream, StreamState
 from cdk.base.values import canonical
 from cdk.engine.read import read
-from cdk.spark.epoch import BundleResult
-from cdk.spark.files import DataFile
-from cdk.spark.progress import Piece
-from cdk.spark.stream_run import StreamRun
+from cdk.lake.parquet.writer import DataFile
+from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.tasks.epoch_task import BundleResult
+from cdk.sync.tasks.messages import Piece
 
 
 def read_epoch(run: StreamRun, most: int, reads: Callable[[Sequence[Piece]], BundleResult]) -> list[DataFile]:

@@ -82,7 +82,7 @@ FEATURES: Mapping[str, Given] = {
     "Iceberg compatibility": Given(["icebergCompatV2"], properties={"delta.enableIcebergCompatV2": "true"}),
     "variant columns": _both("variantType"),
 }
-"""One table's worth of each feature, by the names of `cdk.spark.table_guard.FEATURES`."""
+"""One table's worth of each feature, by the names of `cdk.lake.delta.table_guard.FEATURES`."""
 
 OTHERS: Mapping[str, Given] = {
     "futureThing": Given(["futureThing"]),

@@ -36,10 +36,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk import Json, Record
-from cdk.spark.pipeline import Pipeline
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
-from cdk.spark.unseen import FLAG
+from cdk.lake.parquet.generation_diff import FLAG
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop

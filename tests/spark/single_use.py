@@ -14,13 +14,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cdk import Json, Partition, Slice, Source, list_partitions
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Authenticator, HttpStream, OAuth2, PageNumber, RequestsTransport
-from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
-from cdk.spark.sync import SyncResult, SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from tests.local_server import QuietHandler, answering
 
 SHELVES, PAGES, PER_PAGE = 6, 3, 2

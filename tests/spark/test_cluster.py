@@ -21,8 +21,8 @@ from deltalake import DeltaTable
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 from tests.docs.page import DOCS, play
-from tests.spark.cluster import HOME, Cluster, cluster, environment, waited
 from tests.spark.kill import LATENCY, SIZES, STREAMS, Trial
+from tests.spark.local_cluster import HOME, Cluster, cluster, environment, waited
 
 pytestmark = pytest.mark.spark
 

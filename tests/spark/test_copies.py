@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from cdk import Json, Page, PagedStream, Partition, Slice, Source
 from cdk.spark import Pipeline, SyncRunner
-from cdk.spark.tasks import Item, Result, Workers
+from cdk.spark.cluster.executors import Item, Result, Workers
 
 
 class Numbers(PagedStream):

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from cdk import CredentialsError, Json
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import RequestsTransport
-from cdk.spark.sync import SyncResult
+from cdk.sync.loop.runner import SyncResult
+from tests.spark.datasource.test_tokens import Frame
 from tests.spark.single_use import FIRST, FOUR, Login, config, manifest, run, serving
-from tests.spark.test_datasource_tokens import Frame
 from tests.spark.test_single_use_tokens import check_hidden, check_whole
 
 CODE = """

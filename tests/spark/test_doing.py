@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from cdk import Json, Slice
 from cdk.rest import HttpStream, StatusErrorHandler
-from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.testing.mock_api import MockApi
 from tests.local_server import QuietHandler, answering
 from tests.rest.api import Time

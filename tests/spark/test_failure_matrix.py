@@ -21,16 +21,23 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from cdk import Json, Page, Slice, Source, Stream, TransientError
-from cdk.base.times import Clock, system_clock
+from cdk.base.times.clock import Clock, system_clock
+from cdk.lake.storage.folder import Disk
+from cdk.spark.cluster.executors import Workers, here
 from cdk.spark.flagged import FlaggedTable
-from cdk.spark.follow import open_log
-from cdk.spark.pipeline import Pipeline, ProviderOptions, SourceOptions, StateOptions, StreamOptions, TargetOptions
-from cdk.spark.place import Disk
-from cdk.spark.sync import SyncResult, SyncRunner
-from cdk.spark.tasks import Workers, here
 from cdk.state.handlers import StaleEntityRemovalHandler, StatefulOptions, stateful_run
 from cdk.state.handlers.stale import ScopeReport
 from cdk.state.log import StateLog
+from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.state_log_mirror import open_log
+from cdk.sync.settings.pipeline_file import (
+    Pipeline,
+    ProviderOptions,
+    SourceOptions,
+    StateOptions,
+    StreamOptions,
+    TargetOptions,
+)
 from tests.samples import Users
 from tests.spark.crash import told
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.storage.folder import Disk
 from cdk.spark.flagged import FlaggedTable
-from cdk.spark.newest import DELETED_AT
-from cdk.spark.place import Disk
 
 NOON, LATER = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (12, 13))
 KEYS = pa.table({"id": pa.array([2, None], pa.int64()), "part of it": ["b", None]})

@@ -16,20 +16,20 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdk import ConfigError, Json, Record, Slice, Stream, list_partitions
+from cdk.lake.admin.formats import message
+from cdk.lake.admin.locate import Located
+from cdk.lake.admin.state_admin import Admin
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.storage.folder import Disk
 from cdk.rest import Action, HttpStream, PageNumber, Response, StatusErrorHandler
-from cdk.rest.validators import ConditionalStream
-from cdk.sources.finding import manifest_source
-from cdk.spark.known_answers import about_source
-from cdk.spark.pipeline import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
-from cdk.spark.place import Disk
-from cdk.spark.saved import Saved
-from cdk.spark.state_admin import Admin
-from cdk.spark.state_exchange import message
-from cdk.spark.state_tables import Located
-from cdk.spark.stream_report import Status, StreamReport
-from cdk.spark.sync import SyncResult, SyncRunner
-from cdk.spark.tables import StreamTable
-from cdk.spark.tasks import Workers, here
+from cdk.rest.conditional_requests import ConditionalStream
+from cdk.sources.discovery import manifest_source
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.conditional_state import about_source
+from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
 from tests.spark.given_source import Given
 
 NOON = datetime(2024, 5, 12, 12, tzinfo=UTC)

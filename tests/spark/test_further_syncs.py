@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from cdk import Json, Partition, Slice, Source, parent_partitions
-from cdk.declarative.context import Runtime
 from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import HttpStream, RequestsTransport
-from cdk.spark.handling import RemoveStaleOptions
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.settings.stream_options import RemoveStaleOptions
 from tests.local_server import QuietHandler, answering
 
 Teams = dict[int, list[int]]

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from cdk import Json
-from cdk.spark.receipt import RECEIPT
+from cdk.lake.delta.receipt import RECEIPT
 from connectors.shop.api import serving
 from connectors.shop.backend import Sizes
 from tests.spark.kill import FORK, MODES, Failed, Trial, Undisturbed, Varied, round_of_kills

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.spark.newest import CursorColumn, Identity
-from cdk.spark.schema import BIG_INTEGER, LOCAL_TIME, MOMENT, ColumnType, JsonText
+from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT, ColumnType, JsonText
+from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
-from tests.spark.test_merge import Table
+from tests.lake.parquet.test_merge import Table
 
 NAN, HALF, MISSING = float("nan"), "\ud800", object()
 NOON, ZONED = "2024-01-02T12:00:00", "2024-01-02T13:00:00+01:00"

@@ -30,14 +30,14 @@ from cdk import (
     following_partitions,
 )
 from cdk.base.errors import ConfigError
-from cdk.spark.epoch import Job, read_bundle
-from cdk.spark.pipeline import StreamOptions
-from cdk.spark.place import Disk
-from cdk.spark.plan import plan_stream
-from cdk.spark.stream_report import Status
-from cdk.spark.stream_run import StreamRun
-from cdk.spark.tasks import here
+from cdk.lake.storage.folder import Disk
+from cdk.spark.cluster.executors import here
 from cdk.state.wire import decode
+from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.reports.stream_report import Status
+from cdk.sync.settings.pipeline_file import StreamOptions
+from cdk.sync.settings.stream_plan import plan_stream
+from cdk.sync.tasks.epoch_task import Job, read_bundle
 from tests.spark.epochs_here import read_epoch
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)

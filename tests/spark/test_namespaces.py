@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import ConfigError, Json, Page, PagedStream, Slice
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from tests.spark.given_source import Given
 
 

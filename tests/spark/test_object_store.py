@@ -15,21 +15,21 @@ from deltalake import DeltaTable
 from cdk import Json, StateConflict, Stream
 from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.values import canonical
-from cdk.spark import tables
-from cdk.spark.epoch import Job, read_bundle
-from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.lock import only_run
-from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
-from cdk.spark.place import Place
-from cdk.spark.plan import StreamPlan, SyncMode, WriteModeName
-from cdk.spark.progress import Failure
-from cdk.spark.saved import Saved
-from cdk.spark.store import place_at
-from cdk.spark.stream_report import Status
-from cdk.spark.stream_run import StreamRun
-from cdk.spark.sync import SyncResult, SyncRunner
-from cdk.spark.table_audit import audit
-from cdk.spark.tables import FilesGone, StreamTable
+from cdk.lake.admin.table_audit import audit
+from cdk.lake.delta import stream_table as tables
+from cdk.lake.delta.stream_table import FilesGone, StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.storage.folder import Place
+from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.run_lock import only_run
+from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.reports.stream_report import Status
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
+from cdk.sync.settings.stream_plan import StreamPlan, SyncMode, WriteModeName
+from cdk.sync.tasks.epoch_task import Job, read_bundle
+from cdk.sync.tasks.messages import Failure
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 from tests.docs.page import DOCS, play

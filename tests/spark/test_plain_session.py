@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.spark.java import java_home
+from cdk.spark.cluster.java_home import java_home
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +21,7 @@ spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fals
 before = dict(vars(spark.sparkContext)["environment"]), spark.sparkContext.pythonExec
 
 from cdk.spark import Pipeline, SyncRunner, register
-from cdk.sources.finding import find_source
+from cdk.sources.discovery import find_source
 
 register(spark)
 frame = spark.read.format("cdk").option("connector", "figures.py").option("stream", "figures").load()

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import CountCursor, Json, Page, PagedStream, ServerError, Slice
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from tests.spark.given_source import Given
 
 PER_PAGE = 2

@@ -10,25 +10,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdk import Json
 from cdk.base.errors import ConfigError, StateError, TransientError
-from cdk.spark import tables
+from cdk.lake.delta import stream_table as tables
+from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.storage.folder import Place
+from cdk.lake.storage.object_store import place_at
+from cdk.spark.cluster.executors import Workers, executors, here
 from cdk.spark.flagged import FlaggedTable
-from cdk.spark.handling import RemoveStaleOptions
-from cdk.spark.newest import DELETED_AT
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.place import Place
-from cdk.spark.remove_stale import StaleCount
 from cdk.spark.stale import StaleReport, StaleRows
-from cdk.spark.store import place_at
-from cdk.spark.stream_report import Status, StreamReport
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, executors, here
 from cdk.state.handlers import StatefulOptions, stateful_run
 from cdk.state.log import StateLog
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.loop.stale_removal import StaleCount
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.settings.stream_options import RemoveStaleOptions
 from tests.spark.given_source import Given
 from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
-from tests.spark.test_remove_stale import Users
+from tests.sync.loop.test_stale_removal import Users
 
 DENIED = "<Error><Code>AccessDenied</Code><Message>No.</Message></Error>"
 
@@ -92,7 +92,7 @@ def test_the_commit_that_completes_a_read_removes_what_it_did_not_see(
 def test_tasks_of_spark_remove_rows_there(
     session: SparkSession, lake: Place, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdk.spark.remove_stale.SMALL_ROWS", 0)
+    monkeypatch.setattr("cdk.sync.loop.stale_removal.SMALL_ROWS", 0)
     sync(lake, server, range(10), executors(session))
     report = sync(lake, server, range(8), executors(session))
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import TransientError
-from cdk.spark.place import Disk
+from cdk.lake.storage.folder import Disk
 from cdk.spark.row_files import RowFiles
 
 pytestmark = pytest.mark.spark

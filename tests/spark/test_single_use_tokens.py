@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from cdk.base.masking import Secrets
-from cdk.cli.told import SyncTold
+from cdk.base.secret_masking import Secrets
+from cdk.cli.protocol.source_events import SyncTold
 from tests.spark.single_use import (
     ALL,
     CLIENT_SECRET,

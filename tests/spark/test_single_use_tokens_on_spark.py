@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdk.spark import register
+from tests.spark.datasource.test_tokens import TOKENS, options
 from tests.spark.single_use import ALL, FIRST, Login, serving, sync
-from tests.spark.test_datasource_tokens import TOKENS, options
 from tests.spark.test_single_use_tokens import KINDS, check_hidden, check_whole
 
 

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdk import BadState, ConfigError, StateError
 from cdk.base.values import Json
+from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.storage.folder import Disk
 from cdk.spark import stale as module
 from cdk.spark.flagged import FlaggedTable
-from cdk.spark.newest import DELETED_AT
-from cdk.spark.place import Disk
 from cdk.spark.stale import ENTITY_TABLE, StaleReport, StaleRows, after
 from cdk.state.handlers import RemovalRefused, StaleEntityRemovalHandler, StatefulOptions, stateful_run
 from cdk.state.handlers.entity_set import LEAVING, THERE, UNSURE, met, missed

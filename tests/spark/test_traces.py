@@ -3,11 +3,11 @@
 from pathlib import Path
 from textwrap import dedent
 
-from cdk.sources.finding import find_source
-from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
-from cdk.spark.progress import Failure
-from cdk.spark.sync import SyncResult, SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.sources.discovery import find_source
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
+from cdk.sync.tasks.messages import Failure
 
 SECRET = "hunter-of-rows"
 BROKEN = dedent("""

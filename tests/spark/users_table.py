@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk.base.values import Json
-from cdk.spark.files import DataFile, TableWriter
-from cdk.spark.saved import Saved
-from cdk.spark.tables import StreamTable
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.writer import DataFile, TableWriter
 
 ID = pa.schema([("id", pa.int64())])
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cdk import Source
-from cdk.spark.pipeline import Pipeline
-from cdk.spark.plan import chosen_streams, plan_stream
-from cdk.spark.state_files import audits, findings
-from cdk.spark.state_tables import of_plans
-from cdk.spark.store import place_at
+from cdk.lake.admin.locate import of_plans
+from cdk.lake.admin.verify import audits, findings
+from cdk.lake.storage.object_store import place_at
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.stream_plan import chosen_streams, plan_stream
 
 
 class Verified(NamedTuple):

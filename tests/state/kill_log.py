@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdk.base.errors import StateConflict
-from cdk.base.times import sleep
+from cdk.base.times.clock import sleep
 from cdk.state.log import Kind, Mode, Retention, StateLog
 from cdk.state.log.session import StateSession
 from cdk.state.stores import StateKey, open_store

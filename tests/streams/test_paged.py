@@ -7,7 +7,7 @@ import pytest
 from cdk import Checkpoint, FatalError, Json, Page, PagedStream, PaginationLoop, Position, Slice, Start, StreamState
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
-from cdk.streams.reading import read_slice
+from cdk.streams.read_slice import read_slice
 
 Token = Mapping[str, Json] | None
 

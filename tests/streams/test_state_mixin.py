@@ -8,7 +8,7 @@ import pytest
 from cdk import BadState, Checkpoint, Done, IncrementalMixin, Item, Json, Partition, Slice, StateMixin, StreamState
 from cdk.engine.executors import serial, threads
 from cdk.engine.read import read
-from cdk.streams.reading import read_slice
+from cdk.streams.read_slice import read_slice
 from tests.samples import Notes, ShopOrders, Users, Versions
 
 

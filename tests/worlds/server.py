@@ -11,7 +11,7 @@ from zlib import crc32
 
 from cdk import CountCursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
 from cdk.base.errors import TransientError
-from cdk.base.json_lines import JsonLines
+from cdk.base.records.raw_json_lines import JsonLines
 from cdk.rest import Headers, HttpStream, PageNumber, Request, Response, StatusErrorHandler
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)

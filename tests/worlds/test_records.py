@@ -15,12 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk import Json, Record, Stream
+from cdk.lake.parquet.writer import Limits
 from cdk.protocol import record_lines
-from cdk.spark.files import Limits
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.stream_report import Status, StreamReport
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from tests.spark.given_source import Given
 from tests.worlds.server import DIALECTS, INCREMENTAL, MISSING, NUMBERED, WHOLE, Counted, NumberedDays, Ordered, Server
 from tests.worlds.table import as_read, key_of, problems, rows

@@ -23,11 +23,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cdk import Json, Record
 from cdk.base.errors import TransientError
-from cdk.spark.files import DEFAULT_LIMITS, Limits
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.stream_report import Status, StreamReport
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Item, Result, Workers, here
+from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
+from cdk.spark.cluster.executors import Item, Result, Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 from tests.spark.featured_table import Given as Feature
 from tests.spark.given_source import Given

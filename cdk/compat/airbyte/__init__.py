@@ -1,4 +1,4 @@
 """What custom components import from `airbyte_cdk`: small classes of our own behind those names.
 
-`cdk.compat.names` says which name lives where. Nothing here is for new code.
+`cdk.compat.loading.served_names` says which name lives where. Nothing here is for new code.
 """

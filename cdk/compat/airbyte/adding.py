@@ -6,7 +6,7 @@ from dataclasses import InitVar, dataclass, field
 from cdk.base.values import Json
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
 from cdk.compat.airbyte.records import RecordTransformation
-from cdk.declarative.edits import set_at
+from cdk.declarative.syntax.json_edit import set_at
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from cdk.declarative.context import Runtime
+from cdk.declarative.model.context import Runtime
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import InitVar, dataclass
 
 from cdk.base.values import Json
+from cdk.compat.airbyte.http.requesters import RequestOption, RequestOptionsProvider
 from cdk.compat.airbyte.interpolation import InterpolatedString
+from cdk.compat.airbyte.partition_routers import Placing
 from cdk.compat.airbyte.plain_types import Config
-from cdk.compat.airbyte.requesting import RequestOption, RequestOptionsProvider
-from cdk.compat.airbyte.slicing import Placing
 
 
 class DeclarativeCursor(RequestOptionsProvider):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from cdk.base.times import parse_moment, write_moment
+from cdk.base.times.clock import parse_moment, write_moment
 from cdk.base.values import Json
 from cdk.compat.airbyte.current import current
 

@@ -9,8 +9,8 @@ from cdk.base.values import Json
 from cdk.compat.airbyte.current import current
 from cdk.compat.airbyte.interpolation import InterpolatedString
 from cdk.compat.airbyte.plain_types import Config
-from cdk.declarative.normalize import normalizer
-from cdk.declarative.schema_file import read_schema
+from cdk.declarative.reading.schema_file import read_schema
+from cdk.declarative.reading.type_normalizer import normalizer
 
 
 class SchemaLoader(ABC):

@@ -10,9 +10,9 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from cdk.base.values import Json, JsonSchema
-from cdk.declarative.component import Component
-from cdk.declarative.context import BuildContext
-from cdk.declarative.families import (
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import (
     AnyAuthenticator,
     AnyBackoffStrategy,
     AnyConfigTransformation,
@@ -42,7 +42,7 @@ from cdk.declarative.families import (
     Transform,
 )
 from cdk.rest import Authenticator, Decoder, ErrorHandler
-from cdk.rest.records import Extractor
+from cdk.rest.records.extractor import Extractor
 
 
 class CustomComponent(Component):
@@ -333,6 +333,6 @@ class CustomValidationStrategy(AnyValidationStrategy, CustomComponent):
 
 def _custom() -> ModuleType:
     """The one seam to `cdk.compat`: it knows the manifest language, which does not know it."""
-    from cdk.compat import build  # noqa: PLC0415 - brings `requests`, which only custom code needs
+    from cdk.compat.adapters import registry as build  # noqa: PLC0415 - brings `requests`, which only custom code needs
 
     return build

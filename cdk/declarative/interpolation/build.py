@@ -9,13 +9,13 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from cdk.base.logs import logger
-from cdk.base.spelling import nearest
+from cdk.base.suggestions import nearest
 from cdk.base.values import Json
 from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
 from cdk.declarative.interpolation.environment import budget, environment
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.evaluation import Evaluation, one_by_one
-from cdk.declarative.interpolation.guards import Budget, join_texts, sized
+from cdk.declarative.interpolation.limits import Budget, join_texts, sized
 from cdk.declarative.interpolation.macros import IMPURE
 
 _STEPS = "steps_of_loops"

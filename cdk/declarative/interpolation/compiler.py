@@ -19,7 +19,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from cdk.base.values import Json
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope
-from cdk.declarative.interpolation.guards import GROWING, add, check_call, join_texts, modulo, multiply, power, sized
+from cdk.declarative.interpolation.limits import GROWING, add, check_call, join_texts, modulo, multiply, power, sized
 from cdk.declarative.interpolation.macros import IMPURE
 
 _PLAIN = frozenset((str, dict, list, tuple, int, float, datetime, date, timedelta))

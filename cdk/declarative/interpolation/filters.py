@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import FatalError
-from cdk.base.patterns import Pattern
 from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
-from cdk.declarative.interpolation.guards import MAX_TEXT
+from cdk.declarative.interpolation.limits import MAX_TEXT
 
 if TYPE_CHECKING:
     import regex as regex_module

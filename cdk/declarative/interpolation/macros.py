@@ -8,8 +8,8 @@ from typing import TypeAlias
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo
 
-from cdk.base.iso_durations import CalendarDuration, parse_duration
-from cdk.base.times import Clock, parse_moment, system_clock, write_moment
+from cdk.base.times.clock import Clock, parse_moment, system_clock, write_moment
+from cdk.base.times.iso_durations import CalendarDuration, parse_duration
 from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Generator
 
-from cdk.rest.auth.authenticator import Given, text_of
 from cdk.rest.auth.placed import Place, placed
-from cdk.rest.message import Request, Response
+from cdk.rest.http.authenticator import Given, text_of
+from cdk.rest.http.messages import Request, Response
 
 
 class ApiKey:

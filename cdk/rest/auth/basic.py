@@ -3,9 +3,9 @@
 from base64 import b64encode
 from collections.abc import Generator
 
-from cdk.rest.auth.authenticator import Given, text_of
 from cdk.rest.auth.placed import with_header
-from cdk.rest.message import Request, Response
+from cdk.rest.http.authenticator import Given, text_of
+from cdk.rest.http.messages import Request, Response
 
 
 class Basic:

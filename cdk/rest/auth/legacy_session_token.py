@@ -7,13 +7,13 @@ from datetime import timedelta
 import orjson
 
 from cdk.base.errors import CredentialsError
-from cdk.base.times import Clock, system_clock
+from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
 from cdk.rest.auth.placed import with_header
 from cdk.rest.auth.session_token import SessionToken
-from cdk.rest.auth.token_answer import body_of
-from cdk.rest.message import Request, Response
+from cdk.rest.auth.token_response import body_of
+from cdk.rest.http.authenticator import Given, Learn, ignore, text_of
+from cdk.rest.http.messages import Request, Response
 
 _DAY = timedelta(days=1)
 _OK = 200

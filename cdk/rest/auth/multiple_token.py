@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
 from cdk.rest.auth.placed import with_header
-from cdk.rest.message import Request, Response
+from cdk.rest.http.messages import Request, Response
 
 
 class MultipleToken:

@@ -7,17 +7,17 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from cdk.base.errors import ConfigError, CredentialsError
-from cdk.base.times import Clock, system_clock
+from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.authenticator import Given, Learn, ignore, text_of
 from cdk.rest.auth.basic import basic_credentials
-from cdk.rest.auth.owner import TokenOwner, report
 from cdk.rest.auth.placed import with_header
-from cdk.rest.auth.token_answer import Refusal, body_of, expiry, find, saved_expiry, usable_until, written_expiry
+from cdk.rest.auth.token_owner import TokenOwner, report
+from cdk.rest.auth.token_response import Refusal, body_of, expiry, find, saved_expiry, usable_until, written_expiry
 from cdk.rest.auth.tokens import TokenState
-from cdk.rest.backoff import retry_after
-from cdk.rest.errors import error_for
-from cdk.rest.message import Request, Response
+from cdk.rest.errors.backoff import retry_after
+from cdk.rest.errors.status_errors import error_for
+from cdk.rest.http.authenticator import Given, Learn, ignore, text_of
+from cdk.rest.http.messages import Request, Response
 
 Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], Json]], None]
 """Saves values in the config, each at its path, and returns when they are safe."""

@@ -9,7 +9,7 @@ import orjson
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import from_json, to_json
-from cdk.rest.message import Request
+from cdk.rest.http.messages import Request
 
 Place: TypeAlias = Literal["header", "query", "form", "json"]
 """A header, a query parameter, a field of the form, or a field of the JSON body."""

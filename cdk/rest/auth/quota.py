@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cdk.base.errors import ConfigError
-from cdk.base.times import parse_moment
+from cdk.base.times.clock import parse_moment
 from cdk.base.values import Json
-from cdk.rest.extract import path
-from cdk.rest.message import Request, Response
-from cdk.rest.share import Share
+from cdk.rest.http.json_path import path
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.limits.task_share import Share
 
 _TOO_MANY = 429
 _UNKNOWN_RESET = timedelta(minutes=1)

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from cdk.base.errors import CdkError, CredentialsError, TransientError
-from cdk.base.times import Clock, system_clock
+from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.authenticator import Authenticator, Learn, answer_to, ignore
-from cdk.rest.error_handler import Action, ErrorHandler
-from cdk.rest.errors import error_for, error_text
-from cdk.rest.message import Request, Response
+from cdk.rest.errors.error_handler import Action, ErrorHandler
+from cdk.rest.errors.status_errors import error_for, error_text
+from cdk.rest.http.authenticator import Authenticator, Learn, answer_to, ignore
+from cdk.rest.http.messages import Request, Response
 
 Present: TypeAlias = Callable[[Request, str], Request]
 """Puts a token into a request, as a secret."""

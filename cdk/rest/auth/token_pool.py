@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 
 from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
-from cdk.base.times import Clock, Sleep, sleep, system_clock
+from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.authenticator import Given, text_of
 from cdk.rest.auth.placed import with_header
 from cdk.rest.auth.quota import Left, Quota
-from cdk.rest.auth.token_answer import body_of
-from cdk.rest.errors import error_for
-from cdk.rest.message import Request, Response
-from cdk.rest.share import current_share
+from cdk.rest.auth.token_response import body_of
+from cdk.rest.errors.status_errors import error_for
+from cdk.rest.http.authenticator import Given, text_of
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.limits.task_share import current_share
 
 _LONGEST_DELAY = 10.0
 _SHORTEST_WAIT = 1.0

@@ -20,7 +20,7 @@ from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
 from cdk.base.run import Run, current_run
 from cdk.base.values import Json, canonical, from_json
-from cdk.rest.auth.authenticator import Learn, ignore
+from cdk.rest.http.authenticator import Learn, ignore
 
 if TYPE_CHECKING:  # few runs need it, and it takes 50 ms to import
     from cryptography.fernet import Fernet

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from cdk.spark.datasource.narrowing import Narrowing
-from cdk.spark.datasource.opened import Opened, masking
-from cdk.spark.datasource.reading import Reading
+from cdk.spark.datasource.filter_pushdown import Narrowing
+from cdk.spark.datasource.open_stream import Opened, masking
+from cdk.spark.datasource.task_reader import Reading
 from cdk.state.slice import Slice
 
 

@@ -11,12 +11,12 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError
+from cdk.spark.cluster.driver import finding_the_kit, unless_lost
 from cdk.spark.datasource.batch import BatchReader, NarrowingReader
-from cdk.spark.datasource.given import Given
-from cdk.spark.datasource.opened import Opened
-from cdk.spark.datasource.reading import Reading
+from cdk.spark.datasource.open_stream import Opened
+from cdk.spark.datasource.options import Given
 from cdk.spark.datasource.streaming import StreamReader
-from cdk.spark.driver import finding_the_kit, unless_lost
+from cdk.spark.datasource.task_reader import Reading
 
 
 class CdkDataSource(DataSource):

@@ -23,15 +23,15 @@ from pyspark.sql.streaming.datasource import (
 
 from cdk.base.run import Run
 from cdk.base.values import Json, canonical, from_json
-from cdk.declarative.cursors import ManifestCursor
-from cdk.spark.datasource.opened import Opened, masking
-from cdk.spark.datasource.reading import Reading
-from cdk.spark.datasource.walk import Step, between, check_streamable, steps, walked, whole
+from cdk.declarative.model.datetime_cursor import ManifestCursor
+from cdk.spark.datasource.micro_batches import Step, between, check_streamable, steps, walked, whole
+from cdk.spark.datasource.open_stream import Opened, masking
+from cdk.spark.datasource.task_reader import Reading
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.reading import ReadPage
+from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
 
 Offset = dict[str, str]

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
-from cdk.base.masking import Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
+from cdk.lake.storage.object_store import place_at
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config_file import cannot_save, save_config
-from cdk.spark.datasource.given import Given
-from cdk.spark.store import place_at
-from cdk.spark.token_files import TokenFiles
-from cdk.streams.events import Events
+from cdk.spark.datasource.options import Given
+from cdk.streams.source_events import Events
+from cdk.sync.loop.token_files import TokenFiles
 
 
 def tokens_of(given: Given, secrets: Secrets) -> Tokens:

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cdk.base.durations import Duration
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
-from cdk.base.spelling import did_you_mean
-from cdk.base.times import Clock, system_clock
+from cdk.base.suggestions import did_you_mean
+from cdk.base.times.clock import Clock, system_clock
+from cdk.base.times.durations import Duration
 from cdk.base.values import Json
 from cdk.state.log import Mode, StateLog
 from cdk.state.stores import StateKey, open_store

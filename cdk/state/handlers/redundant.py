@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.values import Json, canonical
+from cdk.state.handlers.intervals import Span, Spans, floor, in_utc, inward, minus, normal, outward
 from cdk.state.handlers.run import StatefulRun
-from cdk.state.handlers.spans import Span, Spans, floor, in_utc, inward, minus, normal, outward
 from cdk.state.log import Kind
-from cdk.state.log.canonical import digest
+from cdk.state.log.canonical_json import digest
 
 INTERVALS = Kind("cdk/intervals")
 """The kind of `window:` slots."""

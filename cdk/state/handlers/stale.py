@@ -19,9 +19,9 @@ from cdk.base.errors import BugError
 from cdk.base.logs import logger
 from cdk.base.values import canonical
 from cdk.state.handlers.entity_set import ENTITIES, LEAVING, THERE, Compared, compare, merged, read_sets, write_sets
-from cdk.state.handlers.guards import Counted, RemovalRefused, empty, is_empty, is_too_much, too_much
+from cdk.state.handlers.removal_guards import Counted, RemovalRefused, empty, is_empty, is_too_much, too_much
 from cdk.state.handlers.run import StatefulRun
-from cdk.state.log.canonical import digest
+from cdk.state.log.canonical_json import digest
 
 T = TypeVar("T")
 

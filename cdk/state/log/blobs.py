@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json, canonical
-from cdk.state.log.canonical import digest, freeze, thaw
+from cdk.state.log.canonical_json import digest, freeze, thaw
 from cdk.state.log.patch import apply, diff
 from cdk.state.log.record import Slot
-from cdk.state.log.value import Frozen, StateValue, value_digest
+from cdk.state.log.slot_value import Frozen, StateValue, value_digest
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.protocol import StateStore
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from cdk.base.errors import StateTooLarge
-from cdk.state.log.leaks import Leaks
-from cdk.state.log.value import Frozen, StateValue, frozen
+from cdk.state.log.secret_check import Leaks
+from cdk.state.log.slot_value import Frozen, StateValue, frozen
 
 
 class Limits:

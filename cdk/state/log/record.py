@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json, canonical
-from cdk.state.log.canonical import digest, freeze, thaw
+from cdk.state.log.canonical_json import digest, freeze, thaw
 from cdk.state.stores.key import StateKey
 
 FORMAT = "spark-cdk-state/1"

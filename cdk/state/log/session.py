@@ -17,12 +17,12 @@ from typing import Literal, TypeAlias
 from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.values import Json
-from cdk.state.log.canonical import thaw
-from cdk.state.log.intent import Landing, MarkedSink
+from cdk.state.log.canonical_json import thaw
 from cdk.state.log.record import Slot, StateRecord
 from cdk.state.log.retention import Retention
+from cdk.state.log.sink_transaction import Landing, MarkedSink
+from cdk.state.log.slot_value import Frozen, Kind, StateValue
 from cdk.state.log.state_log import StateLog
-from cdk.state.log.value import Frozen, Kind, StateValue
 
 Write: TypeAlias = Literal["commit", "none"]
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from cdk.base.errors import BadState, StateConflict, StateError, TransientError
-from cdk.base.times import Clock, system_clock
+from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
 from cdk.state.log.blobs import load, place
-from cdk.state.log.canonical import freeze
+from cdk.state.log.canonical_json import freeze
 from cdk.state.log.limits import Limits
 from cdk.state.log.record import Slot, StateRecord, Status, read_record
-from cdk.state.log.value import Frozen, StateValue
+from cdk.state.log.slot_value import Frozen, StateValue
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.protocol import StateStore
 

@@ -3,8 +3,8 @@
 from cdk.state.source_state.block_height import Block, BlockHeight
 from cdk.state.source_state.file_listing import SourceFile, local_files
 from cdk.state.source_state.file_set import FileSet
-from cdk.state.source_state.odf import SourceState, export_sources, from_odf, import_sources, to_odf
-from cdk.state.source_state.probe import HttpProbe, HttpSnapshot
+from cdk.state.source_state.http_validators import HttpProbe, HttpSnapshot
+from cdk.state.source_state.open_data_fabric import SourceState, export_sources, from_odf, import_sources, to_odf
 from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, POLLING, slot_of
 from cdk.state.source_state.validators import Validators, as_odf
 

@@ -14,7 +14,7 @@ from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
 
 from cdk.base.errors import BadState
-from cdk.base.times import parse_moment
+from cdk.base.times.clock import parse_moment
 from cdk.base.values import Json
 from cdk.state.log import Kind, StateSession, StateValue
 from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, read_slot, slot_of

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple, TypeAlias
 
 from cdk.base.errors import ConfigError
-from cdk.base.spelling import did_you_mean
+from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json
 from cdk.state.stores.protocol import StateStore
 

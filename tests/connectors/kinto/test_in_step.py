@@ -8,9 +8,9 @@ import pytest
 import requests
 
 from cdk import Json, Record
-from cdk.spark.pipeline import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
-from cdk.spark.tasks import Workers, here
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from connectors.kinto.source import Kinto
 from tests.connectors.kinto.conftest import PASSWORD, USER, Server
 from tests.worlds.table import problems, rows

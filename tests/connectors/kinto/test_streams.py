@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from cdk import Json, Record, Stream, StreamState
+from cdk.engine.boundary_dedup import remembering
 from cdk.engine.executors import serial, threads
 from cdk.engine.read import read
-from cdk.engine.remember import remembering
 from cdk.state.wire import decode, encode
 from connectors.kinto.streams import Buckets, Collections, Records
 from tests.connectors.kinto.conftest import Server

@@ -7,8 +7,8 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import Json
-from cdk.spark.pipeline import Pipeline, SourceOptions, TargetOptions
-from cdk.spark.sync import SyncRunner
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from connectors.kinto.source import Kinto
 from tests.connectors.kinto.conftest import Server
 

@@ -6,15 +6,15 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.declarative.component import Component
 from cdk.declarative.components import register
 from cdk.declarative.components.custom import (
     CustomComponent,
     CustomConfigTransformation,
     CustomValidationStrategy,
 )
-from cdk.declarative.context import BuildContext, Runtime
-from cdk.declarative.families import StreamParts
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.model.plug_points import StreamParts
 from cdk.rest import JsonDecoder
 
 register()

@@ -7,9 +7,9 @@ import pytest
 from cdk import ConfigError, CredentialsError
 from cdk.base.values import Json
 from cdk.rest import HttpClient, OAuth2, Request, StatusErrorHandler
-from cdk.rest.auth.authenticator import Renewable
 from cdk.rest.auth.oauth2 import Kept, TokenFields
-from cdk.rest.auth.token_answer import Refusal
+from cdk.rest.auth.token_response import Refusal
+from cdk.rest.http.authenticator import Renewable
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
 

@@ -8,7 +8,7 @@ from cdk import CredentialsError, ServerError, TransientError
 from cdk.rest import Basic, HttpClient, Request, Response, StatusErrorHandler
 from cdk.rest.auth.legacy_session_token import LegacySessionToken
 from cdk.rest.auth.session_token import SessionToken
-from cdk.rest.error_handler import ErrorHandler, Verdict, retry
+from cdk.rest.errors.error_handler import ErrorHandler, Verdict, retry
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
 

@@ -9,7 +9,7 @@ from cdk.rest import Backoff, HttpClient, Request, StatusErrorHandler
 from cdk.rest.auth.multiple_token import MultipleToken
 from cdk.rest.auth.quota import Quota
 from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
-from cdk.rest.share import Share, sharing
+from cdk.rest.limits.task_share import Share, sharing
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time
 

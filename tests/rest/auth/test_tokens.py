@@ -12,7 +12,7 @@ from cdk import ConfigError, CredentialsError
 from cdk.base.run import Run
 from cdk.rest import HttpClient, OAuth2, Request, StatusErrorHandler
 from cdk.rest.auth.oauth2 import Kept
-from cdk.rest.auth.owner import collecting, issue_all
+from cdk.rest.auth.token_owner import collecting, issue_all
 from cdk.rest.auth.tokens import (
     IssuedToken,
     SliceProgress,

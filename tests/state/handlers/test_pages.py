@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cdk.spark.handling import RemoveStaleOptions, SkipOptions
 from cdk.state.handlers import StatefulOptions
+from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 from tests.docs.page import DOCS, play
 
 PAGES = ["remove-stale-entities.md", "skip-redundant-runs.md"]

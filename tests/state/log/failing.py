@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cdk import TransientError
 from cdk.base.errors import ServerError
-from cdk.base.times import Clock
+from cdk.base.times.clock import Clock
 from cdk.base.values import Json
 from cdk.state.log import Kind, Mode, Retention, StateLog, StateRecord, StateSession, open_session
 from cdk.state.log.session import Write

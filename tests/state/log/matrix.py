@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A failure. delta: tests of A, as `file::test` in tests/spark, `[point]` where it is one of `cdk.spark.crash`.
+    """A failure. delta: tests of A, as `file::test` in tests/spark, `[point]` where it is one of `cdk.base.crash_points`.
 
     others: tests of B, C and D.
     """

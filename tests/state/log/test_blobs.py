@@ -7,7 +7,7 @@ from cdk.base.values import Json
 from cdk.state.log import Kind, StateLog, open_session
 from cdk.state.log.blobs import INLINE, load, place
 from cdk.state.log.record import Slot
-from cdk.state.log.value import Frozen, StateValue, frozen
+from cdk.state.log.slot_value import Frozen, StateValue, frozen
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 from tests.state.log.newest import newest

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.values import Json, canonical
-from cdk.state.log.canonical import thaw
+from cdk.state.log.canonical_json import thaw
 from cdk.state.log.patch import apply, diff
-from tests.state.log.test_canonical import JSON
+from tests.state.log.test_canonical_json import JSON
 
 OBJECTS = st.dictionaries(st.sampled_from("abcde"), JSON, max_size=5)
 NESTED = st.dictionaries(st.sampled_from("abc"), OBJECTS | JSON, max_size=3)

@@ -4,7 +4,7 @@ import pytest
 from cdk import BadState
 from cdk.base.values import Json, canonical
 from cdk.state.log import Slot, StateRecord
-from cdk.state.log.canonical import digest
+from cdk.state.log.canonical_json import digest
 from cdk.state.log.record import FORMAT, read_record
 from cdk.state.stores import StateKey
 

@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cdk.base.values import Json
 from cdk.declarative.components.auth.placing import place_of
-from cdk.declarative.components.options import RequestOption
-from cdk.declarative.context import BuildContext
-from cdk.declarative.families import AnyAuthenticator
+from cdk.declarative.components.requests.request_options import RequestOption
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.rest.auth.jwt import Algorithm, Jwt
 from cdk.rest.auth.placed import Place
-from cdk.rest.auth.signed_token import Algorithm, Jwt
 
 
 class _Part(BaseModel):

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.components.auth.sharing import learner
-from cdk.declarative.context import BuildContext
-from cdk.declarative.families import AnyAuthenticator
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator
 from cdk.rest.auth.legacy_session_token import LegacySessionToken
 

@@ -9,12 +9,12 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import Json, canonical
 from cdk.declarative.components.auth.jwt import JwtAuthenticator
 from cdk.declarative.components.auth.sharing import definition, keeper, learner, shared
-from cdk.declarative.context import BuildContext
-from cdk.declarative.families import AnyAuthenticator
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, OAuth2
 from cdk.rest.auth.oauth2 import Kept, TokenFields
-from cdk.rest.auth.token_answer import Refusal
-from cdk.rest.extract import path
+from cdk.rest.auth.token_response import Refusal
+from cdk.rest.http.json_path import path
 
 _CLIENT_ID = ("credentials", "client_id")
 _CLIENT_SECRET = ("credentials", "client_secret")

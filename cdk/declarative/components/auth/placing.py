@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from cdk.declarative.components.options import RequestOption
-from cdk.declarative.context import BuildContext
-from cdk.declarative.draft import Place as Inject
+from cdk.declarative.components.requests.request_options import RequestOption
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.request_builder import Place as Inject
 from cdk.rest.auth.placed import Place
 
 _PLACES: Mapping[Inject, Place] = {

@@ -5,11 +5,11 @@ from typing import Literal
 from pydantic import Field
 
 from cdk.base.errors import ConfigError
-from cdk.base.spelling import did_you_mean
-from cdk.declarative.context import BuildContext
-from cdk.declarative.families import AnyAuthenticator
+from cdk.base.suggestions import did_you_mean
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator
-from cdk.rest.extract import path
+from cdk.rest.http.json_path import path
 
 
 class SelectiveAuthenticator(AnyAuthenticator):

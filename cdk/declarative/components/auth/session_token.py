@@ -6,18 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cdk.declarative.component import Component, Default
 from cdk.declarative.components.auth.placing import place_of
 from cdk.declarative.components.auth.sharing import definition, learner, shared
-from cdk.declarative.components.options import RequestOption
-from cdk.declarative.components.requesters import HttpRequester
-from cdk.declarative.context import BuildContext
-from cdk.declarative.durations import later, parse_duration
-from cdk.declarative.families import AnyAuthenticator, AnyDecoder, AnyRequester
+from cdk.declarative.components.requests.request_options import RequestOption
+from cdk.declarative.components.requests.requesters import HttpRequester
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.durations import later, parse_duration
+from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDecoder
 from cdk.rest.auth.placed import placed, with_header
 from cdk.rest.auth.session_token import Present, SessionToken
-from cdk.rest.extract import path
+from cdk.rest.http.json_path import path
 
 
 class AnySessionTokenRequest(Component):

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from cdk.base.values import Json, canonical
-from cdk.declarative.component import Component
-from cdk.declarative.context import BuildContext
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
 from cdk.rest import Authenticator
-from cdk.rest.auth.authenticator import Learn
 from cdk.rest.auth.oauth2 import Keep, OAuth2
-from cdk.rest.auth.owner import report
+from cdk.rest.auth.token_owner import report
+from cdk.rest.http.authenticator import Learn
 
 A = TypeVar("A", bound=Authenticator)
 

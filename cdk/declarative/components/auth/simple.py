@@ -6,9 +6,9 @@ from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.components.auth.placing import place_of
-from cdk.declarative.components.options import RequestOption
-from cdk.declarative.context import BuildContext
-from cdk.declarative.families import AnyAuthenticator
+from cdk.declarative.components.requests.request_options import RequestOption
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import ApiKey, Authenticator, Basic, Bearer
 
 

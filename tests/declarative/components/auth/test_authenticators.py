@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 from cdk.base.errors import ConfigError, CredentialsError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
-from cdk.declarative.context import BuildContext, Runtime
-from cdk.declarative.families import AnyAuthenticator
+from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import HttpClient, Request
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time

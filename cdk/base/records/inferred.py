@@ -1,0 +1,75 @@
+"""The JSON type of values that no schema describes: the narrowest that holds all of them without loss.
+
+A text stays a text, whatever it looks like: a zip code is no number, and an ISO 8601 text keeps its zone, its digits
+and its `Z` only as a text; whoever knows better declares it. The type does not depend on the order of the values, so
+whoever sees them in other pages gets the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from types import NoneType
+from typing import Literal, TypeAlias
+
+from cdk.base.records.plain_values import plain
+from cdk.base.values import Json, Record
+
+JsonType: TypeAlias = Literal["boolean", "integer", "number", "string", "object", "array", "mixed"]
+
+EXACT = 2**53
+"""Up to here, a double holds every whole number."""
+
+_MOST_DIGITS = 40
+_SIMPLE: dict[type, JsonType] = {bool: "boolean", str: "string", dict: "object", list: "array"}
+
+
+def inferred_type(values: Iterable[Json]) -> JsonType | None:
+    """The type of all values; None: they are all null.
+
+    integer: they fit 64 bits. number: a double holds each. mixed: no narrower type than text does. Raises NotJson.
+    """
+    there = [_number(plain(value)) for value in values if value is not None]
+    types = set(map(type, there))
+    types.discard(NoneType)
+    if not types:
+        return None
+    if types <= {int, float}:
+        whole = [value for value in there if type(value) is int]
+        if float in types:
+            return "number" if all(-EXACT <= value <= EXACT for value in whole) else "mixed"
+        return "integer" if all(-(2**63) <= value < 2**63 for value in whole) else "mixed"
+    return _SIMPLE.get(types.pop(), "mixed") if len(types) == 1 else "mixed"
+
+
+def _number(value: Json) -> Json:
+    """A decimal as the number of JSON that it is written as, where no digit is lost."""
+    if not isinstance(value, Decimal):
+        return value
+    text = str(value)
+    if text.lstrip("-").isdigit():
+        return int(text) if len(text) <= _MOST_DIGITS else value
+    number = float(text)
+    # What `repr` gives reads back the same, yet a double rounds most whole numbers of many digits.
+    whole = value == value.to_integral_value()
+    return number if (Decimal(number) if whole else Decimal(repr(number))) == value else value
+
+
+def inferred_schema(records: Iterable[Record]) -> dict[str, Json]:
+    """The JSON Schema of each field that some of the records have, in the order they come. Raises NotJson.
+
+    Of objects and arrays it says no more than that: the first records say too little of what lies inside of others. A
+    field that is always null is left out. What becomes a text column may be a text, too.
+    """
+    fields: dict[str, list[Json]] = {}
+    for record in records:
+        for name, value in record.items():
+            fields.setdefault(name, []).append(value)
+    return {name: {"type": types} for name, values in fields.items() if (types := _types(values))}
+
+
+def _types(values: Sequence[Json]) -> list[str]:
+    kind = inferred_type(values)
+    if kind != "mixed":
+        return [] if kind is None else ["null", kind]
+    # A number alone is mixed where neither an integer nor a double of 64 bits holds it.
+    each = {inferred_type([value]) for value in values if value is not None}
+    return ["null", *sorted({"string", *("number" if one == "mixed" else str(one) for one in each)})]

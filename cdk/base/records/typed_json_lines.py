@@ -1,0 +1,169 @@
+"""ExpectedLines: the records of a page as text, and as the objects that their reader makes columns of.
+
+Who makes columns knows which fields the records have, and of which types. Told of that before a page is read, one pass
+over its text makes those objects and finds out whether it is JSON at all, where two would be needed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import msgspec
+import orjson
+
+from cdk.base.records.raw_json_lines import JsonLines, decoded, elements, is_plain, is_text
+from cdk.base.values import Record, from_json
+
+Objects: TypeAlias = Sequence[msgspec.Struct]
+
+_LARGE = 2**21
+"""Bytes of a page that becomes objects at once, at most: the objects of a page are in memory together."""
+
+_HEAD = 2**12
+"""Bytes of a page in which blanks between its parts are looked for."""
+
+_MARK = [uuid4().hex]
+
+_TIRED = 3
+"""Pages in a row that had to be decoded after all, until no further one is tried."""
+
+
+class Expected:
+    """The type that a reader expects all records to be of, as long as they are."""
+
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        """kind: refuses whatever the reader could not use."""
+        self.list: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type] # made elsewhere
+        self.line: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+        self._failed = self._missed = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it pays to try a further page that is text."""
+        return self._failed < _TIRED
+
+    @property
+    def wanted_at_once(self) -> bool:
+        """Whether it pays to try a further page when it is cut out."""
+        return self._failed < _TIRED and self._missed < _TIRED
+
+    def tell(self, *, fits: bool) -> None:
+        """Note whether a page was of the type and of use, or had to be decoded after all."""
+        self._failed = 0 if fits else self._failed + 1
+
+    def tell_at_once(self, *, fits: bool) -> None:
+        """Note whether a page could be cut out as objects."""
+        self._missed = 0 if fits else self._missed + 1
+
+
+_expected: ContextVar[Expected | None] = ContextVar("cdk_expected", default=None)
+
+
+@contextmanager
+def expecting(expected: Expected | None) -> Iterator[None]:
+    """Have the pages that are read meanwhile be of the type, where they can; None: of any."""
+    before = _expected.set(expected)
+    try:
+        yield
+    finally:
+        _expected.reset(before)
+
+
+class ExpectedLines(JsonLines):
+    """JsonLines that are objects of an expected type, too."""
+
+    __slots__ = ("_expected", "_lists", "_objects")
+
+    def __init__(self, lists: Sequence[bytes], objects: Objects, expected: Expected) -> None:
+        """Take lists of objects in valid JSON, and those objects."""
+        super().__init__(b"", len(objects))
+        self._lists, self._expected = lists, expected
+        self._objects: Objects | None = objects
+
+    @property
+    def lines(self) -> bytes | None:
+        if self._records is None and not self._lines:
+            self._lines = b"\n".join(chain.from_iterable(map(elements, self._lists)))
+        return self._lines
+
+    @property
+    def text_size(self) -> int | None:
+        return sum(map(len, self._lists)) if self._records is None else None
+
+    def take(self, expected: Expected) -> Objects | None:
+        """The records as objects, once; None where another type is expected, or somebody has looked at the records.
+
+        Objects that are freed right after their use are still in the processor's cache: a tenth of a task's CPU.
+        """
+        if self._expected is not expected:
+            return None
+        objects, self._objects = self._objects, None
+        return objects
+
+    def and_others(self, others: Sequence[JsonLines]) -> "ExpectedLines | None":
+        """These records and those of other pages; None where they are not all of one type."""
+        lists, objects = list[bytes](), list[msgspec.Struct]()
+        for page in (self, *others):
+            parts = page.parts(self._expected) if isinstance(page, ExpectedLines) else None
+            if parts is None:
+                return None
+            lists += parts[0]
+            objects += parts[1]
+        return ExpectedLines(lists, objects, self._expected)
+
+    def parts(self, expected: Expected) -> tuple[Sequence[bytes], Objects] | None:
+        """The lists and their objects; None where `take` would give none."""
+        return None if self._expected is not expected or self._objects is None else (self._lists, self._objects)
+
+    def _decode(self) -> list[Record]:
+        if self._records is None:
+            self._records = list(chain.from_iterable(map(decoded, self._lists)))
+            self._lines, self._lists, self._objects = None, (), None
+        return self._records
+
+
+def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
+    """The records of several pages, in order: as objects, or as text, where all of them are that."""
+    first, *others = pages
+    if not others:
+        return first
+    if isinstance(first, ExpectedLines) and (found := first.and_others(others)) is not None:
+        return found
+    texts = [lines for page in pages if (lines := page.lines) is not None]
+    if len(texts) < len(pages):
+        return [record for page in pages for record in page]
+    return JsonLines(b"\n".join(texts), sum(map(len, pages)))
+
+
+def cut_expected(body: bytes, where: tuple[str, ...]) -> tuple[ExpectedLines, bytes] | None:
+    """What `cut_out` gives. None, too, where no type is expected, or a record is of another.
+
+    Where the list lies is guessed: behind the last of the names, up to the last object before a bracket. That was right
+    if the rest is JSON, with the list in its place, and the list is JSON.
+    """
+    expected = _expected.get()
+    if expected is None or not expected.wanted_at_once or len(body) > _LARGE or not all(map(is_plain, where)):
+        return None
+    key = b'"%s":[{' % where[-1].encode() if where else b"[{"
+    begin, end = body.find(key) + len(key) - 2, body.rfind(b"}]") + 2
+    if not len(key) - 2 <= begin < end or body.find(b'": ', 0, _HEAD) >= 0 or b"\n" in body or not is_text(body):
+        return None
+    before, text, after = body[:begin], body[begin:end], body[end:]
+    try:
+        lies_there = _at(where, from_json(before + orjson.dumps(_MARK) + after)) == _MARK
+        objects = expected.list.decode(text) if lies_there else None
+    except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        objects = None
+    expected.tell_at_once(fits=objects is not None)
+    return None if objects is None else (ExpectedLines([text], objects, expected), before + b"[]" + after)
+
+
+def _at(where: tuple[str, ...], body: Any) -> Any:  # noqa: ANN401 - any JSON
+    for name in where:
+        if not isinstance(body, dict):
+            return None
+        body = body.get(name)
+    return body

@@ -1,0 +1,1 @@
+"""The commands of the Airbyte protocol: spec, check, discover, read."""

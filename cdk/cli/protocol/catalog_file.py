@@ -1,0 +1,85 @@
+"""Catalogs: what a source offers, and what a person wants of it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from cdk.base.errors import CatalogError, ConfigError
+from cdk.base.values import Json, JsonSchema
+from cdk.cli.input_files import as_model, read_documents
+from cdk.protocol import (
+    AirbyteCatalog,
+    AirbyteStream,
+    ConfiguredAirbyteCatalog,
+    ConfiguredAirbyteStream,
+    SyncMode,
+    Type,
+)
+from cdk.streams.stream import Stream
+
+
+def offered(streams: Iterable[Stream], schema: Callable[[Stream], JsonSchema] | None = None) -> AirbyteCatalog:
+    """What `discover` answers for these streams. schema: of one of them; None: the one that it declares."""
+    return AirbyteCatalog(
+        streams=[_offer(stream, stream.json_schema() if schema is None else schema(stream)) for stream in streams]
+    )
+
+
+def whole_catalog(streams: Iterable[Stream]) -> ConfiguredAirbyteCatalog:
+    """Every stream, incremental where it has a cursor."""
+    return ConfiguredAirbyteCatalog(streams=[_want(_offer(stream, stream.json_schema())) for stream in streams])
+
+
+def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
+    """The configured catalog in a file, or all of a catalog as `discover` wrote it.
+
+    Raises CatalogError naming the file, the path in it, what was found and what was expected.
+    """
+    try:
+        file, catalog = _catalog_in(path)
+        streams = catalog.get("streams") if isinstance(catalog, Mapping) else None
+        if not isinstance(streams, list):
+            raise CatalogError('expected {"streams": [...]}, a configured catalog', path=file)
+        return ConfiguredAirbyteCatalog(streams=[_configured(item, file, i) for i, item in enumerate(streams)])
+    except ConfigError as error:
+        raise CatalogError(error.message, path=error.path) from error
+
+
+def _catalog_in(path: Path) -> tuple[str, Json]:
+    """The catalog in a file; of several lines, the one with a CATALOG message."""
+    where, found = str(path), None
+    for place, value in read_documents(path):
+        if isinstance(value, Mapping) and value.get("type") == Type.CATALOG:
+            return place, value.get("catalog")
+        if found is None:
+            where, found = place, value
+    return where, found
+
+
+def _configured(item: Json, file: str, i: int) -> ConfiguredAirbyteStream:
+    if isinstance(item, Mapping) and "stream" not in item and "name" in item:
+        return _want(as_model(AirbyteStream, item, file, ("streams", i)))
+    return as_model(ConfiguredAirbyteStream, item, file, ("streams", i))
+
+
+def _want(stream: AirbyteStream) -> ConfiguredAirbyteStream:
+    incremental = SyncMode.INCREMENTAL in stream.supported_sync_modes
+    return ConfiguredAirbyteStream(
+        stream=stream,
+        sync_mode=SyncMode.INCREMENTAL if incremental else SyncMode.FULL_REFRESH,
+        cursor_field=stream.default_cursor_field,
+    )
+
+
+def _offer(stream: Stream, schema: JsonSchema) -> AirbyteStream:
+    cursor = stream.cursor_field
+    return AirbyteStream(
+        name=stream.name,
+        namespace=stream.namespace,
+        json_schema=dict(schema),
+        supported_sync_modes=[SyncMode.FULL_REFRESH] if cursor is None else list(SyncMode),
+        source_defined_cursor=None if cursor is None else True,
+        default_cursor_field=None if cursor is None else [cursor],
+        source_defined_primary_key=stream.key_paths or None,
+        is_resumable=stream.supports_checkpointing,
+        is_file_based=False,
+    )

@@ -1,0 +1,94 @@
+"""`read`: records and states of a catalog's streams."""
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import click
+
+from cdk.base.gc_tuning import rare_collections
+from cdk.base.secret_masking import secret_values
+from cdk.cli.config_file import load_config
+from cdk.cli.options import (
+    FindSource,
+    catalog_option,
+    config_option,
+    debug_option,
+    state_option,
+    with_egress,
+    with_source,
+)
+from cdk.cli.output import Output
+from cdk.cli.protocol.catalog_file import load_catalog, whole_catalog
+from cdk.cli.protocol.protocol_command import talk
+from cdk.cli.protocol.source_events import Told
+from cdk.cli.protocol.state_file import load_state
+from cdk.engine.executors import threads
+from cdk.engine.protocol_read import Unwatched, Watch, run_read
+from cdk.protocol import ConfiguredAirbyteCatalog
+from cdk.state.log.secret_check import Leaks
+from cdk.state.manager import ConnectorStateManager
+
+
+@click.command()
+@with_source
+@config_option
+@catalog_option
+@state_option
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    help="How many slices to read at once. Default: what the manifest says, else 1.",
+)
+@with_egress
+@debug_option
+def read(
+    find: FindSource,
+    *,
+    config: Path | None,
+    catalog: Path | None,
+    state: Path | None,
+    concurrency: int | None,
+    debug: bool,
+) -> int:
+    """Read the streams of a catalog, going on from a state, and print their records and states."""
+
+    def say(output: Output) -> None:
+        source = find()
+        source.events = Told(output, config)
+        settings = load_config(config, source, output.secrets)
+        streams = source.open(settings)
+        wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
+        source.select(_selected(wanted))
+        manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
+        with _watch(output) as watch, rare_collections():
+            run_read(
+                streams,
+                wanted,
+                manager,
+                output.write,
+                execute=threads(concurrency or source.concurrency(settings)),
+                mask=output.secrets.mask,
+                leaks=Leaks(secret_values(source.config_schema, settings)),
+                watch=watch,
+            )
+
+    return talk(say, debug=debug)
+
+
+def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
+    """The properties that a catalog's schemas have, of the streams whose schema has any."""
+    return {
+        item.stream.name: frozenset(properties)
+        for item in catalog.streams
+        if (properties := item.stream.json_schema.get("properties"))
+    }
+
+
+def _watch(output: Output) -> AbstractContextManager[Watch]:
+    """A display for the person at the terminal, if there is one."""
+    if not sys.stderr.isatty():
+        return nullcontext(Unwatched())
+    from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import when somebody looks
+
+    return Progress(output.secrets.mask)

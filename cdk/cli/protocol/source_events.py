@@ -1,0 +1,70 @@
+"""What a source tells while it runs, passed on: secrets to the mask, configs to the platform and to their file."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from cdk.base.logs import logger
+from cdk.base.secret_masking import Secrets
+from cdk.base.times.clock import system_clock
+from cdk.base.values import Json
+from cdk.cli.output import Output
+from cdk.protocol import (
+    AirbyteControlConnectorConfigMessage,
+    AirbyteControlMessage,
+    AirbyteMessage,
+    AirbyteStreamStatus,
+    OrchestratorType,
+    StreamDescriptor,
+    Type,
+    status_line,
+)
+from cdk.sources.config_file import save_config
+from cdk.streams.source_events import Events
+
+
+class Told(Events):
+    """Events of a command that speaks the protocol.
+
+    config: the file that a changed config is written to, as Airbyte does; a YAML file is left alone, since its comments
+    would be lost.
+    """
+
+    def __init__(self, output: Output, config: Path | None) -> None:
+        self._output, self._config = output, config
+
+    def learned(self, secret: str) -> None:
+        self._output.secrets.add(secret)
+
+    def config_changed(self, config: Mapping[str, Json]) -> None:
+        if self._config is not None and (why := save_config(self._config, config)) is not None:
+            logger.warning("the config has changed; %s: keep the CONTROL message's", why)
+        content = AirbyteControlConnectorConfigMessage(config=dict(config))
+        control = AirbyteControlMessage(
+            type=OrchestratorType.CONNECTOR_CONFIG,
+            emitted_at=system_clock().timestamp() * 1000,
+            connector_config=content,
+        )
+        self._output.say(AirbyteMessage(type=Type.CONTROL, control=control))
+
+    def waiting(self, stream: str, seconds: float) -> None:
+        now, descriptor = system_clock(), StreamDescriptor(name=stream)
+        until = now + timedelta(seconds=seconds)
+        self._output.write(status_line(descriptor, AirbyteStreamStatus.RUNNING, now, limited_until=until))
+
+
+class SyncTold(Events):
+    """Events of a sync. The target keeps rotated tokens; the config's file, if there is one, gets them as well.
+
+    config: that file.
+    """
+
+    def __init__(self, secrets: Secrets, config: Path | None) -> None:
+        self._secrets, self._config = secrets, config
+
+    def learned(self, secret: str) -> None:
+        self._secrets.add(secret)
+
+    def config_changed(self, config: Mapping[str, Json]) -> None:
+        if self._config is not None and (why := save_config(self._config, config)) is not None:
+            logger.info("the config has changed; %s: the target keeps what is new", why)

@@ -1,0 +1,100 @@
+"""The state of earlier runs, in any form that somebody may have kept it."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from cdk.base.errors import BadState, ConfigError, StateError
+from cdk.base.keys import Keys
+from cdk.base.logs import logger
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+from cdk.cli.input_files import as_model, place, read_documents
+from cdk.protocol import AirbyteStateMessage, Type
+
+_EXPECTED = (
+    'a state message such as {"type": "STREAM", "stream": {"stream_descriptor": {"name": ...}, "stream_state": {...}}}'
+)
+
+
+def load_state(path: Path | None, streams: Collection[str]) -> list[AirbyteStateMessage]:
+    """The state messages in a file, oldest first; none without a file or in an empty one.
+
+    Understood are a list of messages, one message, the lines an earlier read has written, and the legacy map from
+    stream name to state. streams: the names the source has; a state of another is of no use and warned about.
+
+    Raises StateError naming the file, the path in it, what was found and what was expected.
+    """
+    if path is None or (path.is_file() and path.stat().st_size == 0):
+        return []
+    try:
+        documents = list(read_documents(path))
+        if len(documents) > 1:
+            messages = [_message(value, where) for where, value in documents if not _is_other_line(value)]
+        else:
+            messages = [message for where, value in documents for message in _document(value, where, streams)]
+    except ConfigError as error:
+        raise StateError(error.message, path=error.path) from error
+    for message in messages:
+        for name in _names(message):
+            if name not in streams:
+                logger.warning(
+                    "%s: a state of %r, a stream the source lacks%s", path, name, did_you_mean(name, streams)
+                )
+    return messages
+
+
+def _document(value: Json, file: str, streams: Collection[str]) -> list[AirbyteStateMessage]:
+    match value:
+        case list():
+            return [_message(item, file, (i,)) for i, item in enumerate(value)]
+        case Mapping() if not value or _is_other_line(value):
+            return []
+        case Mapping() if _is_message(value):
+            return [_message(value, file)]
+        case Mapping():
+            return [_legacy(value, file, streams)]
+        case _:
+            raise BadState(file, value, f"a list of state messages, or {_EXPECTED}")
+
+
+def _message(value: Json, file: str, keys: Keys = ()) -> AirbyteStateMessage:
+    if isinstance(value, Mapping) and value.get("type") == Type.STATE and "state" in value:
+        value, keys = value["state"], (*keys, "state")
+    if not isinstance(value, Mapping) or not _is_message(value):
+        raise BadState(place(file, keys), value, _EXPECTED)
+    return as_model(AirbyteStateMessage, value, file, keys)
+
+
+def _legacy(value: Mapping[str, Json], file: str, streams: Collection[str]) -> AirbyteStateMessage:
+    if value.keys().isdisjoint(streams):
+        names = ", ".join(sorted(streams))
+        raise BadState(file, value, f"{_EXPECTED}, or a map from stream name ({names}) to state")
+    for name, blob in value.items():
+        if blob is not None and not isinstance(blob, Mapping | list):
+            raise BadState(place(file, (name,)), blob, "the state of this stream, an object")
+    return AirbyteStateMessage(data=dict(value))
+
+
+def _is_message(value: Mapping[str, Json]) -> bool:
+    match value:
+        case {"type": Type.STATE, "state": _}:
+            return True
+        case {"type": str(), "stream": _} | {"type": str(), "global": _} | {"type": str(), "data": _}:
+            return True
+        case {"stream": {"stream_descriptor": _}} | {"global": {"stream_states": _}}:
+            return True
+        case _:
+            return value.keys() == {"data"} and isinstance(value["data"], Mapping)
+
+
+def _is_other_line(value: Json) -> bool:
+    """Whether a line of a read's output is a message of another type."""
+    return isinstance(value, Mapping) and value.get("type") in set(Type) - {Type.STATE}
+
+
+def _names(message: AirbyteStateMessage) -> list[str]:
+    if message.global_ is not None:
+        return [item.stream_descriptor.name for item in message.global_.stream_states]
+    if message.stream is not None:
+        return [message.stream.stream_descriptor.name]
+    return list(message.data or ())

@@ -1,0 +1,195 @@
+"""`spark-cdk state`: look at the states of a pipeline's streams. The verbs that change them are beside it."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from cdk.base.values import Json
+from cdk.cli.state.edit import reset, rewind, rollback, set_
+from cdk.cli.state.exchange import export, fork, import_
+from cdk.cli.state.maintenance import gc, verify
+from cdk.cli.state.options import PipelineFile, for_streams, json_option, pipeline_argument, print_json, said
+
+if TYPE_CHECKING:  # importing them at run time would import Delta for every command
+    from cdk.lake.admin.locate import Located
+    from cdk.lake.admin.state_admin import Admin, Standing
+    from cdk.lake.delta.commit_log import Commit
+    from cdk.lake.delta.table_state import Saved
+
+_SHOWN = 10
+_MOVES = 3
+_COMMITS = 20
+
+
+@click.command()
+@pipeline_argument
+@for_streams
+@json_option
+@said
+def show(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
+    """Show where each stream of a PIPELINE file stands."""
+    admin = pipeline.admin()
+    found = [admin.standing(one) for one in pipeline.tables(names)]
+    if as_json:
+        print_json("spark-cdk-state-show/1", pipeline.name, streams=[_standing_json(one) for one in found])
+        return 0
+    for one in found:
+        for line in _standing_lines(one):
+            click.echo(line)
+    if not found:
+        click.echo(f"{pipeline.name}: no sync has committed anything yet")
+    return 0
+
+
+@click.command()
+@pipeline_argument
+@for_streams
+@click.option("--limit", type=click.IntRange(min=1), default=_COMMITS, help="Commits of each stream. Default: 20.")
+@json_option
+@said
+def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: bool) -> int:
+    """Show what moved the states of a PIPELINE file's streams, newest first."""
+    admin = pipeline.admin()
+    entries = {one.name: list(islice(_entries(admin, one), limit)) for one in pipeline.tables(names)}
+    if as_json:
+        streams = [{"stream": name, "commits": found} for name, found in entries.items()]
+        print_json("spark-cdk-state-log/1", pipeline.name, streams=streams)
+        return 0
+    for name, found in entries.items():
+        click.echo(name)
+        for entry in found:
+            click.echo(f"  {_entry_line(entry)}")
+            for move in entry["moves"][:_MOVES]:
+                click.echo(f"      {move}")
+            if more := len(entry["moves"]) - _MOVES:
+                click.echo(f"      and {more} more") if more > 0 else None
+    return 0
+
+
+@click.command()
+@pipeline_argument
+@click.argument("older", metavar="A", type=int)
+@click.argument("newer", metavar="B", type=int)
+@for_streams
+@json_option
+@said
+def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...], *, as_json: bool) -> int:
+    """Show what differs between the states A and B of a stream, by the numbers that `log` shows."""
+    from cdk.lake.admin.state_admin import difference  # noqa: PLC0415
+
+    admin, one = pipeline.admin(), pipeline.table(names)
+    lines = difference(admin.at(one, older), admin.at(one, newer))
+    if as_json:
+        print_json("spark-cdk-state-diff/1", pipeline.name, stream=one.name, older=older, newer=newer, lines=lines)
+        return 0
+    for line in lines or ["nothing differs"]:
+        click.echo(line)
+    return 0
+
+
+def _standing_json(one: "Standing") -> Mapping[str, Json]:
+    saved = one.saved
+    return {
+        "stream": one.stream,
+        "path": one.path,
+        "number": one.number,
+        "complete": None if saved is None else saved.complete,
+        "restored": one.restored,
+        "lost": one.lost or None,
+        "generation": None if saved is None else saved.generation,
+        "sync_mode": None if saved is None else saved.sync_mode,
+        "write_mode": None if saved is None else saved.write_mode,
+        "sync": None if saved is None else saved.sync or None,
+        "rows": None if saved is None else saved.records,
+        "state": None if saved is None else saved.state,
+        "source": None if saved is None else saved.source,
+        "kept": list(one.kept),
+    }
+
+
+def _standing_lines(one: "Standing") -> Iterator[str]:
+    from cdk.lake.admin.diff import shown, values  # noqa: PLC0415
+    from cdk.sync.loop.conditional_state import about_source  # noqa: PLC0415
+
+    if one.lost:
+        yield f"{one.stream}: the state cannot be read: {one.lost}"
+    elif one.saved is None:
+        yield f"{one.stream}: nothing is committed"
+    else:
+        saved = one.saved
+        how = "complete" if saved.complete else "cut"
+        restored = ", the table was restored to it" if one.restored else ""
+        yield (
+            f"{one.stream}: state {one.number}, {how}{restored}, {saved.sync_mode} {saved.write_mode}, "
+            f"generation {saved.generation} with {saved.records:,} rows"
+        )
+        found = list(values(saved.state))
+        for where, value in found[:_SHOWN]:
+            yield f"  {where}: {shown(value)}"
+        if len(found) > _SHOWN:
+            yield f"  and {len(found) - _SHOWN:,} more"
+        for line in about_source(saved.source):
+            yield f"  {line}"
+    if one.kept:
+        yield f"  kept: {', '.join(map(str, one.kept))}"
+
+
+def _entries(admin: "Admin", one: "Located") -> Iterator[dict[str, Json]]:
+    """The commits that moved the state or the rows back, newest first, each with what moved since the one before."""
+    from cdk.lake.admin.diff import moves  # noqa: PLC0415
+
+    newer: tuple[Commit, Saved | None] | None = None
+    for commit, saved in admin.log(one):
+        if commit.state is None and commit.operation != "RESTORE":
+            continue
+        if newer is not None:
+            known = newer[1] is not None and saved is not None
+            yield _entry(*newer, [str(m) for m in moves(saved.state, newer[1].state)] if known else [])  # type: ignore[union-attr]  # both are there where they are known
+        newer = commit, saved
+    if newer is not None:
+        yield _entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
+
+
+def _entry(commit: "Commit", saved: "Saved | None", moved: list[str]) -> dict[str, Json]:
+    from cdk.lake.delta.state_blobs import number  # noqa: PLC0415
+
+    return {
+        "version": commit.version,
+        "at": None if commit.at is None else commit.at.isoformat(timespec="seconds"),
+        "operation": commit.operation,
+        "number": None if commit.state is None else number(commit.state),
+        "rows": commit.rows,
+        "complete": None if saved is None else saved.complete,
+        "sync": None if saved is None else saved.sync or None,
+        "note": commit.note or None,
+        "kept": saved is not None,
+        "moves": moved,
+    }
+
+
+def _entry_line(entry: Mapping[str, Json]) -> str:
+    import orjson  # noqa: PLC0415
+
+    parts = [
+        entry["at"] or "at an unknown time",
+        f"version {entry['version']}",
+        "rows restored" if entry["number"] is None else f"state {entry['number']}",
+        f"{entry['rows']:,} rows" if entry["rows"] is not None else "rows unknown",
+    ]
+    if entry["note"]:
+        parts.append(orjson.loads(entry["note"])["what"])
+    if entry["kept"]:
+        parts.append("complete" if entry["complete"] else "cut")
+        parts.append(f"sync {entry['sync'][:8]}" if entry["sync"] else "no sync")
+    else:
+        parts.append("not kept")
+    return ", ".join(parts)
+
+
+state = click.Group(
+    "state",
+    commands=[show, log, diff, reset, set_, rewind, rollback, export, import_, fork, verify, gc],
+    help="Look at the states of a PIPELINE file's streams, and change them between two syncs.",
+)

@@ -1,0 +1,142 @@
+"""The verbs of `spark-cdk state` that change states: reset, set, rewind, rollback."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import from_json
+from cdk.cli.input_files import read_document
+from cdk.cli.state.options import (
+    PipelineFile,
+    dry_option,
+    for_streams,
+    pipeline_argument,
+    said,
+    tell,
+    trust_option,
+)
+
+if TYPE_CHECKING:  # importing them at run time would import Delta for every command
+    from cdk.lake.admin.locate import Located
+    from cdk.lake.admin.state_admin import Admin, Done
+    from cdk.state.slice import Partition
+
+partition_option = click.option(
+    "--partition", metavar="JSON", help='Only this partition, such as \'{"shop": "a"}\', as `show` writes it.'
+)
+
+
+@click.command()
+@pipeline_argument
+@for_streams
+@partition_option
+@dry_option
+@said
+def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
+    """Have streams read from their start by the next sync; their rows stay.
+
+    It also helps where a state is lost.
+    """
+    wanted = _partition(partition)
+    found = [pipeline.table(names)] if wanted else pipeline.tables(names)
+    return _each(pipeline, found, lambda admin, one: admin.reset(one, wanted), dry=dry)
+
+
+@click.command(name="set")
+@trust_option
+@pipeline_argument
+@click.argument("stream")
+@click.argument("file", metavar="STATE.json", type=click.Path(path_type=Path, dir_okay=False))
+@dry_option
+@said
+def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
+    """Give a STREAM the state in a file: the JSON object of `show --json`, or any older form of it."""
+    from cdk.lake.admin.edits import given  # noqa: PLC0415
+
+    blob = read_document(file)
+    one = pipeline.table((stream,))
+    known = pipeline.stream(one)
+    return _each(
+        pipeline, [one], lambda admin, one: admin.change(one, lambda saved: given(saved, known, blob)), dry=dry
+    )
+
+
+@click.command()
+@trust_option
+@pipeline_argument
+@click.option("--to", required=True, metavar="WHEN", help="A moment such as 2024-03-01, or a number for a counter.")
+@for_streams
+@partition_option
+@dry_option
+@said
+def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
+    """Move cursors back to a moment, never forward: what lies behind it is read again.
+
+    Streams without a cursor are left as they are, unless they are named.
+    """
+    from cdk.lake.admin.edits import rewound  # noqa: PLC0415
+
+    wanted = _partition(partition)
+    found = [pipeline.table(names)] if wanted else pipeline.tables(names)
+    if not names:
+        for one in found:
+            if pipeline.stream(one).cursor is None:
+                click.echo(f"{one.name}: has no cursor, left as it is")
+        found = [one for one in found if pipeline.stream(one).cursor is not None]
+    streams = {one: pipeline.stream(one) for one in found}
+    return _each(
+        pipeline,
+        found,
+        lambda admin, one: admin.change(one, lambda saved: rewound(saved, streams[one], to, wanted)),
+        dry=dry,
+    )
+
+
+@click.command()
+@pipeline_argument
+@click.argument("number", metavar="N", type=int)
+@for_streams
+@click.option("--tables", is_flag=True, help="Bring the rows of that state back as well, in the same commit.")
+@dry_option
+@said
+def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tables: bool, dry: bool) -> int:
+    """Take state N of a stream again, by the number that `log` shows."""
+    one = pipeline.table(names)
+    return _each(pipeline, [one], lambda admin, one: admin.rollback(one, number, tables=tables), dry=dry)
+
+
+def _each(
+    pipeline: PipelineFile, found: "Sequence[Located]", do: "Callable[[Admin, Located], Done]", *, dry: bool
+) -> int:
+    """Do something to each table. What is refused for one is refused before any is changed."""
+    if not found:
+        raise ConfigError("there is no stream with a state", path=str(pipeline.path))
+    admin = pipeline.admin(dry=dry)
+    with admin.alone():
+        trial = pipeline.admin(dry=True)
+        for one in found:
+            done = do(trial, one)
+            if dry:
+                tell(done, dry=True)
+        for one in () if dry else found:
+            tell(do(admin, one), dry=False)
+    return 0
+
+
+def _partition(text: str | None) -> "Partition | None":
+    if text is None:
+        return None
+    import orjson  # noqa: PLC0415
+
+    from cdk.state.slice import Partition  # noqa: PLC0415
+
+    try:
+        value = from_json(text)
+    except orjson.JSONDecodeError as error:
+        raise click.UsageError(f"'--partition': not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise click.UsageError(f'\'--partition\': found {text}, expected an object such as {{"shop": "a"}}')
+    return Partition(value)

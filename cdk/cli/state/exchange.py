@@ -1,0 +1,128 @@
+"""The verbs of `spark-cdk state` that bring states in and out: export, import, fork."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdk.base.errors import ConfigError, StateError
+from cdk.base.values import Json, to_json
+from cdk.cli.input_files import read_documents
+from cdk.cli.state.options import PipelineFile, dry_option, for_streams, pipeline_argument, said, tell, trust_option
+
+if TYPE_CHECKING:  # importing it at run time would import Delta for every command
+    from cdk.streams.stream import Stream
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+@click.command()
+@pipeline_argument
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@for_streams
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["airbyte", "exact"]),
+    default="airbyte",
+    help="State messages, or these with all that the tables keep. Default: airbyte.",
+)
+@said
+def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: str) -> int:
+    """Write the states of streams to FILE, or to standard output for `-`, as a list of state messages."""
+    from cdk.lake.admin.formats import message  # noqa: PLC0415
+
+    admin = pipeline.admin()
+    standing = [(one, admin.standing(one)) for one in pipeline.tables(names)]
+    for one, found in standing:
+        if found.lost:
+            raise StateError(f"the state cannot be read: {found.lost}", stream=one.stream)
+    messages = [message(one, found.saved, exact=form == "exact") for one, found in standing if found.saved]
+    text = to_json(messages, indent=True) + b"\n"
+    if str(file) == "-":
+        click.echo(text.decode(), nl=False)
+    else:
+        file.write_bytes(text)
+        click.echo(f"{len(messages)} states in {file}")
+    return 0
+
+
+@click.command(name="import")
+@trust_option
+@pipeline_argument
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@for_streams
+@click.option("--replace", is_flag=True, help="Put imported states in the place of those that are there.")
+@dry_option
+@said
+def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, replace: bool, dry: bool) -> int:
+    """Have streams begin where a state in FILE says, also before their first sync.
+
+    FILE has Airbyte's state messages, in any form that `read --state` takes, Singer's bookmarks, or a dlt pipeline's
+    state.json.
+    """
+    from cdk.lake.admin.locate import chosen, of_plans  # noqa: PLC0415
+    from cdk.sync.loop.state_import import took  # noqa: PLC0415
+
+    plans = {plan.stream.name: plan for plan in pipeline.plans}
+    tables = {one.stream: one for one in chosen(of_plans(list(plans.values())), names)}
+    blobs = _states(file, {name: plan.stream for name, plan in plans.items()})
+    found = {name: blob for name, blob in blobs.items() if name in tables}
+    if not found:
+        raise ConfigError("has no state of a stream of this pipeline", path=str(file))
+    admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
+    with admin.alone():
+        for name, blob in found.items():
+            done = took(trial, plans[name], tables[name], blob, replace=replace)
+            if dry:
+                tell(done, dry=True)
+        for name, blob in () if dry else found.items():
+            tell(took(admin, plans[name], tables[name], blob, replace=replace), dry=False)
+    return 0
+
+
+@click.command()
+@pipeline_argument
+@click.argument("name")
+@for_streams
+@dry_option
+@said
+def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool) -> int:
+    """Let a second pipeline, called NAME, begin on the same tables where this one stands."""
+    if not _NAME.fullmatch(name) or name == pipeline.name:
+        raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
+    admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
+    with admin.alone():
+        found = [one for one in pipeline.tables(names) if names or admin.standing(one).saved is not None]
+        for one in found:
+            done = trial.fork(one, name)
+            if dry:
+                tell(done, dry=True)
+        for one in () if dry else found:
+            tell(admin.fork(one, name), dry=False)
+    return 0
+
+
+def _states(file: Path, streams: "Mapping[str, Stream]") -> dict[str, Json]:
+    """The state of each stream that a file has, of any kind that is understood. Raises StateError and ConfigError."""
+    from cdk.cli.protocol.state_file import load_state  # noqa: PLC0415
+    from cdk.lake.admin.formats import from_dlt, from_singer, is_dlt, is_singer  # noqa: PLC0415
+    from cdk.state.manager import ConnectorStateManager  # noqa: PLC0415
+
+    documents = [value for _, value in read_documents(file)]
+    singer = [value for value in documents if is_singer(value)]
+    if singer:
+        return dict(from_singer(singer[-1], streams))
+    dlt = [value for value in documents if is_dlt(value)]
+    if dlt:
+        return dict(from_dlt(dlt[-1], streams))
+    messages = load_state(file, streams)
+    manager = ConnectorStateManager(messages)
+    named = {
+        (item.stream_descriptor.name, item.stream_descriptor.namespace)
+        for message in messages
+        for item in ([message.stream] if message.stream else message.global_.stream_states if message.global_ else [])
+    } | {(name, None) for message in messages for name in message.data or ()}
+    return {name: manager.get_stream_state(name, namespace) for name, namespace in sorted(named, key=str)}

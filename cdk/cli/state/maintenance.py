@@ -1,0 +1,75 @@
+"""The verbs of `spark-cdk state` that look after files: verify, gc."""
+
+from datetime import timedelta
+
+import click
+
+from cdk.base.times.clock import system_clock
+from cdk.cli.state.options import (
+    PipelineFile,
+    dry_option,
+    for_streams,
+    json_option,
+    pipeline_argument,
+    print_json,
+    said,
+)
+
+_DAYS = 7
+
+
+@click.command()
+@pipeline_argument
+@for_streams
+@json_option
+@said
+def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
+    """Look whether every state can be read, every file is there and every receipt adds up; 1 when something is broken.
+
+    Reads logs, names of files and their footers, no rows.
+    """
+    from cdk.lake.admin.verify import audits, findings  # noqa: PLC0415
+
+    tables = [one for one in pipeline.tables(names) if one.there]
+    audited = [audits(one) for one in tables]
+    found = [f for one, its in zip(tables, audited, strict=True) for f in findings(one, pipeline.name, its)]
+    sums = {name: audit for its in audited for name, audit in its.items()}
+    broken = any(finding.broken for finding in found)
+    if as_json:
+        listed = [{"stream": one.stream, "text": one.text, "broken": one.broken} for one in found]
+        receipts = [{"stream": name, **audit.to_json()} for name, audit in sums.items()]
+        print_json("spark-cdk-state-verify/1", pipeline.name, ok=not broken, findings=listed, receipts=receipts)
+    else:
+        for name, audit in sums.items():
+            click.echo(f"{name}: {audit.summary()}")
+        for one in found:
+            click.echo(f"{one.stream}: {'broken' if one.broken else 'note'}: {one.text}")
+        count = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}"
+        click.echo(f"{pipeline.name}: {count}, {'something is broken' if broken else 'nothing is broken'}")
+    return 1 if broken else 0
+
+
+@click.command()
+@pipeline_argument
+@for_streams
+@click.option("--days", type=click.FloatRange(min=0), default=_DAYS, help="Only files this old or older. Default: 7.")
+@dry_option
+@said
+def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool) -> int:
+    """Remove old states, drafts, and data files that no version of a table names.
+
+    Files of syncs that run on other machines are young: leave --days above the longest of them.
+    """
+    from cdk.lake.admin.verify import waste  # noqa: PLC0415
+
+    now = system_clock()
+    files = size = 0
+    with pipeline.admin(dry=dry).alone():
+        for table in pipeline.tables(names):
+            for one in waste(table, pipeline.name, now=now, age=timedelta(days=days)) if table.there else ():
+                click.echo(f"{table.name}: {one.root.join(one.name)}, {one.bytes:,} bytes, {one.why}")
+                files, size = files + 1, size + one.bytes
+                if not dry:
+                    one.root.delete(one.name)
+    click.echo(f"{files} files, {size:,} bytes{' would be removed' if dry else ' removed'}")
+    return 0

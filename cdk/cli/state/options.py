@@ -1,0 +1,188 @@
+"""What the verbs of `spark-cdk state` share: the pipeline file, the streams, and what they say."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec
+
+import click
+
+from cdk.base.errors import CdkError, ConfigError, StateConflict
+from cdk.base.secret_masking import Secrets, secret_values
+from cdk.base.values import Json, to_json
+from cdk.cli.unexpected import Unexpected
+
+if TYPE_CHECKING:  # importing them at run time would import Delta for every command
+    from collections.abc import Iterator
+
+    from cdk.lake.admin.locate import Located
+    from cdk.lake.admin.state_admin import Admin, Done
+    from cdk.lake.storage.folder import Place
+    from cdk.streams.stream import Stream
+    from cdk.sync.settings.pipeline_file import Pipeline
+    from cdk.sync.settings.stream_plan import StreamPlan
+
+P = ParamSpec("P")
+
+BUSY = 75
+"""Ends a verb that found a sync running: try again later."""
+
+_MOVES = 10
+
+
+class PipelineFile:
+    """A pipeline file, read as far as a verb needs it: the connector is asked only by those that need its streams."""
+
+    def __init__(self, path: Path, *, trusted: bool = False) -> None:
+        self.path, self.trusted, self.secrets = path, trusted, Secrets()
+        self._config_secrets: list[str] = []
+
+    @cached_property
+    def settings(self) -> "Pipeline":
+        """The file, where variables that are not set stay as they are written."""
+        from cdk.cli.tables import _NoSecretsNeeded  # noqa: PLC0415
+        from cdk.lake.storage.credentials import secrets_of  # noqa: PLC0415
+        from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
+
+        found = Pipeline.load(self.path, _NoSecretsNeeded(os.environ))
+        if "${" in found.target.path or any("${" in str(value) for value in found.target.storage.values()):
+            Pipeline.load(self.path)  # says which variable is not set, and where
+        self.secrets.add(*secrets_of(found.target.storage))
+        return found
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.settings.name
+
+    @cached_property
+    def target(self) -> "Place":
+        """Where the tables lie."""
+        from cdk.lake.storage.object_store import place_at  # noqa: PLC0415
+
+        return place_at(self.settings.target.path, self.settings.target.storage)
+
+    def admin(self, *, dry: bool = False) -> "Admin":
+        """What looks at the states and changes them."""
+        from cdk.lake.admin.state_admin import Admin  # noqa: PLC0415
+        from cdk.sync.loop.state_log_mirror import state_check  # noqa: PLC0415
+
+        check = state_check(self.settings, self._config_secrets)
+        return Admin(self.target, self.name, dry=dry, check=check)
+
+    def tables(self, names: Sequence[str] = ()) -> "list[Located]":
+        """The tables of the streams that are named, of all without names. In a store, the connector says which."""
+        from cdk.lake.admin.locate import chosen, of_plans, on_disk  # noqa: PLC0415
+        from cdk.lake.storage.folder import Disk  # noqa: PLC0415
+
+        found = on_disk(self.target, self.name) if isinstance(self.target, Disk) else of_plans(list(self.plans))
+        return chosen(found, names)
+
+    def table(self, names: Sequence[str]) -> "Located":
+        """The one table that is meant. Raises ConfigError: there are several, or none."""
+        found = self.tables(names)
+        if len(found) != 1:
+            there = ", ".join(one.name for one in found) or "none"
+            raise ConfigError(f"states have numbers of their own in each stream; choose one by --stream: {there}")
+        return found[0]
+
+    @cached_property
+    def plans(self) -> "Sequence[StreamPlan]":
+        """The streams as the connector has them, with what the pipeline says of each. Needs all of the config."""
+        from cdk.cli.sync.pipeline_from_file import file_pipeline  # noqa: PLC0415
+        from cdk.sync.settings.stream_plan import chosen_streams, plan_stream  # noqa: PLC0415
+
+        settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
+        self._config_secrets += secret_values(source.config_schema, settings.config)
+        chosen = chosen_streams(source.streams(settings.config), settings.streams)
+        return [plan_stream(stream, options, self.target) for stream, options in chosen]
+
+    def stream(self, one: "Located") -> "Stream":
+        """The stream of a table. Raises ConfigError: the pipeline has it no more."""
+        for plan in self.plans:
+            if (plan.stream.name, plan.stream.namespace) == (one.stream, one.namespace):
+                return plan.stream
+        raise ConfigError(f"the pipeline has no stream {one.name!r} any more, so its state cannot be understood")
+
+
+pipeline_argument = click.argument(
+    "pipeline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=lambda ctx, _, path: PipelineFile(path, trusted=bool(ctx.params.pop("trusted", False))),
+)
+for_streams = click.option(
+    "--stream", "names", multiple=True, metavar="NAME", help="Only this stream; may be repeated. Default: all."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+dry_option = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done, and change nothing.")
+trust_option = click.option(
+    "--allow-custom-code",
+    "trusted",
+    is_flag=True,
+    is_eager=True,
+    help="Let Python code that a manifest names run, such as a components.py beside it.",
+)
+
+
+class Busy(click.ClickException):
+    """A sync of the pipeline runs, or was faster."""
+
+    exit_code = BUSY
+
+
+def said(command: Callable[P, int]) -> Callable[P, int]:
+    """Say in a line why a verb failed, without secrets."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        pipeline = kwargs["pipeline"]
+        assert isinstance(pipeline, PipelineFile)
+        with _plainly(pipeline.secrets):
+            return command(*args, **kwargs)
+
+    return run
+
+
+@contextmanager
+def _plainly(secrets: Secrets) -> "Iterator[None]":
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    try:
+        yield
+    except StateConflict as error:
+        raise Busy(secrets.mask(str(error))) from None
+    except CdkError as error:
+        stream = f"{error.stream}: " if error.stream else ""
+        raise click.ClickException(secrets.mask(f"{stream}{error}")) from None
+    except (DeltaError, OSError) as error:
+        raise click.ClickException(secrets.mask(f"a table or file cannot be read: {error}")) from None
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+        raise Unexpected(error, secrets.mask) from None
+
+
+def tell(done: "Done", *, dry: bool) -> None:
+    """Say what was done to a stream."""
+    change = done.change
+    if dry:
+        how = "would be done"
+    elif done.version is None:
+        how = "nothing to do"
+    else:
+        how = f"done, version {done.version} of the table"
+    click.echo(f"{done.stream}: {change.what}: {how}")
+    for move in change.moves[:_MOVES]:
+        click.echo(f"  {move}")
+    if len(change.moves) > _MOVES:
+        click.echo(f"  and {len(change.moves) - _MOVES:,} more")
+    for sentence in change.means:
+        click.echo(f"  {sentence}")
+
+
+def print_json(kind: str, pipeline: str, **more: Json) -> None:
+    """Print an answer for programs."""
+    answer: Mapping[str, Json] = {"format": kind, "pipeline": pipeline, **more}
+    click.echo(to_json(answer, indent=True).decode())

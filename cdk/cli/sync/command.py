@@ -1,0 +1,238 @@
+"""`spark-cdk sync`: read on Spark into Delta tables what a pipeline file says, or options."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from cdk.base.errors import CdkError, StateConflict
+from cdk.base.logs import logger
+from cdk.base.secret_masking import Secrets
+from cdk.cli.options import (
+    catalog_option,
+    config_option,
+    connector_option,
+    custom_code_option,
+    manifest_option,
+    with_egress,
+)
+from cdk.cli.protocol.source_events import SyncTold
+from cdk.cli.state.options import Busy
+from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
+from cdk.cli.sync.pipeline_from_options import check_given, given_pipeline
+from cdk.cli.unexpected import Unexpected
+
+if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+    from cdk.sync.loop.runner import SyncResult
+    from cdk.sync.settings.pipeline_file import Pipeline
+
+
+@click.command()
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@connector_option
+@manifest_option
+@config_option
+@catalog_option
+@click.option("--target", metavar="PATH", help="Where the tables go, without a PIPELINE: a folder, or an address.")
+@click.option("--name", metavar="NAME", help="The state hangs on it, without a PIPELINE. Default: the connector's.")
+@click.option("--allow-empty", is_flag=True, help="Without a PIPELINE: an overwrite may leave a table without rows.")
+@click.option("--stream", "names", multiple=True, metavar="NAME", help="Sync only this stream; may be repeated.")
+@custom_code_option
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the run did to FILE, as JSON, however it ends.",
+)
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would be read; read and write nothing.")
+@click.option(
+    "--preview",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show what would be read, with the first N records of each stream; write nothing.",
+)
+@click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
+@click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
+@click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
+@with_egress
+def sync(
+    pipeline: Path | None,
+    names: tuple[str, ...],
+    *,
+    connector: str | None,
+    manifest_path: Path | None,
+    config: Path | None,
+    catalog: Path | None,
+    target: str | None,
+    name: str | None,
+    allow_empty: bool,
+    allow_custom_code: bool,
+    report: Path | None,
+    dry: bool,
+    preview: int | None,
+    force: bool,
+    no_progress: bool,
+    quiet: bool,
+) -> int:
+    """Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.
+
+    A run that was cut, however hard, is resumed by running the same command again. Without a file, options say what is
+    read, as those of `read` do, and `--target` where it goes.
+    """
+    options = {
+        "--connector": connector,
+        "--manifest-path": manifest_path,
+        "--config": config,
+        "--catalog": catalog,
+        "--target": target,
+        "--name": name,
+        "--allow-empty": allow_empty or None,
+    }
+    check_given(pipeline, options)
+    # pyspark alone takes longer to import than `spec` may run.
+    from cdk.cli.sync.display import Display  # noqa: PLC0415
+    from cdk.cli.sync.preview import show_previews  # noqa: PLC0415
+    from cdk.cli.sync.report import SyncReport  # noqa: PLC0415
+    from cdk.sync.loop.runner import SyncRunner  # noqa: PLC0415
+
+    secrets = Secrets()
+    with _said_plainly(secrets), SyncReport(report, secrets) as told:
+        if pipeline is not None:
+            settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
+        else:
+            settings, source = given_pipeline(options, secrets, trusted=allow_custom_code)
+        source.events = SyncTold(secrets, config if pipeline is None else config_file(pipeline))
+        settings = _with_egress(_chosen(settings, names))
+        settings = _forced(settings) if force else settings
+        if dry or preview is not None or settings.state.ignore_new_state:
+            told.runner = SyncRunner(settings, source, learn=secrets.add)
+            return show_previews(told.runner.preview(preview or 0), secrets.mask, told.runner.notes())
+        with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
+            told.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
+            display.doing = told.runner.doing
+            result = told.runner.run()
+    if not quiet:
+        display.summary(_masked(result, secrets), settings.target.path)
+    return 0 if result.ok else 1
+
+
+def _chosen(settings: "Pipeline", names: tuple[str, ...]) -> "Pipeline":
+    """The pipeline with only the streams in `names`, if there are any."""
+    from cdk.sync.settings.pipeline_file import StreamOptions  # noqa: PLC0415
+
+    streams = settings.streams or {}
+    chosen = {name: streams.get(name, StreamOptions()) for name in names}
+    return settings.model_copy(update={"streams": chosen}) if names else settings
+
+
+def _with_egress(settings: "Pipeline") -> "Pipeline":
+    """The pipeline, with the limits of `--egress` for the machines of a cluster, which inherit no environment."""
+    from cdk.rest.http.egress import VARIABLE  # noqa: PLC0415
+
+    if (egress := os.environ.get(VARIABLE)) is None:
+        return settings
+    conf = {**settings.spark.conf, f"spark.executorEnv.{VARIABLE}": egress}
+    return settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})
+
+
+def _forced(settings: "Pipeline") -> "Pipeline":
+    """The pipeline that skips nothing."""
+    skip = settings.skip_redundant_runs
+    if skip is None:
+        return settings
+    return settings.model_copy(update={"skip_redundant_runs": skip.model_copy(update={"force_rerun": True})})
+
+
+class _Interrupted(click.ClickException):
+    """Ctrl-C ended the sync. The exit code is the shell's for that signal."""
+
+    exit_code = 128 + signal.SIGINT
+
+    def __init__(self, how: str = "interrupted") -> None:
+        super().__init__(f"{how}; what was committed is safe: run the sync again to go on")
+
+
+class _Terminated(_Interrupted):
+    """A polite kill did."""
+
+    exit_code = 128 + signal.SIGTERM
+
+
+@contextmanager
+def _said_plainly(secrets: Secrets) -> Iterator[None]:
+    """Say in a line why a sync ended, without secrets. A polite kill ends it as Ctrl-C does."""
+    told = False
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal told
+        told = True
+        raise KeyboardInterrupt
+
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if here else None
+    try:
+        yield
+    except StateConflict as error:
+        raise Busy(secrets.mask(str(error))) from None
+    except CdkError as error:
+        # Raised anew, so that no traceback carries the text that was masked here.
+        raise click.ClickException(secrets.mask(str(error))) from None
+    except KeyboardInterrupt:
+        raise (_Terminated("told to end") if told else _Interrupted()) from None
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+        raise Unexpected(error, secrets.mask) from None
+    finally:
+        if here:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":
+    """The result as people may see it: no secret of the config in what went wrong."""
+    reports = []
+    for report in result.streams:
+        failure = report.failure
+        if failure is not None:
+            failure = replace(failure, message=secrets.mask(failure.message), detail=secrets.mask(failure.detail))
+        reports.append(replace(report, failure=failure))
+    return replace(result, streams=reports)
+
+
+class _Said(logging.Handler):
+    """Says a line of the log on stderr, without secrets."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__(logging.WARNING)
+        self._secrets = secrets
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self._secrets.mask(record.getMessage()), err=True)
+
+
+@contextmanager
+def _logging(secrets: Secrets) -> Iterator[None]:
+    handler = _Said(secrets)
+    logger.addHandler(handler)
+    # py4j tells of a JVM that is gone in a hundred lines; the sync says it in one.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # It tells of a Ctrl-C, too, and that through the root logger.
+    root = logging.getLogger()
+    root.addFilter(_not_py4j)
+    try:
+        yield
+    finally:
+        root.removeFilter(_not_py4j)
+        logger.removeHandler(handler)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts

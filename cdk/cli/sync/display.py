@@ -1,0 +1,213 @@
+"""What a person sees of a sync: live progress on stderr, and at the end a table of what was done."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from rich import filesize
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from cdk.cli.sync.stream_table import MARKS, Pace, counted, going_on, how_far, screen, span
+from cdk.rest.http.activity import Doing
+from cdk.rest.http.metrics import Tally
+from cdk.sync.loop.runner import SyncResult
+from cdk.sync.loop.stale_removal import StaleCount
+from cdk.sync.reports.stream_report import Status, StreamReport
+
+_LINES_EVERY = 5.0
+"""Seconds between lines of a stream that moves, where they stay: in a file or a log."""
+
+_UNCHANGED = ("=", "dim")
+
+# Nothing knows how wide a file or a log is read; figures must not be cut there.
+_FILE_WIDTH = 200
+
+
+class Display:
+    """Shows a sync while it runs: a live table on a terminal, lines at a distance elsewhere.
+
+    shown: whether it does; the summary does not depend on it. doing: asked, several times a second, what is done right
+    now, by stream.
+    """
+
+    def __init__(
+        self,
+        pipeline: str,
+        *,
+        shown: bool = True,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pipeline, self._shown, self._clock = pipeline, shown, clock
+        self._console = console or _own_stderr()
+        self._begun = clock()
+        self._committed: float | None = None
+        self._epoch_ends: float | None = None
+        self._reports: Sequence[StreamReport] = ()
+        self._paces: dict[str, Pace] = {}
+        self._said: dict[str, StreamReport] = {}
+        self._spoke = self._begun
+        self._spinner = Spinner("dots")
+        self.doing: Callable[[], Mapping[str, Doing]] = dict
+        self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._shown and self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown and self._console.is_terminal:
+            self._live.stop()
+
+    def show(self, reports: Sequence[StreamReport], seconds: float) -> None:
+        """Take note of how the streams stand. seconds: how long the epoch that begins may read; 0: none begins."""
+        now = self._clock()
+        if sum(report.commits for report in reports) > sum(report.commits for report in self._reports):
+            self._committed = now
+        self._epoch_ends = now + seconds if seconds else None
+        before = {report.name: report for report in self._reports}
+        for report in reports:
+            if report.planned:
+                pace = self._paces.setdefault(report.name, Pace(now, now))
+                if report.pages != before.get(report.name, report).pages:
+                    pace.news = now
+        if self._shown and not self._console.is_terminal:
+            self._say(reports, now)
+        self._reports = reports
+
+    def _say(self, reports: Sequence[StreamReport], now: float) -> None:
+        """A line for each stream that is done or failed, and now and then one for each that has moved."""
+        if not self._reports:
+            self._line(f"{self._pipeline}: {counted(len(reports), 'stream')} to sync")
+        due = now - self._spoke >= _LINES_EVERY
+        for report in reports:
+            known = self._said.get(report.name)
+            ended = report.status is not Status.READING and (known is None or known.status is Status.READING)
+            moved = report.commits != (known.commits if known else 0)
+            if ended or (due and moved):
+                self._said[report.name] = report
+                self._spoke = now
+                self._line(f"{report.name}: {report.outcome}, {_counts(report, self._left(report, now))}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _left(self, report: StreamReport, now: float) -> float | None:
+        pace = self._paces.get(report.name)
+        return None if pace is None else pace.left(report, now)
+
+    def _progress(self) -> Group:
+        now, size = self._clock(), self._console.size
+        head = self._head(now)
+        head.truncate(max(8, size.width - 2), overflow="ellipsis")  # the spinner would wrap it
+        self._spinner.update(text=head)
+        # A line for the head, and one below for the cursor.
+        doing = {name: going_on(one, time.time()) for name, one in self.doing().items()}
+        table, others = screen(self._reports, self._paces, now, width=size.width, height=size.height - 2, doing=doing)
+        return Group(self._spinner, *([table] if self._reports else []), *([others] if others else []))
+
+    def _head(self, now: float) -> Text:
+        written = sum(report.written for report in self._reports)
+        head = Text(f" {self._pipeline}  {counted(written, 'row')} in {span(now - self._begun)}")
+        if not self._reports:
+            head.append(", looking at the tables", "dim")
+        elif self._committed is not None:
+            head.append(f", last commit {span(now - self._committed)} ago", "dim")
+        elif self._epoch_ends is None:
+            head.append(", starting Spark", "dim")
+        else:
+            head.append(", no commit yet", "dim")
+        if self._epoch_ends is not None:
+            left = self._epoch_ends - now
+            head.append(f", next in {span(left)}" if left >= 1 else ", next is due", "dim")
+        return head
+
+    def summary(self, result: SyncResult, target: str | Path, *, console: Console | None = None) -> None:
+        """Print what was done, stream by stream, on stdout."""
+        console = console or Console()
+        if not console.is_terminal:
+            console.width = max(console.width, _FILE_WIDTH)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("stream", overflow="fold")
+        table.add_column("mode", min_width=len("full_refresh,"))
+        for name in ("read", "written", "skipped", "total"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("", min_width=len("= redundant"))
+        for report in result.streams:
+            mark, colour = _UNCHANGED if report.unchanged else MARKS[report.status]
+            table.add_row(
+                Text(report.name),
+                f"{report.sync_mode}, {report.write_mode}",
+                *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.total)),
+                Text(f"{mark} {report.outcome}{', resumed' if report.resumed else ''}", colour),
+            )
+        console.print(table)
+        for report in result.streams:
+            for note in _notes(report):
+                console.print(Text(f"{report.name}: {note}", "yellow"), soft_wrap=True)
+            if report.failure is not None:
+                console.print(Text(f"{report.name}: {report.failure.message}", "red"), soft_wrap=True)
+        if result.traces is not None:
+            console.print(Text(f"in full, with tracebacks: {result.traces}", "dim"), soft_wrap=True)
+        commits = sum(report.commits for report in result.streams)
+        seconds = self._clock() - self._begun
+        asked = _asked(sum((report.http for report in result.streams), result.run.http))
+        line = Text(f"{self._pipeline} → {target}: {counted(commits, 'commit')} in {seconds:.1f} s{asked}", "dim")
+        console.print(line, soft_wrap=True)
+
+
+def _own_stderr() -> Console:
+    """A console on standard error that stays there.
+
+    While Spark starts, descriptor 2 leads into a file (`cdk.spark.cluster.session`); a screen drawn meanwhile would land there.
+    """
+    if not sys.stderr.isatty():
+        return Console(stderr=True)
+    return Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding))
+
+
+def _counts(report: StreamReport, left: float | None) -> str:
+    skipped = f", {report.skipped:,} skipped" if report.skipped else ""
+    far = how_far(report, left)
+    return f"{counted(report.written, 'row')}{skipped}, {far}, {counted(report.commits, 'commit')}"
+
+
+def _notes(report: StreamReport) -> Iterator[str]:
+    if report.hidden:
+        yield "the new rows are not visible before they are complete"
+    if report.restarted:
+        yield f"{counted(report.restarted, 'slice')} read again: the source refused their page token"
+    if report.rejected:
+        yield f"{counted(report.rejected, 'row')} with values that did not fit; they are kept in _airbyte_meta"
+    if report.apart:
+        yield f"{counted(report.apart, 'row')} without a primary key that fits; each is kept apart"
+    # A refusal is told as what went wrong.
+    if report.stale is not None and report.stale.gone and not report.stale.refused:
+        yield _about_stale(report.stale)
+    if report.status is Status.REDUNDANT:
+        yield f"{report.window} was read before; --force-rerun reads it again"
+
+
+def _about_stale(stale: StaleCount) -> str:
+    rows = f"{counted(stale.gone, 'row')} that the source has no more"
+    if stale.kept:
+        return f"{rows} stayed: {stale.kept}"
+    return f"{rows} {'was' if stale.gone == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
+
+
+def _asked(http: Tally) -> str:
+    """What was asked of the API; empty where nothing was."""
+    if not http.requests:
+        return ""
+    again = f", {http.retries:,} tried again" if http.retries else ""
+    waited = f", {span(http.waited)} of waiting" if http.waited >= 1 else ""
+    return f"; {counted(http.requests, 'request')}, {filesize.decimal(http.received)} received{again}{waited}"

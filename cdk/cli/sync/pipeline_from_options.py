@@ -1,0 +1,148 @@
+"""A sync that options describe, without a pipeline file: what `read` takes, and where the tables go."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdk.base.errors import CatalogError, ConfigError
+from cdk.base.keys import dotted
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import Json
+from cdk.cli.config_file import config_name, read_config
+from cdk.cli.options import check_one_connector
+from cdk.cli.protocol.catalog_file import load_catalog
+from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
+from cdk.sources.discovery import find_source, manifest_source
+from cdk.streams.source import Source
+from cdk.streams.stream import full_name
+
+if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+    from cdk.sync.settings.pipeline_file import Pipeline
+
+_WRITE_MODES = (DestinationSyncMode.APPEND, DestinationSyncMode.OVERWRITE, DestinationSyncMode.APPEND_DEDUP)
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def check_given(pipeline: Path | None, options: Mapping[str, object]) -> None:
+    """Raise UsageError where what is to be synced is said twice, or not at all."""
+    if pipeline is not None:
+        if said := [name for name, value in options.items() if value is not None]:
+            raise click.UsageError(f"a PIPELINE file says what {' and '.join(said)} would: give one or the other")
+        return
+    check_one_connector(options["--connector"], options["--manifest-path"])
+    if options["--connector"] is None and options["--manifest-path"] is None:
+        raise click.UsageError(
+            "Missing argument 'PIPELINE', or options '--connector' or '--manifest-path' and '--target': what to sync?"
+        )
+    if options["--target"] is None:
+        raise click.UsageError("Missing option '--target': a folder, or an address in a store, for the tables")
+
+
+def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: bool) -> "tuple[Pipeline, Source]":
+    """The pipeline that options describe, and its source. trusted: Python code that a manifest names may run.
+
+    Raises ConfigError and CatalogError naming the option or the file.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
+
+    connector, manifest = options["--connector"], options["--manifest-path"]
+    if isinstance(manifest, Path):
+        source, said = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
+    else:
+        source, said = find_source(str(connector)), {"connector": str(connector)}
+    file, catalog = options["--config"], options["--catalog"]
+    path = file if isinstance(file, Path) else None
+    value: dict[str, Json] = {
+        "name": options["--name"] or _name_of(said),
+        "source": {**said, "config": read_config(path, secrets)},
+        "target": {"path": options["--target"]},
+    }
+    if isinstance(catalog, Path):
+        value["streams"] = dict(_options(item, str(catalog)) for item in load_catalog(catalog).streams)
+    try:
+        pipeline = Pipeline.model_validate(value)
+    except ValidationError as error:
+        told = [f"{_option(problem['loc'], catalog)}: {problem['msg']}" for problem in error.errors()]
+        raise ConfigError("; ".join(told)) from None
+    pipeline = pipeline.prepared(source, config_name(path), secrets)
+    return _allowing_empty(pipeline, source) if options.get("--allow-empty") else pipeline, source
+
+
+def _option(loc: Sequence[str | int], catalog: object) -> str:
+    """Which option said what is wrong."""
+    return f"{catalog} {dotted(loc)}" if loc[:1] == ("streams",) else f"--{loc[0]}"
+
+
+def _name_of(said: Mapping[str, str]) -> str:
+    """What a pipeline is called that nobody named: as its connector, and a `manifest.yaml` as its folder."""
+    (text,) = said.values()
+    path = Path(text).resolve()
+    name = text if path.suffix not in {".py", ".yaml", ".yml"} else path.stem
+    return _NAME.sub("-", path.parent.name if name == "manifest" else name).strip("._-") or "sync"
+
+
+def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str, Json]]:
+    """What a pipeline file would say of a stream of a catalog: what the stream itself does not, as a rule."""
+    name, mode = item.stream.name, item.destination_sync_mode
+    if item.stream.namespace:
+        name = f"{item.stream.namespace}.{name}"
+    said: dict[str, Json] = {"sync_mode": str(item.sync_mode)}
+    if "destination_sync_mode" in item.model_fields_set:
+        if mode not in _WRITE_MODES:
+            raise CatalogError(
+                f"found destination_sync_mode {mode!s} of {name!r}, expected one of {', '.join(_WRITE_MODES)}",
+                path=file,
+            )
+        said["write_mode"] = str(mode)
+    if item.cursor_field and item.sync_mode == SyncMode.INCREMENTAL and not item.stream.source_defined_cursor:
+        said["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)
+    if item.generation_id is not None:
+        said |= _generation(item, said)
+    if item.primary_key and mode == DestinationSyncMode.APPEND_DEDUP:
+        said["primary_key"] = [_field(path, "primary_key", name, file) for path in item.primary_key]
+    return name, said
+
+
+def _generation(item: ConfiguredAirbyteStream, said: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What a platform says of generations, and the way of writing that carries it out."""
+    least = item.minimum_generation_id or 0
+    asked: dict[str, Json] = {"generation_id": item.generation_id, "minimum_generation_id": least}
+    if least and item.sync_mode == SyncMode.FULL_REFRESH:
+        if said.get("write_mode") == DestinationSyncMode.APPEND:
+            asked |= {"write_mode": str(DestinationSyncMode.OVERWRITE), "remove_stale": {"allow_empty": True}}
+        elif said.get("write_mode") == DestinationSyncMode.OVERWRITE:
+            asked["remove_stale"] = {"allow_empty": True}
+        elif said.get("write_mode") == DestinationSyncMode.APPEND_DEDUP:
+            # The platform has asked for it: no guard is to keep them.
+            asked["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}
+    return asked
+
+
+def _allowing_empty(pipeline: "Pipeline", source: Source) -> "Pipeline":
+    """The pipeline, whose overwrites may leave a table without rows."""
+    from cdk.sync.settings.pipeline_file import StreamOptions  # noqa: PLC0415
+    from cdk.sync.settings.stream_options import RemoveStaleOptions  # noqa: PLC0415
+
+    streams: dict[str, StreamOptions] = {}
+    for stream in source.streams(pipeline.config) if pipeline.streams is None else ():
+        streams[full_name(stream)] = StreamOptions(sync_mode="incremental" if stream.incremental else "full_refresh")
+    for name, options in {**streams, **(pipeline.streams or {})}.items():
+        overwrites = (options.write_mode or "overwrite") == "overwrite" and options.sync_mode == "full_refresh"
+        allowing = {"remove_stale": RemoveStaleOptions(allow_empty=True)} if overwrites else {}
+        streams[name] = options.model_copy(update=allowing)
+    return pipeline.model_copy(update={"streams": streams})
+
+
+def _field(path: Sequence[str], what: str, stream: str, file: str) -> str:
+    if len(path) != 1:
+        raise CatalogError(
+            f"found {dotted(tuple(path))!r} in the {what} of {stream!r}, expected a field of the record itself: "
+            "a table has columns of these alone",
+            path=file,
+        )
+    return path[0]

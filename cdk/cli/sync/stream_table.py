@@ -1,0 +1,168 @@
+"""How far each stream of a sync is, as rows of a screen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from cdk.rest.http.activity import Doing
+from cdk.sync.reports.stream_report import Status, StreamReport
+
+MARKS = {
+    Status.READING: ("…", "cyan"),
+    Status.DONE: ("✓", "green"),
+    Status.FAILED: ("✗", "red"),
+    Status.REDUNDANT: ("=", "dim"),
+}
+
+NOTHING: Mapping[str, str] = {}
+_GAP = 2
+_LEAST_NAME, _LEAST_FAR = 12, 22
+_WITH_COMMITS = 72
+_WITH_RATE = 56
+"""Columns of a terminal from which on there is room for more than name, rows and how far it is."""
+
+
+@dataclass
+class Pace:
+    """When a stream began to read, and when it last had something to show, in seconds of one clock."""
+
+    begun: float
+    news: float
+
+    def rate(self, rows: int) -> float | None:
+        """Rows a second up to the last news; None when there is nothing to tell it from."""
+        seconds = self.news - self.begun
+        return rows / seconds if rows and seconds > 0 else None
+
+    def left(self, report: StreamReport, now: float) -> float | None:
+        """Seconds to the end at the pace so far; None where that is a guess."""
+        if not (report.whole and report.slices):
+            return None
+        each = (self.news - self.begun) / report.slices
+        return max(0.0, each * (report.planned - report.slices) - (now - self.news))
+
+
+def how_far(report: StreamReport, left: float | None = None) -> str:
+    """What is done of a stream, and a share and the time left where the number of its slices is known.
+
+    `12/30+ slices`: more are planned as these are read. A stream of one slice tells only at which page it is.
+    """
+    done, planned = report.slices, report.planned
+    if report.status is Status.REDUNDANT:
+        return "read before"
+    if report.status is Status.DONE:
+        return counted(done, "slice") if done > 1 else counted(report.pages, "page")
+    if planned <= 1:
+        return f"page {report.pages}" if report.pages else "first page" if report.reading else "waiting"
+    if not report.whole:
+        return f"{done:,}/{planned:,}+ slices"
+    share = f"{done:,}/{planned:,} slices, {100 * done // planned}%"
+    return share if left is None or report.status is Status.FAILED else f"{share}, {span(left)} left"
+
+
+def going_on(doing: Doing | None, now: float) -> str:
+    """What is done for a stream since its last result; empty where nothing is. now: in seconds since 1970."""
+    if doing is None:
+        return ""
+    parts = [f"{counted(doing.pages, 'page')} more"] if doing.pages else []
+    if doing.until > now:
+        parts.append(f"retrying in {span(max(1.0, doing.until - now))}: {doing.why}")
+    return ", ".join(parts)
+
+
+def span(seconds: float) -> str:
+    """A length of time: `18 s`, `2 m 05 s`, `1 h 20 m`."""
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004 - seconds of a minute
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} m {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} m"  # noqa: PLR2004
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts: `1 slice`, `2 slices`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def screen(
+    reports: Sequence[StreamReport],
+    paces: dict[str, Pace],
+    now: float,
+    *,
+    width: int,
+    height: int,
+    doing: Mapping[str, str] = NOTHING,
+) -> tuple[Table, Text | None]:
+    """A row for each stream, in the order of the source, and what is said of those that do not fit in `height`.
+
+    doing: what is done right now, by stream.
+
+    Those that are being read stay, then those that failed, then those that are still to be read.
+    """
+    shown = _fitting(reports, height - 1)
+    heads = ["", "stream", "rows", *["rows/s"] * (width >= _WITH_RATE), *["commits"] * (width >= _WITH_COMMITS), ""]
+    rows = [
+        _row(report, paces.get(report.name), now, doing.get(report.name, ""), columns=len(heads)) for report in shown
+    ]
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for head, room in zip(heads, _widths(heads, rows, width), strict=True):
+        right = head in {"rows", "rows/s", "commits"}
+        table.add_column(head, width=room, no_wrap=True, overflow="ellipsis", justify="right" if right else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table, _others([report for report in reports if report not in shown])
+
+
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """Figures are never cut: what a narrow terminal has no room for is cut off the end, then off the names."""
+    wanted = [max([cell_len(head), *(row[n].cell_len for row in rows)]) for n, head in enumerate(heads)]
+    over = sum(wanted) + _GAP * len(heads) - width
+    for n, least in ((len(heads) - 1, _LEAST_FAR), (1, _LEAST_NAME), (len(heads) - 1, 1)):
+        cut = min(max(over, 0), max(wanted[n] - least, 0))
+        wanted[n], over = wanted[n] - cut, over - cut
+    return wanted
+
+
+def _row(report: StreamReport, pace: Pace | None, now: float, doing: str, *, columns: int) -> list[Text]:
+    mark, colour = MARKS[report.status]
+    per_second = None if pace is None else pace.rate(report.written)
+    left = None if pace is None else pace.left(report, now)
+    figures = [f"{report.written:,}", "" if per_second is None else f"{per_second:,.0f}", f"{report.commits:,}"]
+    far = how_far(report, left) + (", resumed" if report.resumed else "")
+    if doing and report.status is Status.READING:
+        far += f", {doing}"
+    cells = [Text(mark, colour), Text(report.name), *map(Text, figures[: columns - 3]), Text(far)]
+    if report.status is Status.FAILED:
+        for cell in cells:
+            cell.stylize(colour)
+    return cells
+
+
+def _fitting(reports: Sequence[StreamReport], room: int) -> Sequence[StreamReport]:
+    if len(reports) <= room:
+        return reports
+    # One line says what is left out.
+    first = sorted(range(len(reports)), key=lambda n: (_urgency(reports[n]), n))[: max(1, room - 1)]
+    return [reports[n] for n in sorted(first)]
+
+
+def _urgency(report: StreamReport) -> int:
+    if report.status is Status.READING:
+        return 0 if report.reading else 2
+    return 1 if report.status is Status.FAILED else 3
+
+
+def _others(left_out: Sequence[StreamReport]) -> Text | None:
+    if not left_out:
+        return None
+    words = {Status.READING: "to read", Status.DONE: "done", Status.FAILED: "failed", Status.REDUNDANT: "redundant"}
+    parts = [
+        Text(f"{n} {word}", "red" if status is Status.FAILED else "dim")
+        for status, word in words.items()
+        if (n := sum(report.status is status for report in left_out))
+    ]
+    line = Text(f"… {len(left_out)} more: ", "dim", no_wrap=True, overflow="ellipsis")
+    return line.append_text(Text(", ", "dim").join(parts))

@@ -1,0 +1,1 @@
+"""What this kit sees of custom code: its objects behind the kit's own interfaces."""

@@ -1,0 +1,129 @@
+"""Custom pagination strategies and requesters, behind our interfaces."""
+
+import inspect
+
+from cdk.base.values import Json
+from cdk.compat.airbyte.guard import CustomCodeError, guard
+from cdk.compat.airbyte.http.requesters import HttpRequester
+from cdk.compat.airbyte.http.response import SeenResponse, ours
+from cdk.compat.airbyte.plain_types import Record
+from cdk.compat.facades.slices import asked, fill
+from cdk.declarative.components.requests.requesters import join
+from cdk.declarative.model.context import Names
+from cdk.declarative.model.plug_points import Turned
+from cdk.declarative.model.request_builder import Draft
+from cdk.rest import Headers, HttpClient, Request, Response
+
+
+class CustomStrategy:
+    """A custom pagination strategy."""
+
+    reads_body = True
+    counts: str | None = None
+
+    def __init__(self, custom: Json) -> None:
+        self._custom = custom
+        self._takes = set(inspect.signature(custom.next_page_token).parameters)
+        with guard(custom, "get_page_size"):
+            self.size: int | None = custom.get_page_size() if hasattr(custom, "get_page_size") else None
+
+    def first(self) -> Json:
+        """See PageStrategy."""
+        with guard(self._custom, "initial_token"):
+            # Strategies of old count in themselves, and are told when a slice begins.
+            if hasattr(self._custom, "reset"):
+                self._custom.reset()
+            return getattr(self._custom, "initial_token", None)
+
+    def next(self, page: Turned, size: int | None) -> Json:  # noqa: ARG002 - it knows its own
+        """See PageStrategy."""
+        last = None if page.last is None else Record(page.last)
+        told = {
+            "response": SeenResponse(page.response),
+            "last_page_size": page.raw,
+            "last_record": last,
+            "last_page_token_value": page.token,
+            "last_records": [] if last is None else [last] * page.kept,
+        }
+        with guard(self._custom, "next_page_token"):
+            return self._custom.next_page_token(**{name: told[name] for name in self._takes if name in told})
+
+
+class CustomAsking:
+    """A custom requester: each part of a request is a method of its own."""
+
+    def __init__(self, custom: Json, client: HttpClient, where: str) -> None:
+        self._custom, self._where = custom, where
+        self._plain = isinstance(custom, HttpRequester) and custom.plain
+        self.client = client if self._plain else _Through(custom)
+
+    def draft(self, names: Names) -> Draft:
+        """See Requester."""
+        told, custom = asked(names), self._custom
+        with guard(custom, "get_request_params"):
+            method = getattr(custom.get_method(), "value", custom.get_method())
+            url = (
+                custom.get_url(**told)
+                if isinstance(custom, HttpRequester)
+                else join(custom.get_url_base(**told), custom.get_path(**told))
+            )
+            if self._plain:
+                draft = Draft(str(method).upper(), url, self._where)
+                fill(draft, custom, told)
+            else:
+                # It asks itself for its parts when it sends.
+                draft = _ThroughDraft(str(method).upper(), url, self._where, told)
+        return draft
+
+
+class _ThroughDraft(Draft):
+    """A draft that a custom requester sends itself."""
+
+    __slots__ = ("told", "was")
+
+    def __init__(self, method: str, url: str, where: str, told: dict[str, Json]) -> None:
+        super().__init__(method, url, where)
+        self.told, self.was = told, url
+
+    def request(self) -> Request:
+        return _ThroughRequest(self, super().request())
+
+
+class _ThroughRequest(Request):
+    """A request that knows the draft it was made of."""
+
+    __slots__ = ("draft",)
+    draft: _ThroughDraft
+
+    def __init__(self, draft: _ThroughDraft, made: Request) -> None:
+        super().__init__(made.method, made.url, made.params, made.headers, made.body)
+        object.__setattr__(self, "draft", draft)
+
+
+class _Through(HttpClient):
+    """Sends with a custom requester's `send_request`."""
+
+    def __init__(self, custom: Json) -> None:
+        self._custom = custom
+
+    def send(self, request: Request) -> Response:
+        """The answer; one that the requester swallowed is empty."""
+        assert isinstance(request, _ThroughRequest)
+        draft: _ThroughDraft = request.draft
+        with guard(self._custom, "send_request"):
+            seen = self._custom.send_request(
+                path=None if draft.url == draft.was else draft.url,
+                request_headers=draft.headers,
+                request_params=draft.params,
+                request_body_data=draft.form if draft.text is None else draft.text,
+                request_body_json=draft.json,
+                **draft.told,
+            )
+        if seen is None:
+            return Response(404, Headers(), b"", request.url, request)
+        found = ours(seen)
+        if not isinstance(found, Response):
+            raise CustomCodeError(
+                f"{type(self._custom).__name__}.send_request gave {type(seen).__name__}, expected a response"
+            )
+        return found

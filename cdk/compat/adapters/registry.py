@@ -1,0 +1,217 @@
+"""What custom components are built into: one function a family, called by `cdk.declarative.components.custom`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, JsonSchema
+from cdk.compat.adapters import pagination as adapt_pages
+from cdk.compat.adapters import records as adapt_records
+from cdk.compat.adapters import slices as adapt_slices
+from cdk.compat.airbyte.cursors import DatetimeBasedCursor
+from cdk.compat.airbyte.http import adapters as adapt_http
+from cdk.compat.airbyte.http.requesters import HttpRequester
+from cdk.compat.airbyte.retrievers import SimpleRetriever
+from cdk.compat.airbyte.streams import seen_slice
+from cdk.compat.facades.facades import SeenAsking, SeenDecoder, SeenRouter
+from cdk.compat.facades.instances import instance
+from cdk.compat.facades.show import selector
+from cdk.compat.facades.slices import fill
+from cdk.compat.loading.custom_module import custom_class
+from cdk.declarative.components.custom import CustomComponent
+from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as OurCursor
+from cdk.declarative.components.streams.partition_routers import Product
+from cdk.declarative.components.streams.retrievers import RecordSelector
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import (
+    AnyDecoder,
+    AnyPartitionRouter,
+    Backoff,
+    Incremental,
+    Normalize,
+    PageStrategy,
+    Requester,
+    Router,
+    Select,
+    SliceReader,
+    StreamParts,
+    Transform,
+)
+from cdk.declarative.model.request_builder import Draft
+from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, JsonDecoder
+from cdk.rest.auth.token_owner import TokenOwner, collecting, report
+from cdk.rest.records.extractor import Extractor
+from cdk.state.slice import Slice
+
+# A cursor plans windows and keeps states with these; one that changes them would lose our promises.
+_OURS = ("stream_slices", "close_slice", "get_stream_state", "set_initial_state", "observe", "should_be_synced",
+         "is_greater_than_or_equal", "select_state")  # fmt: skip
+
+
+def authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticator:
+    """See AnyAuthenticator."""
+    with collecting() as inside:
+        made = instance(component, ctx)
+    signer = adapt_http.signer(made)
+    # Which of the parts it was given are used, only the object knows: it may choose one of them by the config.
+    if isinstance(signer, TokenOwner) or (inside and isinstance(signer, adapt_http.CustomSigner)):
+        report(signer)
+    return signer
+
+
+def error_handler(component: CustomComponent, ctx: BuildContext) -> ErrorHandler:
+    """See AnyErrorHandler."""
+    return adapt_http.CustomJudge(instance(component, ctx), ctx.runtime.clock)
+
+
+def backoff(component: CustomComponent, ctx: BuildContext) -> Backoff:
+    """See AnyBackoffStrategy."""
+    return adapt_http.custom_backoff(instance(component, ctx))
+
+
+def decoder(component: CustomComponent, ctx: BuildContext) -> Decoder:
+    """See AnyDecoder."""
+    return adapt_records.CustomDecoding(instance(component, ctx))
+
+
+def extractor(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> Extractor:
+    """See AnyExtractor."""
+    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": SeenDecoder(decoder)}
+    return adapt_records.CustomExtraction(instance(component, ctx, **known))
+
+
+def record_filter(component: CustomComponent, ctx: BuildContext) -> Select:
+    """See AnyRecordFilter."""
+    return adapt_records.filtering(instance(component, ctx))
+
+
+def transformation(component: CustomComponent, ctx: BuildContext) -> Transform:
+    """See AnyTransformation."""
+    return adapt_records.transforming(instance(component, ctx), ctx.config)
+
+
+def normalization(component: CustomComponent, ctx: BuildContext, schema: JsonSchema) -> Normalize:
+    """See AnySchemaNormalization."""
+    return adapt_records.normalizing(instance(component, ctx), schema)
+
+
+def schema_loader(component: CustomComponent, ctx: BuildContext) -> Callable[[], JsonSchema]:
+    """See AnySchemaLoader."""
+    return adapt_records.loading(instance(component, ctx))
+
+
+def state_migration(component: CustomComponent, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]:
+    """See AnyStateMigration."""
+    return adapt_records.migrating(instance(component, ctx, declarative_stream=stream))
+
+
+def config_transformation(component: CustomComponent, ctx: BuildContext) -> Callable[[dict[str, Json]], None]:
+    """See AnyConfigTransformation."""
+    return adapt_records.changing(instance(component, ctx))
+
+
+def validation(component: CustomComponent, ctx: BuildContext) -> Callable[[Json], None]:
+    """See AnyValidationStrategy."""
+    return adapt_records.validating(instance(component, ctx))
+
+
+def pagination_strategy(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
+    """See AnyPaginationStrategy."""
+    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": SeenDecoder(decoder)}
+    return adapt_pages.CustomStrategy(instance(component, ctx, **known))
+
+
+def partition_router(component: CustomComponent, ctx: BuildContext) -> Router:
+    """See AnyPartitionRouter."""
+    return adapt_slices.CustomRouting(instance(component, ctx), ctx.window)
+
+
+def requester(component: CustomComponent, ctx: BuildContext) -> Requester:
+    """See AnyRequester."""
+    made = instance(component, ctx)
+    client = made._http_client.client if isinstance(made, HttpRequester) and made.plain else _bare(ctx)  # noqa: SLF001
+    return adapt_pages.CustomAsking(made, client, ctx.where(component, "class_name"))
+
+
+def _bare(ctx: BuildContext) -> HttpClient:
+    return HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
+
+
+def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts) -> SliceReader:
+    """See AnyRetriever."""
+    fields = component.model_extra or {}
+    reads = _decoder(fields.get("decoder"), ctx)
+    router = _router(fields.get("partition_router"), ctx)
+    shown = None if router is None else SeenRouter(router, ctx.window)
+    asking = SeenAsking(router, parts.incremental, ctx.window)
+    known: dict[str, Json] = {
+        "name": parts.name,
+        "request_option_provider": asking,
+        "request_options_provider": asking,
+        "decoder": SeenDecoder(reads),
+        "cursor": None,
+    }
+    if shown is not None:
+        known |= {"stream_slicer": shown, "partition_router": shown}
+    if isinstance(blob := fields.get("record_selector"), dict):
+        chosen = RecordSelector.model_validate({"type": "RecordSelector", **blob})
+        # Existing retrievers filter by the cursor themselves, after they have looked at every record.
+        unfiltered = replace(parts, incremental=None)
+        known["record_selector"] = selector(chosen, ctx, unfiltered, reads)
+    made = instance(component, ctx, **known)
+    if isinstance(made, SimpleRetriever):
+        # A subclass with an __init__ of its own may pass on less than it was given.
+        made.request_option_provider = made.request_option_provider or asking
+        made.name = made.name or parts.name
+    return adapt_slices.CustomReading(made, router, parts, ctx.window)
+
+
+def _decoder(blob: Json, ctx: BuildContext) -> Decoder:
+    if not isinstance(blob, dict):
+        return JsonDecoder()
+    return cast("AnyDecoder", AnyDecoder._pick({"type": "JsonDecoder", **blob})).build(ctx)  # noqa: SLF001
+
+
+def _router(blob: Json, ctx: BuildContext) -> Router | None:
+    if not blob:
+        return None
+    blobs = blob if isinstance(blob, list) else [blob]
+    filled = [{"type": "CustomPartitionRouter", **item} if "class_name" in item else item for item in blobs]
+    routers = [cast("AnyPartitionRouter", AnyPartitionRouter._pick(item)).build(ctx) for item in filled]  # noqa: SLF001
+    return routers[0] if len(routers) == 1 else Product(routers)
+
+
+def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
+    """See AnyIncrementalSync.
+
+    Raises ManifestError: the class plans windows or keeps states itself.
+    """
+    where = ctx.where(component, "class_name")
+    kind = custom_class(component.class_name, ctx, where)
+    own = (
+        kind.__mro__[: kind.__mro__.index(DatetimeBasedCursor)]
+        if issubclass(kind, DatetimeBasedCursor)
+        else kind.__mro__
+    )
+    changed = [name for name in _OURS if any(name in vars(base) for base in own)]
+    if not issubclass(kind, DatetimeBasedCursor) or changed:
+        why = f"it has its own {', '.join(changed)}" if changed else "it does not extend DatetimeBasedCursor"
+        raise ManifestError(
+            f"{where}: {component.class_name} is a cursor of its own ({why}), and windows and states are kept here; "
+            "write it as a DatetimeBasedCursor, with a state migration where the old state has another form"
+        )
+    blob = {**(component.model_extra or {}), "$parameters": dict(component.parameters), "type": "DatetimeBasedCursor"}
+    ours = OurCursor.model_validate(blob).build(ctx)
+    if not any(name.startswith("get_request") for base in own for name in vars(base)):
+        return ours
+    made = instance(component, ctx)
+
+    def ask(draft: Draft, slice: Slice) -> None:
+        seen = seen_slice(slice, ours.fields)
+        fill(draft, made, {"stream_state": {}, "stream_slice": seen, "next_page_token": None})
+
+    return Incremental(
+        ours.cursor, ask, ours.fields, ours.shared, ours.client_side, ours.data_feed, ours.catalog_cursor
+    )

@@ -1,0 +1,1 @@
+"""The names of `airbyte_cdk` that have to do with requests and responses."""

@@ -1,0 +1,183 @@
+"""Custom authenticators, error handlers and backoff strategies, behind our interfaces."""
+
+import inspect
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import urlencode
+
+from cdk.base.errors import CdkError, ConfigError, FatalError, TransientError
+from cdk.base.times.clock import Clock
+from cdk.base.values import Json, from_json, to_json
+from cdk.compat.airbyte.guard import guard
+from cdk.compat.airbyte.http.error_handlers import DefaultErrorHandler, ErrorResolution, ResponseAction
+from cdk.compat.airbyte.http.response import from_prepared, prepared, seen, texts
+from cdk.compat.airbyte.models import FailureType
+from cdk.declarative.model.plug_points import Backoff
+from cdk.rest import (
+    IGNORE,
+    SUCCESS,
+    Authenticator,
+    ErrorHandler,
+    Request,
+    Response,
+    StatusErrorHandler,
+    Verdict,
+    error_for,
+    fail,
+    rate_limited,
+    retry,
+)
+from cdk.rest.auth.token_owner import TokenOwner, asking
+
+_UNAUTHORIZED = 401
+
+_KINDS: Mapping[FailureType | None, type[CdkError]] = {
+    FailureType.config_error: ConfigError,
+    FailureType.transient_error: TransientError,
+}
+
+
+def signer(custom: Json) -> Authenticator:
+    """An authenticator of ours for what custom code holds: its own, or one of ours that it was shown."""
+    ours: Authenticator | None = getattr(custom, "ours", None)
+    return ours or CustomSigner(custom)
+
+
+def judge(custom: Json, clock: Clock) -> ErrorHandler:
+    """An error handler of ours for what custom code holds."""
+    ours: ErrorHandler | None = getattr(custom, "ours", None)
+    return ours or CustomJudge(custom, clock)
+
+
+class CustomSigner:
+    """A custom authenticator: it is called with a request of the `requests` library, or asked for its headers."""
+
+    def __init__(self, custom: Json) -> None:
+        self._custom = custom
+        # Existing authenticators keep their token in themselves, without a lock.
+        self._lock = threading.Lock()
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        """See Authenticator."""
+        signed, asked = self._sign(request)
+        response = yield signed
+        if response.status != _UNAUTHORIZED:
+            for owner in asked:
+                owner.good()
+        elif self._refused(asked):
+            signed, now = self._sign(request)
+            if now != asked:
+                response.close()
+                yield signed
+
+    @staticmethod
+    def _refused(asked: Mapping[TokenOwner, str]) -> bool:
+        """Let go of the tokens of a request; whether there may be better ones."""
+        answers = [owner.refused(token) for owner, token in asked.items()]
+        return bool(answers) and all(answers)
+
+    def owners(self) -> Sequence[TokenOwner]:
+        """See TokenBearer. It signs a request that is not sent: only the object knows which tokens it uses."""
+        with asking() as asked:
+            try:
+                with self._lock, guard(self._custom, "get_auth_header"):
+                    self._signed(Request("GET", "https://localhost/"))
+            except CdkError:
+                if asked:
+                    raise
+        return list(asked)
+
+    def _sign(self, request: Request) -> tuple[Request, Mapping[TokenOwner, str]]:
+        """The request with credentials, and the tokens in them."""
+        with asking() as asked, self._lock, guard(self._custom, "get_auth_header"):
+            return self._signed(request), asked
+
+    def _signed(self, request: Request) -> Request:
+        if callable(self._custom):
+            signed = from_prepared(self._custom(prepared(request)), request)
+        else:
+            signed = request.with_headers(texts(self._custom.get_auth_header()), secret=True)
+        if params := self._more("get_request_params"):
+            signed = signed.with_params(params, secret=True)
+        if form := self._more("get_request_body_data"):
+            text = form if isinstance(form, str) else urlencode(form)
+            signed = replace(signed, body=b"&".join(filter(None, (signed.body, text.encode()))))
+        if fields := self._more("get_request_body_json"):
+            known = from_json(signed.body) if signed.body else {}
+            signed = replace(signed, body=to_json({**known, **fields}))
+            signed = signed.with_headers({"Content-Type": "application/json"})
+        return signed
+
+    def _more(self, method: str) -> Json:
+        give = getattr(self._custom, method, None)
+        return give() if give is not None else None
+
+    def __repr__(self) -> str:
+        return f"CustomSigner({type(self._custom).__name__})"
+
+
+class CustomJudge:
+    """A custom error handler."""
+
+    def __init__(self, custom: Json, clock: Clock) -> None:
+        self._custom = custom
+        retries = getattr(custom, "max_retries", None)
+        self._retries = 5 if retries is None else int(retries)
+        self._usual = StatusErrorHandler(retries=self._retries, clock=clock)
+
+    def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
+        """See ErrorHandler."""
+        with guard(self._custom, "interpret_response"):
+            found = self._custom.interpret_response(seen(outcome))
+        if found is None:
+            return self._usual.judge(outcome, attempt)
+        native = self._custom.native if isinstance(self._custom, DefaultErrorHandler) else None
+        if found.verdict is not None and native is not None:
+            return native.judge(outcome, attempt)
+        return self._verdict(found, outcome, attempt)
+
+    def _verdict(self, found: ErrorResolution, outcome: Response | CdkError, attempt: int) -> Verdict:
+        match found.response_action:
+            case ResponseAction.SUCCESS:
+                return SUCCESS if isinstance(outcome, Response) else fail(outcome)
+            case ResponseAction.IGNORE:
+                return IGNORE if isinstance(outcome, Response) else fail(outcome)
+            case ResponseAction.RETRY | ResponseAction.RATE_LIMITED if attempt <= self._retries:
+                wait = self._wait(outcome, attempt)
+                return retry(wait) if found.response_action is ResponseAction.RETRY else rate_limited(wait)
+            case _:
+                return fail(_error(found, outcome))
+
+    def _wait(self, outcome: Response | CdkError, attempt: int) -> float:
+        for strategy in getattr(self._custom, "backoff_strategies", None) or ():
+            if (wait := custom_backoff(strategy)(outcome, attempt)) is not None:
+                # One second more than it says, as the language does: APIs round their waits down.
+                return wait + 1
+        told = self._usual.judge(outcome, attempt)
+        return told.wait or float(2**attempt)
+
+
+def _error(found: ErrorResolution, outcome: Response | CdkError) -> CdkError:
+    if found.verdict is not None and found.verdict.error is not None:
+        return found.verdict.error
+    if found.error_message:
+        asked = f"{outcome.request} answered {outcome.status}: " if isinstance(outcome, Response) else ""
+        text = outcome.request.hide(found.error_message) if isinstance(outcome, Response) else found.error_message
+        return _KINDS.get(found.failure_type, FatalError)(f"{asked}{text}")
+    return error_for(outcome) if isinstance(outcome, Response) else outcome
+
+
+def custom_backoff(custom: Json) -> Backoff:
+    """A custom backoff strategy as the function we use."""
+    if (ours := getattr(custom, "ours", None)) is not None:
+        return ours  # type: ignore[no-any-return] # one of ours that custom code was shown
+    names = list(inspect.signature(custom.backoff_time).parameters)
+
+    def backoff(outcome: Response | CdkError, attempt: int) -> float | None:
+        with guard(custom, "backoff_time"):
+            args = (seen(outcome), attempt)[: len(names)]
+            wait = custom.backoff_time(*args)
+        return None if wait is None else float(wait)
+
+    return backoff

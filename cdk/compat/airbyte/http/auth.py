@@ -1,0 +1,397 @@
+"""Authenticators: what custom ones extend."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+
+import requests
+from requests.auth import AuthBase
+
+from cdk.base.errors import CredentialsError
+from cdk.base.values import Json
+from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.datetimes import ab_datetime_parse
+from cdk.compat.airbyte.http.response import texts
+from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString
+from cdk.rest import Request, error_for
+
+LENT = datetime.min.replace(tzinfo=UTC)
+"""When a token expires that is kept elsewhere: whoever wants to use it asks `get_access_token` first."""
+
+
+class DeclarativeAuthenticator(AuthBase):
+    """Adds a header with a token, and whatever its other methods give."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.update(self.get_auth_header())
+        return request
+
+    def get_auth_header(self) -> Mapping[str, Json]:
+        """The headers to send."""
+        return {self.auth_header: self.token} if self.auth_header else {}
+
+    @property
+    def auth_header(self) -> str:
+        """Name of the header; none by default."""
+        return ""
+
+    @property
+    def token(self) -> str:
+        """Its value."""
+        return ""
+
+    def get_request_params(self) -> Mapping[str, Json]:
+        """Query parameters to send."""
+        return {}
+
+    def get_request_body_data(self) -> Mapping[str, Json] | str:
+        """Form fields to send."""
+        return {}
+
+    def get_request_body_json(self) -> Mapping[str, Json]:
+        """Fields of a JSON body to send."""
+        return {}
+
+
+@dataclass
+class NoAuth(DeclarativeAuthenticator):
+    """Adds nothing."""
+
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        """Take the parameters."""
+
+
+class TokenProvider:
+    """Gives tokens."""
+
+    def get_token(self) -> str:
+        """The token."""
+        raise NotImplementedError
+
+
+@dataclass
+class InterpolatedStringTokenProvider(TokenProvider):
+    """A token that is an expression."""
+
+    config: Mapping[str, Json]
+    api_token: Json
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._token = InterpolatedString.create(self.api_token, parameters=parameters)
+
+    def get_token(self) -> str:
+        """See TokenProvider."""
+        return str(self._token.eval(self.config))
+
+
+@dataclass
+class BearerAuthenticator(DeclarativeAuthenticator):
+    """Sends `Authorization: Bearer <token>`."""
+
+    token_provider: TokenProvider
+    config: Mapping[str, Json]
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        """Take the parameters."""
+
+    @property
+    def auth_header(self) -> str:
+        return "Authorization"
+
+    @property
+    def token(self) -> str:
+        return f"Bearer {self.token_provider.get_token()}"
+
+
+@dataclass
+class ApiKeyAuthenticator(DeclarativeAuthenticator):
+    """Sends a token where `request_option` says."""
+
+    request_option: Json
+    token_provider: TokenProvider
+    config: Mapping[str, Json]
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+
+    @property
+    def auth_header(self) -> str:
+        return self._name() if self._into() == "header" else ""
+
+    @property
+    def token(self) -> str:
+        return self.token_provider.get_token()
+
+    def get_request_params(self) -> Mapping[str, Json]:
+        return {self._name(): self.token} if self._into() == "request_parameter" else {}
+
+    def get_request_body_data(self) -> Mapping[str, Json] | str:
+        return {self._name(): self.token} if self._into() == "body_data" else {}
+
+    def get_request_body_json(self) -> Mapping[str, Json]:
+        return {self._name(): self.token} if self._into() == "body_json" else {}
+
+    def _into(self) -> str:
+        into = self.request_option.inject_into
+        return str(getattr(into, "value", into))
+
+    def _name(self) -> str:
+        return str(
+            InterpolatedString.create(self.request_option.field_name, parameters=self._parameters).eval(self.config)
+        )
+
+
+@dataclass
+class BasicHttpAuthenticator(DeclarativeAuthenticator):
+    """Sends a name and a password."""
+
+    username: Json
+    config: Mapping[str, Json]
+    parameters: InitVar[Mapping[str, Json]]
+    password: Json = ""
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._username = InterpolatedString.create(self.username, parameters=parameters)
+        self._password = InterpolatedString.create(self.password, parameters=parameters)
+
+    @property
+    def auth_header(self) -> str:
+        return "Authorization"
+
+    @property
+    def token(self) -> str:
+        text = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
+        return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+class TokenAuthenticator(DeclarativeAuthenticator):
+    """Sends `<auth_header>: <auth_method> <token>`."""
+
+    def __init__(self, token: str, auth_method: str = "Bearer", auth_header: str = "Authorization") -> None:
+        self._token, self._method, self._header = token, auth_method, auth_header
+
+    @property
+    def auth_header(self) -> str:
+        return self._header
+
+    @property
+    def token(self) -> str:
+        return f"{self._method} {self._token}"
+
+
+@dataclass
+class SelectiveAuthenticator(DeclarativeAuthenticator):
+    """One of several, chosen by a value of the config."""
+
+    config: Mapping[str, Json]
+    authenticators: Mapping[str, DeclarativeAuthenticator]
+    authenticator_selection_path: list[str]
+
+    def __new__(  # type: ignore[misc] # what is made is the one that was chosen
+        cls,
+        config: Mapping[str, Json],
+        authenticators: Mapping[str, DeclarativeAuthenticator],
+        authenticator_selection_path: list[str],
+        *_: Json,
+        **__: Json,
+    ) -> DeclarativeAuthenticator:
+        found: Json = config
+        for name in authenticator_selection_path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if str(found) not in authenticators:
+            where = ".".join(authenticator_selection_path)
+            raise ValueError(f"the config says {where} = {found!r}, expected one of {sorted(authenticators)}")
+        return authenticators[str(found)]
+
+
+@dataclass
+class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
+    """Exchanges credentials for a token, and does so again when it expires. Subclasses change parts of the exchange."""
+
+    config: Mapping[str, Json]
+    parameters: InitVar[Mapping[str, Json]]
+    client_id: Json = None
+    client_secret: Json = None
+    token_refresh_endpoint: Json = None
+    refresh_token: Json = None
+    scopes: Sequence[str] | None = None
+    token_expiry_date: Json = None
+    token_expiry_date_format: str | None = None
+    token_expiry_is_time_of_expiration: bool = False
+    access_token_name: Json = "access_token"  # noqa: S105 - a name
+    access_token_value: Json = None
+    client_id_name: Json = "client_id"
+    client_secret_name: Json = "client_secret"  # noqa: S105 - a name
+    expires_in_name: Json = "expires_in"
+    refresh_token_name: Json = "refresh_token"  # noqa: S105 - a name
+    refresh_request_body: Mapping[str, Json] | None = None
+    refresh_request_headers: Mapping[str, Json] | None = None
+    grant_type_name: Json = "grant_type"
+    grant_type: Json = "refresh_token"
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+        self._held: str | None = self._text(self.access_token_value) or None
+        expires = self._text(self.token_expiry_date)
+        self._expires: datetime | None = ab_datetime_parse(expires) if expires else None
+
+    def _text(self, value: Json) -> str:
+        if value is None:
+            return ""
+        return str(InterpolatedString.create(value, parameters=self._parameters).eval(self.config, valid_types=(str,)))
+
+    def _map(self, value: Mapping[str, Json] | None) -> dict[str, Json]:
+        return InterpolatedMapping(value or {}, parameters=self._parameters).eval(self.config)
+
+    @property
+    def auth_header(self) -> str:
+        return "Authorization"
+
+    @property
+    def token(self) -> str:
+        return f"Bearer {self.get_access_token()}"
+
+    @property
+    def access_token(self) -> str:
+        """The token held; empty before the first exchange."""
+        return self._held or ""
+
+    @access_token.setter
+    def access_token(self, value: str) -> None:
+        self._held = value
+
+    def get_access_token(self) -> str:
+        """The token, exchanged again if it has expired."""
+        if self.token_has_expired():
+            token, seconds = self.refresh_access_token()
+            self._held = token
+            self.set_token_expiry_date(seconds)
+            current.runtime.learn(token)
+        return self.access_token
+
+    def lend(self, token: str | None) -> None:
+        """Show a token that is kept elsewhere, or the last one. It is taken for expired before each use."""
+        self._held, self._expires = token or self._held, LENT
+
+    def token_has_expired(self) -> bool:
+        """Whether a token must be asked for."""
+        if not self._held:
+            return True
+        return self._expires is not None and current.runtime.clock() >= self._expires
+
+    def get_token_expiry_date(self) -> datetime | None:
+        """When the token expires."""
+        return self._expires
+
+    def set_token_expiry_date(self, value: Json) -> None:
+        """Take the seconds for which the token lives, or the moment at which it expires."""
+        if value is None or value == "":
+            self._expires = None
+        elif isinstance(value, datetime):
+            self._expires = value
+        elif self.token_expiry_is_time_of_expiration:
+            self._expires = ab_datetime_parse(value)
+        else:
+            self._expires = current.runtime.clock() + timedelta(seconds=float(value))
+
+    def refresh_access_token(self) -> tuple[str, Json]:
+        """A new token, and how long it lives."""
+        answer = self._get_refresh_access_token_response()
+        return str(answer[self.get_access_token_name()]), answer.get(self.get_expires_in_name())
+
+    def _get_refresh_access_token_response(self) -> Json:
+        return self._make_handled_request()
+
+    def _make_handled_request(self) -> Json:
+        headers = {"Content-Type": "application/x-www-form-urlencoded", **texts(self.get_refresh_request_headers())}
+        body: Json = self.build_refresh_request_body()
+        content = body if isinstance(body, str) else urlencode({k: v for k, v in body.items() if v is not None})
+        secrets = frozenset(filter(None, (self.get_client_secret(), self.get_refresh_token())))
+        asked = Request("POST", self.get_token_refresh_endpoint(), {}, headers, content.encode(), hidden=secrets)
+        response = current.runtime.transport.send(asked)
+        if not response.ok:
+            raise CredentialsError(f"no access token: {error_for(response).message}")
+        return response.json()
+
+    def _log_response(self, response: object) -> None:
+        """Answers of token endpoints are not logged."""
+
+    def build_refresh_request_body(self) -> dict[str, Json]:
+        """The form of the exchange."""
+        body: dict[str, Json] = {
+            self.get_grant_type_name(): self.get_grant_type(),
+            self.get_client_id_name(): self.get_client_id(),
+            self.get_client_secret_name(): self.get_client_secret(),
+        }
+        if self.get_refresh_token():
+            body[self.get_refresh_token_name()] = self.get_refresh_token()
+        if self.get_scopes():
+            body["scopes"] = self.get_scopes()
+        return {**self.get_refresh_request_body(), **body}
+
+    def build_refresh_request_headers(self) -> Mapping[str, Json] | None:
+        """Headers of the exchange."""
+        return self.get_refresh_request_headers() or None
+
+    def get_refresh_request_headers(self) -> Mapping[str, Json]:
+        """Headers of the exchange."""
+        return self._map(self.refresh_request_headers)
+
+    def get_refresh_request_body(self) -> Mapping[str, Json]:
+        """More fields of the form."""
+        return self._map(self.refresh_request_body)
+
+    def get_token_refresh_endpoint(self) -> str:
+        """Where tokens are exchanged."""
+        return self._text(self.token_refresh_endpoint)
+
+    def get_client_id(self) -> str:
+        """The client's id."""
+        return self._text(self.client_id)
+
+    def get_client_secret(self) -> str:
+        """The client's secret."""
+        return self._text(self.client_secret)
+
+    def get_refresh_token(self) -> str | None:
+        """The refresh token; None without one."""
+        return self._text(self.refresh_token) or None
+
+    def get_scopes(self) -> Sequence[str]:
+        """What the token is for."""
+        return self.scopes or []
+
+    def get_grant_type(self) -> str:
+        """The kind of exchange."""
+        return self._text(self.grant_type)
+
+    def get_grant_type_name(self) -> str:
+        """Name of the field with the kind."""
+        return self._text(self.grant_type_name)
+
+    def get_client_id_name(self) -> str:
+        """Name of the field with the id."""
+        return self._text(self.client_id_name)
+
+    def get_client_secret_name(self) -> str:
+        """Name of the field with the secret."""
+        return self._text(self.client_secret_name)
+
+    def get_refresh_token_name(self) -> str:
+        """Name of the field with the refresh token."""
+        return self._text(self.refresh_token_name)
+
+    def get_access_token_name(self) -> str:
+        """Where the answer has the token."""
+        return self._text(self.access_token_name)
+
+    def get_expires_in_name(self) -> str:
+        """Where the answer has how long it lives."""
+        return self._text(self.expires_in_name)

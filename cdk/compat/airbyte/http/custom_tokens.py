@@ -1,0 +1,120 @@
+"""CustomTokens: the access token of a custom authenticator, obtained and handed out where those of OAuth2 are.
+
+The code of a connector gets its token from its own method `get_access_token`, whatever else it overrides. That method
+of the object is put behind this class: the object's own is called where a token may be obtained, and everybody else
+is given what it brought.
+"""
+
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from cdk.base.errors import CredentialsError
+from cdk.base.times.clock import Clock
+from cdk.base.values import Json
+from cdk.compat.airbyte.guard import guard
+from cdk.compat.airbyte.http.auth import LENT, DeclarativeOauth2Authenticator
+from cdk.compat.airbyte.http.single_use_tokens import DeclarativeSingleUseRefreshTokenOauth2Authenticator
+from cdk.rest import Request, Response
+from cdk.rest.auth.token_owner import TokenOwner
+from cdk.rest.auth.token_response import usable_until
+from cdk.rest.auth.tokens import TokenState
+from cdk.rest.http.authenticator import Learn
+
+_METHOD = "get_access_token"
+_ALWAYS = datetime.max.replace(tzinfo=UTC)
+
+
+class CustomTokens(TokenOwner):
+    """Owns the token of a custom authenticator that has `get_access_token`.
+
+    login: tells the authenticator from all others. Of one that extends DeclarativeOauth2Authenticator it is known when
+    a token ends and which refresh token comes next; any other is asked each time, and may answer with what it has.
+    """
+
+    def __init__(self, custom: Json, login: Sequence[Json], learn: Learn, clock: Clock) -> None:
+        super().__init__(learn, clock)
+        self._custom, self._get = custom, getattr(custom, _METHOD)
+        self._asking: int | None = None
+        self._known: DeclarativeOauth2Authenticator | None = None
+        self._refresh_token: str | None = None
+        self._client_secret, self._parts = "", login
+        if isinstance(custom, DeclarativeOauth2Authenticator):
+            self._known = custom
+            # A class that has changed these methods may raise anything before its first request.
+            with suppress(Exception):
+                self._refresh_token, self._client_secret = custom.get_refresh_token(), custom.get_client_secret()
+                if self._single_use:
+                    self._parts = [custom.get_token_refresh_endpoint(), custom.get_client_id(), self._refresh_token]
+        object.__setattr__(custom, _METHOD, self._handed)
+
+    def _handed(self) -> str:
+        """What whoever calls the object's method is given. Raises CdkErrors, and TokenEnded in a task."""
+        if self._asking == threading.get_ident():
+            token: str = self._get()
+            return token
+        flow = self.token()
+        try:
+            next(flow)
+        except StopIteration as end:
+            token = end.value
+            if self._known is not None:
+                self._known.lend(token)
+            return token
+        raise AssertionError
+
+    def _login(self) -> Sequence[Json]:
+        return self._parts
+
+    @property
+    def _first(self) -> str | None:
+        return self._refresh_token
+
+    @property
+    def _seal(self) -> str:
+        return f"{self._first or ''}\n{self._client_secret}"
+
+    @property
+    def _single_use(self) -> bool:
+        return isinstance(self._custom, DeclarativeSingleUseRefreshTokenOauth2Authenticator)
+
+    def _begin(self, state: TokenState, now: datetime) -> None:
+        if self._known is not None and state.begun is None and (token := self._known.access_token):
+            state.access_token, state.begun = token, now
+            state.expires = self._known.get_token_expiry_date() or _ALWAYS
+
+    def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:
+        return self._known is not None and super()._lasts(state, now, seconds)
+
+    def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
+        yield from ()  # the object sends its requests itself
+        self._asking = threading.get_ident()
+        try:
+            with guard(self._custom, _METHOD):
+                if self._known is not None:
+                    self._known.lend(None)
+                    if state.refresh_token is not None:
+                        self._known.refresh_token = state.refresh_token
+                token = self._get()
+                expires = self._after(token, state)
+        finally:
+            self._asking = None
+        usable = usable_until(expires, now)
+        self._store(token, usable, state, elsewhere=self._single_use)
+        state.access_token, state.begun, state.expires = token, now, usable
+
+    def _after(self, token: Json, state: TokenState) -> datetime:
+        """Take over what the object has got. Until when the token can be used."""
+        if not isinstance(token, str) or not token:
+            name = f"{type(self._custom).__name__}.{_METHOD}"
+            raise CredentialsError(f"{name} returned {type(token).__name__}, expected a text that is not empty")
+        self._hide(token)
+        if self._known is None:
+            return _ALWAYS
+        following = self._known.get_refresh_token()
+        if following and self._first and following != (state.refresh_token or self._first):
+            self._hide(following)
+            state.refresh_token, state.rotated = following, True
+        expires = self._known.get_token_expiry_date()
+        return _ALWAYS if expires is None or expires == LENT else expires

@@ -1,0 +1,269 @@
+"""Error handlers and backoff strategies."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from enum import Enum
+
+import requests
+
+from cdk.base.bounded_regex import Pattern
+from cdk.base.errors import CdkError
+from cdk.base.values import Json
+from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.http.response import ours
+from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
+from cdk.compat.airbyte.models import FailureType
+from cdk.rest import Action, Response, StatusErrorHandler, Verdict, retry_after
+from cdk.rest import ErrorHandler as OurHandler
+
+
+class ResponseAction(Enum):
+    """What becomes of an attempt."""
+
+    SUCCESS = "SUCCESS"
+    RETRY = "RETRY"
+    FAIL = "FAIL"
+    IGNORE = "IGNORE"
+    RATE_LIMITED = "RATE_LIMITED"
+    RESET_PAGINATION = "RESET_PAGINATION"
+    REFRESH_TOKEN_THEN_RETRY = "REFRESH_TOKEN_THEN_RETRY"  # noqa: S105 - an action
+
+
+@dataclass
+class ErrorResolution:
+    """What an answer means. verdict: that of our own handler, where it was the one that judged."""
+
+    response_action: ResponseAction | None = None
+    failure_type: FailureType | None = None
+    error_message: str | None = None
+    verdict: Verdict | None = field(default=None, compare=False, repr=False)
+
+
+SUCCESS_RESOLUTION = ErrorResolution(ResponseAction.SUCCESS)
+
+
+class BackoffStrategy(ABC):
+    """Says how long to wait."""
+
+    @abstractmethod
+    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:
+        """Seconds; None when this strategy cannot tell."""
+
+
+class ErrorHandler(ABC):
+    """Says what an answer means."""
+
+    @property
+    def max_retries(self) -> int | None:
+        """Attempts after the first."""
+        return 5
+
+    @property
+    def max_time(self) -> int | None:
+        """Seconds after which trying again ends."""
+        return 600
+
+    @abstractmethod
+    def interpret_response(self, response_or_exception: Json) -> ErrorResolution | None:
+        """What to do."""
+
+
+_ACTIONS = {
+    Action.SUCCESS: ResponseAction.SUCCESS,
+    Action.RETRY: ResponseAction.RETRY,
+    Action.RATE_LIMITED: ResponseAction.RATE_LIMITED,
+    Action.FAIL: ResponseAction.FAIL,
+    Action.IGNORE: ResponseAction.IGNORE,
+}
+
+
+def resolution(verdict: Verdict) -> ErrorResolution:
+    """The verdict of a handler of ours, as custom code sees it."""
+    error = verdict.error
+    return ErrorResolution(
+        _ACTIONS.get(verdict.action, ResponseAction.FAIL),
+        None if error is None else FailureType(error.failure_type),
+        None if error is None else error.message,
+        verdict,
+    )
+
+
+@dataclass
+class HttpResponseFilter:
+    """Judges the answers with certain statuses, with a text in their body, or for which a condition holds."""
+
+    config: Mapping[str, Json]
+    parameters: InitVar[Mapping[str, Json]]
+    action: ResponseAction | str | None = None
+    failure_type: FailureType | str | None = None
+    http_codes: Collection[int] | None = None
+    error_message_contains: str | None = None
+    predicate: str = ""
+    error_message: str = ""
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._condition = InterpolatedBoolean(self.predicate, parameters=parameters)
+        self._message = InterpolatedString.create(self.error_message, parameters=parameters)
+
+    def matches(self, response_or_exception: Json) -> ErrorResolution | None:
+        """What the answer means; None for one that is not judged here."""
+        outcome = ours(response_or_exception)
+        if isinstance(outcome, CdkError) or not self._applies(outcome):
+            return None
+        action = self.action or ResponseAction.FAIL
+        kind = self.failure_type or FailureType.system_error
+        return ErrorResolution(
+            ResponseAction(action),
+            FailureType(kind),
+            str(self._message.eval(self.config, **_seen(outcome))) if self.error_message else None,
+        )
+
+    def _applies(self, response: Response) -> bool:
+        if self.http_codes and response.status in self.http_codes:
+            return True
+        if self.error_message_contains and self.error_message_contains in response.text:
+            return True
+        return bool(self.predicate) and self._condition.eval(self.config, **_seen(response))
+
+
+def _seen(response: Response) -> dict[str, Json]:
+    try:
+        body = response.json()
+    except CdkError:
+        body = {}
+    return {"response": body, "headers": dict(response.headers)}
+
+
+@dataclass
+class DefaultErrorHandler(ErrorHandler):
+    """Judges as the manifest's `DefaultErrorHandler` does; subclasses judge some answers themselves."""
+
+    parameters: InitVar[Mapping[str, Json]]
+    config: Mapping[str, Json]
+    response_filters: Sequence[Json] | None = None
+    max_retries: int | None = 5  # a field here
+    max_time: int = 600
+    backoff_strategies: Sequence[Json] | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+
+    def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
+        """See ErrorHandler."""
+        if (native := self.native) is not None:
+            return resolution(native.judge(ours(response_or_exception), 1))
+        for chosen in self.response_filters or ():
+            if (found := chosen.matches(response_or_exception)) is not None:
+                return found  # type: ignore[no-any-return] # an ErrorResolution, whatever class made it
+        usual = StatusErrorHandler(retries=self.max_retries or 0, clock=current.runtime.clock)
+        return resolution(usual.judge(ours(response_or_exception), 1))
+
+    @property
+    def native(self) -> OurHandler | None:
+        """The handler of the manifest behind it; None for one that custom code made."""
+        return self.__dict__.get("_native")
+
+    def backoff_time(self, response_or_exception: Json, attempt_count: int = 0) -> float | None:
+        """What the first strategy that can tell says."""
+        for strategy in self.backoff_strategies or ():
+            if (wait := strategy.backoff_time(response_or_exception, attempt_count=attempt_count)) is not None:
+                return float(wait)
+        return None
+
+
+class HttpStatusErrorHandler(ErrorHandler):
+    """Judges by a table from status, or kind of exception, to resolution; otherwise as usual."""
+
+    def __init__(
+        self,
+        logger: object = None,
+        error_mapping: Mapping[Json, ErrorResolution] | None = None,
+        max_retries: int = 5,
+        max_time: object = None,
+    ) -> None:
+        self._mapping, self._max_retries, self._logger, self._time = error_mapping or {}, max_retries, logger, max_time
+
+    @property
+    def max_retries(self) -> int | None:
+        return self._max_retries
+
+    def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
+        """See ErrorHandler."""
+        if isinstance(response_or_exception, requests.Response):
+            found = self._mapping.get(response_or_exception.status_code)
+        else:
+            kinds = type(response_or_exception).__mro__
+            found = next((self._mapping[kind] for kind in kinds if kind in self._mapping), None)
+        usual = StatusErrorHandler(retries=self._max_retries, clock=current.runtime.clock)
+        return found or resolution(usual.judge(ours(response_or_exception), 1))
+
+
+DEFAULT_ERROR_MAPPING: dict[Json, ErrorResolution] = {}
+"""Statuses that mean something else than usual: none. Custom code adds its own to it."""
+
+
+@dataclass
+class ConstantBackoffStrategy(BackoffStrategy):
+    """Always the same wait."""
+
+    backoff_time_in_seconds: Json
+    parameters: InitVar[Mapping[str, Json]]
+    config: Mapping[str, Json]
+    jitter_range_in_seconds: float | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._seconds = InterpolatedString.create(self.backoff_time_in_seconds, parameters=parameters)
+
+    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
+        """See BackoffStrategy."""
+        return float(self._seconds.eval(self.config))
+
+
+@dataclass
+class ExponentialBackoffStrategy(BackoffStrategy):
+    """Waits that double."""
+
+    parameters: InitVar[Mapping[str, Json]]
+    config: Mapping[str, Json]
+    factor: Json = 5
+    jitter_range_in_seconds: float | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._factor = InterpolatedString.create(self.factor, parameters=parameters)
+
+    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
+        """See BackoffStrategy."""
+        return float(self._factor.eval(self.config)) * 2.0**attempt_count
+
+
+@dataclass
+class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
+    """The wait that a header names, in seconds."""
+
+    header: Json
+    parameters: InitVar[Mapping[str, Json]]
+    config: Mapping[str, Json]
+    regex: str | None = None
+    max_waiting_time_in_seconds: float | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._header = InterpolatedString.create(self.header, parameters=parameters)
+
+    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
+        """See BackoffStrategy."""
+        outcome = ours(response_or_exception)
+        if isinstance(outcome, CdkError):
+            return None
+        name = str(self._header.eval(self.config))
+        text = outcome.headers.get(name, "")
+        if self.regex and (found := Pattern(self.regex).search(text)):
+            text = found.group(found.re.groups and 1)
+        try:
+            return float(text)
+        except ValueError:
+            return _date(outcome) if name.lower() == "retry-after" else None
+
+
+def _date(response: Response) -> float | None:
+    return retry_after(response, current.runtime.clock)

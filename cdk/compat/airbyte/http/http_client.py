@@ -1,0 +1,118 @@
+"""HttpClient: sends requests that custom code makes itself."""
+
+import logging
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+import requests
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.http.response import SeenResponse, from_prepared, texts
+from cdk.rest import HttpClient as OurClient
+
+BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
+
+
+class HttpRequestMatcher:
+    """Requests that have all of the parts given here, and which a rate is about."""
+
+    def __init__(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        params: Mapping[str, Json] | None = None,
+        headers: Mapping[str, Json] | None = None,
+    ) -> None:
+        self._method, self._url = method, url
+        self._params = {str(name): str(value) for name, value in (params or {}).items()}
+        self._headers = {str(name).lower(): str(value) for name, value in (headers or {}).items()}
+
+    def __call__(self, request: Json) -> bool:
+        """Whether a request is one of these."""
+        prepared = request.prepare() if isinstance(request, requests.Request) else request
+        if not isinstance(prepared, requests.PreparedRequest):
+            return False
+        url, _, query = str(prepared.url).partition("?")
+        if self._method is not None and self._method != prepared.method:
+            return False
+        if self._url is not None and self._url.rstrip("/") != url.rstrip("/"):
+            return False
+        sent = {name.lower(): value for name, value in prepared.headers.items()}
+        return self._params.items() <= dict(parse_qsl(query)).items() and self._headers.items() <= sent.items()
+
+
+class HttpClient:
+    """Sends requests with credentials, again where the error handler says so."""
+
+    def __init__(  # noqa: PLR0917 - the signature there
+        self,
+        name: str = "",
+        logger: logging.Logger | None = None,
+        error_handler: Json = None,
+        api_budget: Json = None,
+        session: requests.Session | None = None,
+        authenticator: Json = None,
+        use_cache: bool = False,  # noqa: FBT001, FBT002 - the signature there
+        backoff_strategy: Json = None,
+        **_: Json,
+    ) -> None:
+        from cdk.compat.airbyte.http.adapters import judge, signer  # noqa: PLC0415 - it knows the handlers, which know this
+
+        self._name, self._logger = name, logger or logging.getLogger("airbyte")
+        self._session = session or requests.Session()
+        self._session.trust_env = False
+        self._session.headers.clear()
+        self._backoff, self._cached, self._budget = backoff_strategy, use_cache, api_budget
+        runtime = current.runtime
+        self.client = OurClient(
+            runtime.transport,
+            authenticator=None if authenticator is None else signer(authenticator),
+            error_handler=None if error_handler is None else judge(error_handler, runtime.clock),
+            sleep=runtime.sleep,
+        )
+
+    def _create_prepared_request(  # noqa: PLR0917
+        self,
+        http_method: str,
+        url: str,
+        dedupe_query_params: bool = False,  # noqa: ARG002, FBT001, FBT002
+        headers: Mapping[str, Json] | None = None,
+        params: Mapping[str, Json] | None = None,
+        json: Json = None,
+        data: Json = None,
+    ) -> requests.PreparedRequest:
+        asked = requests.Request(http_method, url, headers=texts(headers), params=params or {})
+        if http_method.upper() in BODY_REQUEST_METHODS:
+            asked.json, asked.data = json or None, data or []
+        return self._session.prepare_request(asked)
+
+    def send_request(  # noqa: PLR0917
+        self,
+        http_method: str,
+        url: str,
+        request_kwargs: Mapping[str, Json] | None = None,  # noqa: ARG002
+        headers: Mapping[str, Json] | None = None,
+        params: Mapping[str, Json] | None = None,
+        json: Json = None,
+        data: Json = None,
+        dedupe_query_params: bool = False,  # noqa: FBT001, FBT002
+        **_: Json,
+    ) -> tuple[requests.PreparedRequest, requests.Response]:
+        """The request as it was sent, and its answer. Raises the CdkError with which it is given up."""
+        asked = self._create_prepared_request(
+            http_method=http_method, url=url, dedupe_query_params=dedupe_query_params, headers=headers, params=params,
+            json=json, data=data,
+        )  # fmt: skip
+        return asked, SeenResponse(self.client.send(from_prepared(asked)))
+
+
+class APIBudget:
+    """A budget without limits, which is all that is understood here: limits are written in the manifest."""
+
+    def __init__(self, policies: Json = (), *_: Json, **__: Json) -> None:
+        if policies:
+            raise ManifestError(
+                "a custom component makes an APIBudget of its own; write it as `api_budget` in the manifest"
+            )

@@ -1,0 +1,320 @@
+"""Requesters: what to ask for, one part of a request a method."""
+
+import logging
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
+from enum import Enum
+
+import requests
+
+from cdk.base.values import Json
+from cdk.compat.airbyte.guard import CustomCodeError
+from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth
+from cdk.compat.airbyte.http.http_client import HttpClient
+from cdk.compat.airbyte.interpolation import InterpolatedString, part
+from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
+from cdk.declarative.components.requests.requesters import join
+from cdk.rest import HttpClient as OurClient
+
+
+class HttpMethod(Enum):
+    """How an API is asked."""
+
+    DELETE = "DELETE"
+    GET = "GET"
+    PATCH = "PATCH"
+    POST = "POST"
+    PUT = "PUT"
+
+
+class RequestOptionType(Enum):
+    """Where a value goes."""
+
+    request_parameter = "request_parameter"
+    header = "header"
+    body_data = "body_data"
+    body_json = "body_json"
+
+
+@dataclass
+class RequestOption:
+    """A place in a request."""
+
+    inject_into: RequestOptionType
+    parameters: InitVar[Mapping[str, Json]]
+    field_name: Json = None
+    field_path: list[Json] | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        if self.field_name is not None:
+            self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
+
+
+class RequestOptionsProvider:
+    """Gives the parts of a request; none by default."""
+
+    def get_request_params(
+        self,
+        *,
+        stream_state: StreamState | None = None,  # noqa: ARG002
+        stream_slice: StreamSlice | None = None,  # noqa: ARG002
+        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
+    ) -> Json:
+        """Query parameters."""
+        return {}
+
+    def get_request_headers(
+        self,
+        *,
+        stream_state: StreamState | None = None,  # noqa: ARG002
+        stream_slice: StreamSlice | None = None,  # noqa: ARG002
+        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
+    ) -> Json:
+        """Headers."""
+        return {}
+
+    def get_request_body_data(
+        self,
+        *,
+        stream_state: StreamState | None = None,  # noqa: ARG002
+        stream_slice: StreamSlice | None = None,  # noqa: ARG002
+        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
+    ) -> Json:
+        """Form fields, or a text."""
+        return {}
+
+    def get_request_body_json(
+        self,
+        *,
+        stream_state: StreamState | None = None,  # noqa: ARG002
+        stream_slice: StreamSlice | None = None,  # noqa: ARG002
+        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
+    ) -> Json:
+        """The JSON body."""
+        return {}
+
+
+@dataclass
+class InterpolatedRequestOptionsProvider(RequestOptionsProvider):
+    """Parts of a request that are expressions."""
+
+    parameters: InitVar[Mapping[str, Json]]
+    config: Config = field(default_factory=dict)
+    request_parameters: Json = None
+    request_headers: Json = None
+    request_body: Json = None
+    request_body_data: Json = None
+    request_body_json: Json = None
+    query_properties_key: str | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters or {}
+
+    def _part(self, inputs: Json, names: Mapping[str, Json]) -> Json:
+        given = {name: names.get(name) or {} for name in ("stream_state", "stream_slice", "next_page_token")}
+        return part(inputs, self.config, self._parameters, given)
+
+    def get_request_params(self, **names: Json) -> Json:
+        return self._part(self.request_parameters, names)
+
+    def get_request_headers(self, **names: Json) -> Json:
+        return self._part(self.request_headers, names)
+
+    def get_request_body_data(self, **names: Json) -> Json:
+        return self._part(self.request_body_data, names)
+
+    def get_request_body_json(self, **names: Json) -> Json:
+        return self._part(self.request_body_json, names)
+
+
+class Requester(RequestOptionsProvider, ABC):
+    """Says what to ask for, and asks."""
+
+    def get_authenticator(self) -> DeclarativeAuthenticator:
+        """What adds the credentials."""
+        return NoAuth(parameters={})
+
+    def get_url_base(
+        self,
+        *,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+    ) -> str:
+        """The beginning of the URL."""
+        raise NotImplementedError
+
+    def get_path(
+        self,
+        *,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+    ) -> str:
+        """What follows it."""
+        raise NotImplementedError
+
+    def get_method(self) -> HttpMethod:
+        """How the API is asked."""
+        return HttpMethod.GET
+
+    def send_request(self, *args: Json, **kwargs: Json) -> requests.Response | None:
+        """Send a request and give its answer."""
+        raise NotImplementedError
+
+
+@dataclass
+class HttpRequester(Requester):
+    """A request to an HTTP API: the fields of the manifest, evaluated by methods that subclasses override."""
+
+    name: str
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    url: Json = None
+    url_base: Json = None
+    path: Json = None
+    authenticator: DeclarativeAuthenticator | None = None
+    http_method: Json = HttpMethod.GET
+    request_options_provider: Json = None
+    error_handler: Json = None
+    api_budget: Json = None
+    disable_retries: bool = False
+    message_repository: Json = None
+    use_cache: bool = False
+    stream_response: bool = False
+    decoder: Json = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters or {}
+        self._authenticator = self.authenticator or NoAuth(parameters=self._parameters)
+        method = self.http_method
+        self._http_method = HttpMethod[method.upper()] if isinstance(method, str) else method
+        self._request_options_provider = self._provider()
+        self._http_client = self._own_client = HttpClient(
+            self.name, error_handler=self.error_handler, authenticator=self.authenticator
+        )
+
+    def _provider(self) -> Json:
+        given = self.request_options_provider
+        if given is None:
+            return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config)
+        if isinstance(given, dict):
+            return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config, **given)
+        return given
+
+    def use(self, client: OurClient) -> None:
+        """Send through `client`, unless the subclass has made a client of its own."""
+        self._own_client.client = client
+
+    @property
+    def plain(self) -> bool:
+        """Whether requests are sent as usual: neither the method nor the client was replaced."""
+        mine = self.__dict__.get("_own_client")
+        return type(self).send_request is HttpRequester.send_request and self.__dict__.get("_http_client") is mine
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Where it logs."""
+        return logging.getLogger("airbyte")
+
+    def get_authenticator(self) -> DeclarativeAuthenticator:
+        """See Requester."""
+        return self._authenticator
+
+    def get_url(self, **names: Json) -> str:
+        """The whole URL."""
+        if self.url:
+            return self._text(self.url, names)
+        return join(self.get_url_base(**names), self.get_path(**names))
+
+    def get_url_base(self, **names: Json) -> str:
+        """See Requester."""
+        return self._text(self.url_base or self.url, names)
+
+    def get_path(self, **names: Json) -> str:
+        """See Requester."""
+        return self._text(self.path, names)
+
+    def _text(self, value: Json, names: Mapping[str, Json]) -> str:
+        if not value:
+            return ""
+        given = {name: names.get(name) or {} for name in ("stream_slice", "next_page_token", "stream_state")}
+        parameters = self.__dict__.get("_parameters", {})
+        return str(InterpolatedString.create(value, parameters=parameters).eval(self.config, **given))
+
+    def get_method(self) -> HttpMethod:
+        """See Requester."""
+        return self._http_method
+
+    def get_request_params(self, **names: Json) -> Json:
+        return dict(self._request_options_provider.get_request_params(**names) or {})
+
+    def get_request_headers(self, **names: Json) -> Json:
+        return dict(self._request_options_provider.get_request_headers(**names) or {})
+
+    def get_request_body_data(self, **names: Json) -> Json:
+        return self._request_options_provider.get_request_body_data(**names) or {}
+
+    def get_request_body_json(self, **names: Json) -> Json:
+        return self._request_options_provider.get_request_body_json(**names) or {}
+
+    def _join_url(self, url_base: str, path: str | None = None) -> str:
+        return join(url_base, path or "")
+
+    def _request_headers(
+        self,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+        extra_headers: Mapping[str, Json] | None = None,
+    ) -> dict[str, str]:
+        given = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        headers = {**self.get_request_headers(**given), **(extra_headers or {})}
+        return {name: str(value) for name, value in headers.items()}
+
+    def _request_params(
+        self,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+        extra_params: Mapping[str, Json] | None = None,
+    ) -> dict[str, Json]:
+        given = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        return {**self.get_request_params(**given), **(extra_params or {})}
+
+    def send_request(  # noqa: PLR0917 - the signature there
+        self,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+        path: str | None = None,
+        request_headers: Mapping[str, Json] | None = None,
+        request_params: Mapping[str, Json] | None = None,
+        request_body_data: Json = None,
+        request_body_json: Json = None,
+        log_formatter: Json = None,  # noqa: ARG002
+    ) -> requests.Response | None:
+        """The answer to the request that the other methods describe, with what is given here added to it.
+
+        path: asked for instead of `get_path`; it may be a whole URL.
+        """
+        names: Json = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        form = self.get_request_body_data(**names)
+        body = {**(self.get_request_body_json(**names) or {}), **(request_body_json or {})}
+        if isinstance(form, Mapping) and not isinstance(request_body_data, str):
+            form = {**form, **(request_body_data or {})}
+        url = join(self.get_url_base(**names), path) if path else self.get_url(**names)
+        try:
+            return self._http_client.send_request(
+                http_method=self.get_method().value,
+                url=url,
+                headers=self._request_headers(stream_state, stream_slice, next_page_token, request_headers),
+                params=self._request_params(stream_state, stream_slice, next_page_token, request_params),
+                json=body or None,
+                data=request_body_data if isinstance(request_body_data, str) else form or None,
+                request_kwargs={},
+            )[1]
+        except CustomCodeError as error:
+            # What another custom component raised is for the custom code around to catch.
+            raise (error.__cause__ or error) from error

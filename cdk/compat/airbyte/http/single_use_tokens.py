@@ -1,0 +1,96 @@
+"""OAuth with refresh tokens that serve once: each exchange brings the next one, which is saved in the config."""
+
+from collections.abc import Mapping, Sequence
+
+from cdk.base.values import Json
+from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.datetimes import ab_datetime_format
+from cdk.compat.airbyte.http.auth import DeclarativeOauth2Authenticator
+from cdk.rest.auth.tokens import TaskAsked, held_tokens
+
+_CREDENTIALS = "credentials"
+
+
+class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authenticator):
+    """Reads its tokens in the config, and has them saved there again when they were exchanged."""
+
+    def __init__(
+        self,
+        connector_config: Mapping[str, Json],
+        token_refresh_endpoint: str = "",
+        *,
+        client_id: Json = None,
+        client_secret: Json = None,
+        access_token_config_path: Sequence[str] = (_CREDENTIALS, "access_token"),
+        refresh_token_config_path: Sequence[str] = (_CREDENTIALS, "refresh_token"),
+        token_expiry_date_config_path: Sequence[str] = (_CREDENTIALS, "token_expiry_date"),
+        scopes: Sequence[str] | None = None,
+        access_token_name: str = "access_token",  # noqa: S107 - a name
+        expires_in_name: str = "expires_in",
+        refresh_token_name: str = "refresh_token",  # noqa: S107 - a name
+        refresh_request_body: Mapping[str, Json] | None = None,
+        refresh_request_headers: Mapping[str, Json] | None = None,
+        grant_type_name: str = "grant_type",
+        grant_type: str = "refresh_token",
+        client_id_name: str = "client_id",
+        client_secret_name: str = "client_secret",  # noqa: S107 - a name
+        token_expiry_date_format: str | None = None,
+        token_expiry_is_time_of_expiration: bool = False,
+        **_: Json,
+    ) -> None:
+        self._paths = tuple(access_token_config_path), tuple(refresh_token_config_path)
+        self._expiry_path = tuple(token_expiry_date_config_path)
+        super().__init__(
+            config=connector_config,
+            parameters={},
+            client_id=client_id or _at(connector_config, (_CREDENTIALS, "client_id")),
+            client_secret=client_secret or _at(connector_config, (_CREDENTIALS, "client_secret")),
+            token_refresh_endpoint=token_refresh_endpoint,
+            refresh_token=_at(connector_config, self._paths[1]),
+            scopes=scopes,
+            token_expiry_date=_at(connector_config, self._expiry_path) or None,
+            token_expiry_date_format=token_expiry_date_format,
+            token_expiry_is_time_of_expiration=token_expiry_is_time_of_expiration or bool(token_expiry_date_format),
+            access_token_name=access_token_name,
+            access_token_value=_at(connector_config, self._paths[0]) or None,
+            client_id_name=client_id_name,
+            client_secret_name=client_secret_name,
+            expires_in_name=expires_in_name,
+            refresh_token_name=refresh_token_name,
+            refresh_request_body=refresh_request_body,
+            refresh_request_headers=refresh_request_headers,
+            grant_type_name=grant_type_name,
+            grant_type=grant_type,
+        )
+
+    def get_access_token(self) -> str:
+        """The token; once it was exchanged, what the config needs for the next exchange is saved first."""
+        if self.token_has_expired():
+            if held_tokens() is not None:
+                raise TaskAsked
+            token, seconds, following = self.refresh_access_token()
+            self._held, self.refresh_token = token, following
+            for secret in (token, following):
+                current.runtime.learn(secret)
+            self.set_token_expiry_date(seconds)
+            expires = self.get_token_expiry_date()
+            current.runtime.keep(
+                {
+                    self._paths[0]: token,
+                    self._paths[1]: following,
+                    self._expiry_path: "" if expires is None else ab_datetime_format(expires),
+                }
+            )
+        return self.access_token
+
+    def refresh_access_token(self) -> tuple[str, Json, str]:  # type: ignore[override] # as connectors know it
+        """A new token, how long it lives, and the refresh token for the next exchange."""
+        answer = self._get_refresh_access_token_response()
+        token, seconds = str(answer[self.get_access_token_name()]), answer.get(self.get_expires_in_name())
+        return token, seconds, str(answer.get(self.get_refresh_token_name()) or self.get_refresh_token() or "")
+
+
+def _at(config: Json, path: Sequence[str]) -> str:
+    for name in path:
+        config = config.get(name) if isinstance(config, Mapping) else None
+    return "" if config is None else str(config)

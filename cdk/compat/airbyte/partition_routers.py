@@ -1,0 +1,205 @@
+"""Partition routers: what a stream is read once for."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import InitVar, dataclass, field
+
+from cdk.base.values import Json
+from cdk.compat.airbyte.http.requesters import RequestOption, RequestOptionsProvider
+from cdk.compat.airbyte.interpolation import InterpolatedString
+from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
+from cdk.compat.airbyte.streams import SeenStream
+from cdk.rest import path
+from cdk.state.stream_state import StreamState as OurState
+from cdk.streams.partitions import read_parent
+
+
+class StreamSlicer(RequestOptionsProvider):
+    """Says what a stream is read for."""
+
+    def stream_slices(self) -> Iterable[StreamSlice]:
+        """The slices."""
+        raise NotImplementedError
+
+
+class PartitionRouter(StreamSlicer):
+    """Gives partitions."""
+
+    def get_stream_state(self) -> StreamState | None:
+        """The state of parents; kept by us."""
+        return None
+
+
+@dataclass
+class SinglePartitionRouter(PartitionRouter):
+    """One slice, with nothing in it."""
+
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        """Take the parameters."""
+
+    def stream_slices(self) -> Iterable[StreamSlice]:
+        """See StreamSlicer."""
+        yield StreamSlice(partition={}, cursor_slice={})
+
+
+class Placing(PartitionRouter):
+    """Puts fields of the slice where request options say."""
+
+    def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
+        raise NotImplementedError
+
+    def _put(self, place: str, names: Mapping[str, Json]) -> dict[str, Json]:
+        found = names.get("stream_slice") or {}
+        given: dict[str, Json] = {}
+        for option, name in self._options():
+            if option is not None and option.inject_into.value == place and (value := found.get(name)):
+                given[str(_evaluated(option.field_name, self.config))] = value  # type: ignore[attr-defined]
+        return given
+
+    def get_request_params(self, **names: Json) -> Json:
+        return self._put("request_parameter", names)
+
+    def get_request_headers(self, **names: Json) -> Json:
+        return self._put("header", names)
+
+    def get_request_body_data(self, **names: Json) -> Json:
+        return self._put("body_data", names)
+
+    def get_request_body_json(self, **names: Json) -> Json:
+        return self._put("body_json", names)
+
+
+@dataclass
+class ListPartitionRouter(Placing):
+    """One slice for each value of a list."""
+
+    values: Json
+    cursor_field: Json
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    request_option: RequestOption | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        if isinstance(self.values, str):
+            self.values = InterpolatedString.create(self.values, parameters=parameters).eval(self.config)
+        self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
+
+    def stream_slices(self) -> Iterable[StreamSlice]:
+        """See StreamSlicer."""
+        name = str(self._cursor_field.eval(self.config))
+        return [StreamSlice(partition={name: value}, cursor_slice={}) for value in self.values]
+
+    def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
+        yield self.request_option, str(self._cursor_field.eval(self.config))
+
+
+@dataclass
+class ParentStreamConfig:
+    """A stream whose records make slices."""
+
+    stream: SeenStream
+    parent_key: Json
+    partition_field: Json
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    extra_fields: Json = None
+    request_option: RequestOption | None = None
+    incremental_dependency: bool = False
+    lazy_read_pointer: Json = None
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self.parent_key = InterpolatedString.create(self.parent_key, parameters=parameters)
+        self.partition_field = InterpolatedString.create(self.partition_field, parameters=parameters)
+
+
+@dataclass
+class SubstreamPartitionRouter(Placing):
+    """One slice for each record of a parent stream.
+
+    Where a parent is followed, its progress counts once every slice was read, whatever a subclass makes of the slices.
+    """
+
+    parent_stream_configs: list[ParentStreamConfig]
+    config: Config
+    parameters: InitVar[Mapping[str, Json]]
+    _from: dict[str, OurState] = field(default_factory=dict, init=False, repr=False)
+    _reached: dict[str, OurState] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        self._parameters = parameters
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Where it logs."""
+        return logging.getLogger("airbyte.SubstreamPartitionRouter")
+
+    def stream_slices(self) -> Iterable[StreamSlice]:
+        """See StreamSlicer."""
+        for parent in self.parent_stream_configs:
+            yield from self._slices(parent)
+
+    def _slices(self, parent: ParentStreamConfig) -> Iterator[StreamSlice]:
+        name, followed = parent.stream.name, parent.incremental_dependency
+        value_of = path(*str(parent.parent_key.eval(self.config)).strip("/").split("/"))
+        field_name = str(parent.partition_field.eval(self.config))
+        extra = [(".".join(steps), path(*steps)) for steps in parent.extra_fields or ()]
+        for item in read_parent(parent.stream.ours, self._from.get(name) if followed else None):
+            if isinstance(item, OurState):
+                if followed:
+                    self._reached[name] = item
+                continue
+            records, partition = item
+            for record in records:
+                if (value := value_of(record)) is not None:
+                    yield StreamSlice(
+                        partition={field_name: value, "parent_slice": dict(partition)},
+                        cursor_slice={},
+                        extra_fields={key: get(record) for key, get in extra},
+                    )
+
+    def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
+        for parent in self.parent_stream_configs:
+            yield parent.request_option, str(parent.partition_field.eval(self.config))
+
+
+def _evaluated(value: Json, config: Config) -> Json:
+    return value.eval(config) if isinstance(value, InterpolatedString) else value
+
+
+@dataclass
+class CartesianProductStreamSlicer(PartitionRouter):
+    """Every combination of the slices of several routers."""
+
+    stream_slicers: list[PartitionRouter]
+    parameters: InitVar[Mapping[str, Json]]
+
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+        """Take the parameters."""
+
+    def stream_slices(self) -> Iterable[StreamSlice]:
+        """See StreamSlicer."""
+        made: list[dict[str, Json]] = [{}]
+        for slicer in self.stream_slicers:
+            slices = [dict(found) for found in slicer.stream_slices()]
+            made = [{**head, **tail} for head in made for tail in slices]
+        return [StreamSlice(partition=fields, cursor_slice={}) for fields in made]
+
+    def _all(self, method: str, names: Mapping[str, Json]) -> dict[str, Json]:
+        given: dict[str, Json] = {}
+        for slicer in self.stream_slicers:
+            given |= getattr(slicer, method)(**names) or {}
+        return given
+
+    def get_request_params(self, **names: Json) -> Json:
+        return self._all("get_request_params", names)
+
+    def get_request_headers(self, **names: Json) -> Json:
+        return self._all("get_request_headers", names)
+
+    def get_request_body_data(self, **names: Json) -> Json:
+        return self._all("get_request_body_data", names)
+
+    def get_request_body_json(self, **names: Json) -> Json:
+        return self._all("get_request_body_json", names)

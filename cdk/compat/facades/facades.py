@@ -1,0 +1,330 @@
+"""Parts of a manifest that custom components are given, in the form in which they use them."""
+
+import copy
+from collections.abc import Generator, Iterable, Iterator, Mapping
+
+import requests
+
+from cdk.base.errors import CdkError
+from cdk.base.values import Json, JsonSchema
+from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator
+from cdk.compat.airbyte.http.error_handlers import BackoffStrategy, ErrorHandler, ErrorResolution, resolution
+from cdk.compat.airbyte.http.pagination import PaginationStrategy
+from cdk.compat.airbyte.http.requesters import RequestOptionsProvider
+from cdk.compat.airbyte.http.response import SeenResponse
+from cdk.compat.airbyte.http.response import ours as ours_of
+from cdk.compat.airbyte.partition_routers import PartitionRouter
+from cdk.compat.airbyte.plain_types import StreamSlice
+from cdk.compat.airbyte.records import Decoder, HttpSelector, RecordExtractor, RecordFilter, RecordTransformation
+from cdk.compat.airbyte.schemas import SchemaLoader
+from cdk.compat.airbyte.streams import seen_slice
+from cdk.compat.facades.slices import blank, names_of, slice_of
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import (
+    Backoff,
+    Incremental,
+    Pages,
+    PageStrategy,
+    Router,
+    Select,
+    Transform,
+    Turned,
+)
+from cdk.declarative.model.request_builder import Draft
+from cdk.rest import Authenticator, Request, Response, Transport
+from cdk.rest import Decoder as OurDecoder
+from cdk.rest import ErrorHandler as OurHandler
+from cdk.rest.records.extractor import Extractor
+from cdk.state.slice import Partition, Slice
+
+_TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
+
+
+def _response(seen: Json) -> Response:
+    found = ours_of(seen)
+    assert isinstance(found, Response)
+    return found
+
+
+class SeenAuthenticator(DeclarativeAuthenticator):
+    """An authenticator of the manifest."""
+
+    def __init__(self, ours: Authenticator, transport: Transport) -> None:
+        self.ours, self._transport = ours, transport
+
+    def get_auth_header(self) -> Mapping[str, Json]:
+        """The headers it adds."""
+        bare = Request("GET", "https://localhost/")
+        flow = self.ours.flow(bare)
+        asked = next(flow)
+        while asked.url != bare.url:
+            # What comes before the request itself, such as the exchange for a token.
+            asked = flow.send(self._transport.send(asked))
+        flow.close()
+        return dict(asked.headers)
+
+    @property
+    def auth_header(self) -> str:
+        return next(iter(self.get_auth_header()), "")
+
+    @property
+    def token(self) -> str:
+        return str(next(iter(self.get_auth_header().values()), ""))
+
+
+class SeenHandler(ErrorHandler):
+    """An error handler of the manifest."""
+
+    def __init__(self, ours: OurHandler) -> None:
+        self.ours = ours
+
+    def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
+        """See ErrorHandler."""
+        return resolution(self.ours.judge(ours_of(response_or_exception), 1))
+
+
+class SeenBackoff(BackoffStrategy):
+    """A backoff strategy of the manifest."""
+
+    def __init__(self, ours: Backoff) -> None:
+        self.ours = ours
+
+    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:
+        """See BackoffStrategy."""
+        outcome: Response | CdkError = ours_of(response_or_exception)
+        return self.ours(outcome, attempt_count)
+
+
+class SeenDecoder(Decoder):
+    """A decoder of the manifest."""
+
+    def __init__(self, ours: OurDecoder) -> None:
+        self.ours = ours
+
+    def decode(self, response: requests.Response) -> Generator[Json, None, None]:
+        """See Decoder."""
+        yield from list(self.ours.items(_response(response))) or [{}]
+
+
+class SeenExtractor(RecordExtractor):
+    """An extractor of the manifest."""
+
+    def __init__(self, ours: Extractor) -> None:
+        self.ours = ours
+
+    def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
+        """See RecordExtractor."""
+        for page in self.ours.pages(_response(response)):
+            yield from page
+
+
+class SeenSelector(HttpSelector):
+    """A record selector of the manifest. transformations: emptied, records stay as they are."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        select: Select | None,
+        plain: Select | None,
+        transforms: list[Json],
+        ctx: BuildContext,
+    ) -> None:
+        self.extractor = SeenExtractor(extractor)
+        self.transformations = transforms
+        self._select, self._plain, self._fields = select, plain, ctx.window
+
+    def select_records(
+        self,
+        response: requests.Response,
+        stream_state: Mapping[str, Json] | None = None,  # noqa: ARG002
+        records_schema: JsonSchema | None = None,  # noqa: ARG002
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Mapping[str, Json] | None = None,
+    ) -> Iterable[Mapping[str, Json]]:
+        """See HttpSelector."""
+        names = names_of(stream_slice, next_page_token, self._fields)
+        select = self._select if self.transformations else self._plain
+        extracted = 0
+        for page in self.extractor.ours.pages(_response(response)):
+            extracted += len(page)
+            if isinstance(response, SeenResponse):
+                response.extracted = extracted
+            yield from page if select is None else select(page, names)
+
+
+class SeenStrategy(PaginationStrategy):
+    """A pagination strategy of the manifest."""
+
+    def __init__(self, ours: PageStrategy) -> None:
+        self.ours = ours
+
+    @property
+    def initial_token(self) -> Json:
+        return self.ours.first()
+
+    def next_page_token(
+        self, response: requests.Response, last_page_size: int, last_record: Json, last_page_token_value: Json = None
+    ) -> Json:
+        """See PaginationStrategy."""
+        return (
+            self.ours.next(turned(response, last_page_size, last_record, last_page_token_value), self.ours.size) or None
+        )
+
+    def get_page_size(self) -> int | None:
+        """See PaginationStrategy."""
+        return self.ours.size
+
+
+def turned(response: requests.Response, size: int, last: Json, token: Json) -> Turned:
+    """A page as our strategies look at it."""
+    found = _response(response)
+    try:
+        body = found.json()
+    except CdkError:
+        body = {}
+    names = {_TOKEN: None if token is None else {_TOKEN: token}}
+    return Turned(found, body, size, size, last, token, names)
+
+
+class _Putting(RequestOptionsProvider):
+    """Gives the parts of a request that something of ours puts into one."""
+
+    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+        raise NotImplementedError
+
+    def _drafted(self, names: Mapping[str, Json]) -> Draft:
+        draft = blank(type(self).__name__)
+        self._put(draft, names)
+        return draft
+
+    def get_request_params(self, **names: Json) -> Json:
+        return self._drafted(names).params
+
+    def get_request_headers(self, **names: Json) -> Json:
+        return self._drafted(names).headers
+
+    def get_request_body_data(self, **names: Json) -> Json:
+        draft = self._drafted(names)
+        return draft.form if draft.text is None else draft.text
+
+    def get_request_body_json(self, **names: Json) -> Json:
+        return self._drafted(names).json
+
+
+class SeenPaginator(_Putting):
+    """A paginator of the manifest."""
+
+    def __init__(self, ours: Pages) -> None:
+        self.ours = ours
+
+    def get_initial_token(self) -> Json:
+        """The token of the first page."""
+        return self.ours.first()
+
+    def next_page_token(
+        self,
+        response: requests.Response,
+        last_page_size: int,
+        last_record: Json = None,
+        last_page_token_value: Json = None,
+    ) -> Mapping[str, Json] | None:
+        """The token of the page after this one; None when it was the last."""
+        page = turned(response, last_page_size, last_record, last_page_token_value)
+        token = self.ours.next(page, self.ours.size())
+        return None if token is None else {_TOKEN: token}
+
+    def path(self, next_page_token: Json = None, **names: Json) -> str | None:
+        """The URL of the page, where the token is one."""
+        draft = self._drafted({**names, _TOKEN: next_page_token})
+        return None if draft.url == blank("").url else draft.url
+
+    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+        token = (names.get(_TOKEN) or {}).get(_TOKEN)
+        self.ours.ask(draft, token, self.ours.size())
+
+
+class SeenRouter(_Putting, PartitionRouter):
+    """A partition router of the manifest."""
+
+    def __init__(self, ours: Router, fields: tuple[str, str]) -> None:
+        self.ours, self._fields = ours, fields
+
+    def stream_slices(self) -> Iterator[StreamSlice]:
+        """See StreamSlicer."""
+        for item in self.ours.partitions({}):
+            if isinstance(item, Partition):
+                yield seen_slice(Slice(item))
+
+    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+        self.ours.ask(draft, slice_of(names.get("stream_slice"), self._fields))
+
+
+class SeenAsking(_Putting):
+    """What the router and the cursor of a stream put into requests."""
+
+    def __init__(self, router: Router | None, incremental: Incremental | None, fields: tuple[str, str]) -> None:
+        self._router, self._incremental, self._fields = router, incremental, fields
+
+    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+        slice = slice_of(names.get("stream_slice"), self._fields)
+        if self._router is not None:
+            self._router.ask(draft, slice)
+        if self._incremental is not None:
+            self._incremental.ask(draft, slice)
+
+
+class SeenParts(_Putting):
+    """The parts of a request that a requester of the manifest drafts."""
+
+    def __init__(self, requester: Json, fields: tuple[str, str]) -> None:
+        self._requester, self._fields = requester, fields
+
+    def _drafted(self, names: Mapping[str, Json]) -> Draft:
+        told = names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields)
+        drafted: Draft = self._requester.draft(told)
+        return drafted
+
+
+class SeenLoader(SchemaLoader):
+    """A schema loader of the manifest."""
+
+    def __init__(self, ours: Json) -> None:
+        self.ours = ours
+
+    def get_json_schema(self) -> Mapping[str, Json]:
+        """See SchemaLoader. A copy: existing code takes fields out of it."""
+        return copy.deepcopy(dict(self.ours()))
+
+
+class SeenTransformation(RecordTransformation):
+    """A transformation of the manifest."""
+
+    def __init__(self, ours: Transform, fields: tuple[str, str] = ("start_time", "end_time")) -> None:
+        self.ours, self._fields = ours, fields
+
+    def transform(
+        self,
+        record: dict[str, Json],
+        config: Json = None,  # noqa: ARG002
+        stream_state: Json = None,  # noqa: ARG002
+        stream_slice: Json = None,
+    ) -> None:
+        """See RecordTransformation."""
+        self.ours([record], names_of(stream_slice, None, self._fields))
+
+
+class SeenFilter(RecordFilter):
+    """A record filter of the manifest."""
+
+    def __init__(self, ours: Select, fields: tuple[str, str]) -> None:
+        self.ours, self._fields = ours, fields
+
+    def filter_records(
+        self,
+        records: Json,
+        stream_state: Json = None,  # noqa: ARG002
+        stream_slice: Json = None,
+        next_page_token: Json = None,
+    ) -> Iterable[Mapping[str, Json]]:
+        """See RecordFilter."""
+        return self.ours(list(records), names_of(stream_slice, next_page_token, self._fields))

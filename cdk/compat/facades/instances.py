@@ -1,0 +1,162 @@
+"""Instances of custom classes: their arguments are fields of the manifest, built into what the code expects."""
+
+import inspect
+from collections.abc import Mapping
+from typing import cast
+
+from pydantic import ValidationError
+
+from cdk.base.errors import CdkError, ManifestError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.http.adapters import CustomSigner
+from cdk.compat.airbyte.http.custom_tokens import CustomTokens
+from cdk.compat.airbyte.http.error_handlers import DefaultErrorHandler
+from cdk.compat.airbyte.http.requesters import HttpRequester
+from cdk.compat.facades.show import show
+from cdk.compat.loading.custom_module import custom_class
+from cdk.declarative.components.auth.sharing import definition, learner
+from cdk.declarative.components.custom import CustomAuthenticator, CustomComponent
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyErrorHandler, AnyRequester
+from cdk.rest.auth.token_owner import report
+
+_LISTS = ("backoff_strategies", "response_filters")
+
+# What a component without a `type` is, by the field it stands in: what it is without and with a `class_name`.
+_IMPLIED: Mapping[str, tuple[str, str]] = {
+    "authenticator": ("", "CustomAuthenticator"),
+    "decoder": ("JsonDecoder", "CustomDecoder"),
+    "error_handler": ("DefaultErrorHandler", "CustomErrorHandler"),
+    "extractor": ("DpathExtractor", "CustomRecordExtractor"),
+    "pagination_strategy": ("", "CustomPaginationStrategy"),
+    "paginator": ("DefaultPaginator", ""),
+    "parent_stream_configs": ("ParentStreamConfig", ""),
+    "partition_router": ("", "CustomPartitionRouter"),
+    "record_filter": ("RecordFilter", "CustomRecordFilter"),
+    "record_selector": ("RecordSelector", ""),
+    "request_option": ("RequestOption", ""),
+    "requester": ("HttpRequester", "CustomRequester"),
+    "schema_loader": ("", "CustomSchemaLoader"),
+}
+
+
+def instance(component: CustomComponent, ctx: BuildContext, **known: Json) -> Json:
+    """The object of the class that a custom component names.
+
+    known: arguments that the manifest does not give. Raises ManifestError: an argument is missing, or making it fails.
+    """
+    where = ctx.where(component, "class_name")
+    current.runtime = ctx.runtime
+    kind = custom_class(component.class_name, ctx, where)
+    fields = dict(component.model_extra or {})
+    names, required = _accepted(kind)
+    offered: dict[str, Json] = {
+        "config": ctx.config,
+        "parameters": dict(component.parameters),
+        "options": dict(component.parameters),
+        "name": component.parameters.get("name") or ctx.stream,
+    }
+    given = {name: value for name, value in (offered | known).items() if name in names}
+    for name, value in fields.items():
+        if name in names and name not in known and name not in ("config", "parameters", "options"):
+            given[name] = _value(name, value, ctx)
+    if missing := sorted(required - given.keys()):
+        raise ManifestError(
+            f"{where}: {component.class_name} needs {', '.join(missing)}, which the manifest does not give"
+        )
+    try:
+        made = kind(**given)
+    except CdkError:
+        raise
+    except Exception as error:
+        raise ManifestError(
+            f"{where}: {component.class_name} cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    _behind(made, fields, component, ctx)
+    if isinstance(component, CustomAuthenticator):
+        _hand_out(made, component, ctx, given.get("name"))
+    return made
+
+
+def _hand_out(made: Json, component: CustomAuthenticator, ctx: BuildContext, name: Json) -> None:
+    """Have the tokens of an authenticator obtained where those of the run are, if it says how it gets one.
+
+    name: what it was told of the stream. Those that were given the same share their tokens.
+    """
+    own = getattr(made, "get_access_token", None)
+    if callable(own) and hasattr(made, "__dict__") and not isinstance(getattr(own, "__self__", None), CustomTokens):
+        login = ["custom", name, definition(component, ctx)]
+        CustomTokens(made, login, learner(ctx), ctx.runtime.clock)
+        report(CustomSigner(made))
+
+
+def _behind(made: Json, fields: Mapping[str, Json], component: CustomComponent, ctx: BuildContext) -> None:
+    """Put the component of ours behind an object that extends one."""
+    blob = {**fields, "$parameters": dict(component.parameters)}
+    if isinstance(made, DefaultErrorHandler) and "DefaultErrorHandler" in Component.registry:
+        handler = cast("AnyErrorHandler", _component({**blob, "type": "DefaultErrorHandler"}, ctx))
+        object.__setattr__(made, "_native", handler.build(ctx))
+    elif isinstance(made, HttpRequester) and made.plain:
+        # Only how it is sent counts here: what is asked for, the object's own methods say.
+        kept = {name: blob[name] for name in _SENDING if name in blob}
+        requester = cast(
+            "AnyRequester", _component({**kept, "type": "HttpRequester", "url": "https://localhost/"}, ctx)
+        )
+        made.use(requester.build(ctx).client)
+
+
+_SENDING = (
+    "authenticator",
+    "error_handler",
+    "use_cache",
+    "connect_timeout_in_seconds",
+    "read_timeout_in_seconds",
+    "$parameters",
+)
+
+
+def _value(name: str, value: Json, ctx: BuildContext) -> Json:
+    """A field's value: components in it are built, everything else is as the manifest has it."""
+    match value:
+        case list():
+            return [_value(name, item, ctx) for item in value]
+        case {"type": str() as kind} if kind in Component.registry:
+            return show(_component(value, ctx), ctx)
+        case {"type": str() as kind} if name in _IMPLIED or name in _LISTS:
+            where = f"{ctx.stream}: {name}" if ctx.stream else name
+            raise ManifestError(f"{where}: unknown type {kind!r}{did_you_mean(kind, Component.registry)}")
+        case {"type": _}:
+            return value
+        case dict() if name in _IMPLIED:
+            kind = _IMPLIED[name]["class_name" in value]
+            return show(_component({"type": kind, **value}, ctx), ctx) if kind else value
+        case dict() if value and all(isinstance(item, dict) and item.get("type") in Component.registry
+                                     for item in value.values()):  # fmt: skip
+            return {key: _value("", item, ctx) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _component(blob: Mapping[str, Json], ctx: BuildContext) -> Component:
+    kind = Component.registry[blob["type"]]
+    try:
+        return kind.model_validate(blob)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(key) for key in first["loc"])
+        raise ManifestError(f"{ctx.stream or 'manifest'}: {blob['type']}.{place}: {first['msg']}") from None
+
+
+def _accepted(kind: type) -> tuple[set[str], set[str]]:
+    """The names of the arguments that a class takes, and those it cannot do without."""
+    parameters = inspect.signature(kind).parameters.values()
+    names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    required = {p.name for p in parameters if p.name in names and p.default is p.empty}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        # What is passed on to a base is one of the fields declared there.
+        hints = {name for base in kind.__mro__ for name in inspect.get_annotations(base)}
+        names |= {name for name in hints if not name.startswith("_")}
+    return names, required

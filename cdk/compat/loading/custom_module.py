@@ -1,0 +1,150 @@
+"""Finding the class that a custom component names: only where it was said that custom code may run."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from cdk.base.errors import ManifestError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+from cdk.compat.loading.import_hook import DOCUMENTED, serving
+from cdk.declarative.model.context import BuildContext
+
+CODE = "__injected_components_py"
+CHECKSUMS = "__injected_components_py_checksums"
+UNSAFE = "AIRBYTE_ENABLE_UNSAFE_CODE"
+
+_HASHES = ("sha256", "md5")
+_MODULES = "custom_modules"
+_COMPONENTS = "components"
+
+
+def trusted(ctx: BuildContext) -> bool:
+    """Whether custom code may run: it was said so here, or in the environment, as for existing platforms."""
+    return ctx.runtime.trusted or os.environ.get(UNSAFE, "").lower() == "true"
+
+
+def custom_class(name: str, ctx: BuildContext, where: str) -> type:
+    """The class that `class_name` names.
+
+    Raises ManifestError: custom code may not run, the class is not found, or its module cannot be imported.
+    """
+    if not trusted(ctx):
+        raise ManifestError(
+            f"{where}: {name} is Python code that comes with the manifest; it runs only where you say so: "
+            f"--allow-custom-code, or {UNSAFE}=true"
+        )
+    module_name, _, class_name = name.rpartition(".")
+    if not module_name:
+        raise ManifestError(f"{where}: found {name!r}, expected a module and a class, such as 'components.MyExtractor'")
+    module = _module(module_name, ctx, where)
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        hint = did_you_mean(class_name, [n for n, value in vars(module).items() if isinstance(value, type)])
+        raise ManifestError(f"{where}: {module.__file__ or module_name} has no class {class_name!r}{hint}")
+    return found
+
+
+def _module(name: str, ctx: BuildContext, where: str) -> ModuleType:
+    known: dict[str, ModuleType] = ctx.runtime.shared.setdefault(_MODULES, {})
+    if name not in known:
+        with _explained(where), serving():
+            known[name] = _imported(name, ctx, where)
+    return known[name]
+
+
+def _imported(name: str, ctx: BuildContext, where: str) -> ModuleType:
+    if name.rpartition(".")[2] == _COMPONENTS:
+        if ctx.config.get(CODE):
+            return _injected(ctx.config, where)
+        if ctx.runtime.components is not None:
+            return _from_file(ctx.runtime.components, ctx.runtime.folder)
+    if (file := _beside(name, ctx.runtime.folder)) is not None:
+        return _from_file(file, ctx.runtime.folder)
+    return import_module(name)
+
+
+def _beside(name: str, folder: Path) -> Path | None:
+    """The file beside the manifest that a module name means: `source_x.a.b` is `a/b.py` there."""
+    parts = name.split(".")
+    for rest in (parts, parts[1:]):
+        if rest and (file := folder.joinpath(*rest).with_suffix(".py")).is_file():
+            return file.resolve()
+    return None
+
+
+def _from_file(file: Path, folder: Path) -> ModuleType:
+    spec = spec_from_file_location(_module_name(file, folder.resolve()), file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise ManifestError(f"there is no file {file}")
+    module = module_from_spec(spec)
+    # Classes look their module up by its name; a file that was loaded for another source is loaded anew.
+    sys.modules[spec.name] = module
+    with _importable(folder.resolve().parent if (folder / "__init__.py").is_file() else folder.resolve()):
+        spec.loader.exec_module(module)
+    return module
+
+
+def _module_name(file: Path, folder: Path) -> str:
+    """The name under which a file is imported: inside of a package that is its folder, for imports that are relative.
+
+    Nothing is run of the package itself: what connectors write into `__init__.py` starts them.
+    """
+    inside = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
+    home = folder if file.is_relative_to(folder) else file.parent
+    name = f"custom_{hashlib.sha256(str(home).encode()).hexdigest()[:16]}"
+    for part in (None, *inside.parts[:-1]):
+        name, home = (name, home) if part is None else (f"{name}.{part}", home / part)
+        package = sys.modules.setdefault(name, ModuleType(name))
+        package.__path__ = [str(home)]
+    return f"{name}.{inside.stem}"
+
+
+def _injected(config: Mapping[str, Json], where: str) -> ModuleType:
+    text, sums = config[CODE], config.get(CHECKSUMS)
+    if not isinstance(text, str) or not isinstance(sums, Mapping) or not sums:
+        raise ManifestError(f"{where}: the config has {CODE} without {CHECKSUMS}; give its sha256 or md5 there")
+    for kind, told in sums.items():
+        if kind not in _HASHES:
+            raise ManifestError(f"{where}: {CHECKSUMS} has the kind {kind!r}, expected sha256 or md5")
+        if hashlib.new(kind, text.encode(), usedforsecurity=False).hexdigest() != told:
+            raise ManifestError(
+                f"{where}: the {kind} of {CODE} is not that in {CHECKSUMS}: the code was changed on its way"
+            )
+    module = ModuleType(f"custom_injected_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
+    sys.modules[module.__name__] = module
+    exec(compile(text, CODE, "exec"), module.__dict__)  # noqa: S102 - what the person who runs it asked for
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    try:
+        yield
+    except ManifestError:
+        raise
+    except ImportError as error:
+        ours = (error.name or "").partition(".")[0] == "airbyte_cdk" or "airbyte_cdk" in str(error)
+        do = (
+            f"the names that can be imported are listed in {DOCUMENTED}"
+            if ours
+            else "install the package it belongs to"
+        )
+        raise ManifestError(f"{where}: its code cannot be imported: {error}; {do}") from error
+    except Exception as error:
+        raise ManifestError(f"{where}: its code fails on import: {type(error).__name__}: {error}") from error

@@ -1,0 +1,172 @@
+"""RateLimitedMultipleTokenAuthenticator: several tokens, and their quotas."""
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import canonical
+from cdk.declarative.components.auth.sharing import shared
+from cdk.declarative.components.requests.api_budget import HttpRequestRegexMatcher
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.durations import later, parse_duration
+from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.rest import Authenticator, Request
+from cdk.rest.auth.quota import Quota
+from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
+
+_TOO_MANY = 429
+_SHORT_WAIT = 10.0
+
+
+class QuotaStatusSource(Component):
+    """The request that tells how many calls a token has left.
+
+    Example:
+        type: QuotaStatusSource
+        url: https://api.example.com/rate_limit
+    """
+
+    type: Literal["QuotaStatusSource"] = "QuotaStatusSource"
+    url: str = Field(description="The whole URL.")
+    http_method: Literal["GET", "POST"] = Field("GET", description="GET or POST.")
+    request_headers: dict[str, str] | None = Field(None, description="Headers, besides the token's.")
+    unavailable_status_codes: list[int] | None = Field(
+        None, description="Statuses that say that the API does not tell; the tokens then take turns."
+    )
+
+    def build(self, ctx: BuildContext) -> QuotaStatus:
+        """The quota status."""
+        return QuotaStatus(
+            ctx.expression(self, "url").text,
+            self.http_method,
+            {name: str(value) for name, value in ctx.mapping(self, "request_headers").value().items()},
+            tuple(self.unavailable_status_codes or ()),
+        )
+
+
+class TokenQuota(Component):
+    """A quota that the API has for each token.
+
+    Example:
+        type: TokenQuota
+        name: core
+        remaining_path: [resources, core, remaining]
+        reset_path: [resources, core, reset]
+        limit_path: [resources, core, limit]
+        remaining_header: X-RateLimit-Remaining
+        reset_header: X-RateLimit-Reset
+    """
+
+    type: Literal["TokenQuota"] = "TokenQuota"
+    name: str = Field(description="Name of the quota.")
+    remaining_path: list[str] = Field(description="Path, in the quota status, of how many calls are left.")
+    reset_path: list[str] = Field(description="Path of when there are new ones: seconds since 1970, or ISO 8601.")
+    limit_path: list[str] | None = Field(None, description="Path of how many there are in all.")
+    matchers: list[HttpRequestRegexMatcher] | None = Field(
+        None, description="Which requests it counts; all without one."
+    )
+    remaining_header: str | None = Field(None, description="Header of answers that says how many calls are left.")
+    reset_header: str | None = Field(None, description="Header of answers that says when there are new ones.")
+    limit_header: str | None = Field(None, description="Header of answers that says how many there are in all.")
+    exhaustion_status_codes: list[int] | None = Field(
+        None, description="Statuses of answers that say that no call is left; 429 by default."
+    )
+
+    def build(self, ctx: BuildContext) -> Quota:
+        """The quota."""
+        matchers = [matcher.build(ctx) for matcher in self.matchers or ()]
+
+        def counts(request: Request) -> bool:
+            return not matchers or any(matcher.matches(request) for matcher in matchers)
+
+        return Quota(
+            self.name,
+            tuple(self.remaining_path),
+            tuple(self.reset_path),
+            tuple(self.limit_path or ()),
+            self.remaining_header,
+            self.reset_header,
+            self.limit_header,
+            counts,
+            tuple((_TOO_MANY,) if self.exhaustion_status_codes is None else self.exhaustion_status_codes),
+        )
+
+
+class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
+    """One of several tokens as long as it has calls left, then the next.
+
+    Calls are spread over time when few are left, and wait for new ones when there are none.
+
+    Example:
+        type: RateLimitedMultipleTokenAuthenticator
+        tokens: "{{ config['tokens'] }}"
+        quota_status_source:
+          type: QuotaStatusSource
+          url: https://api.example.com/rate_limit
+        quotas:
+          - type: TokenQuota
+            name: core
+            remaining_path: [resources, core, remaining]
+            reset_path: [resources, core, reset]
+    """
+
+    type: Literal["RateLimitedMultipleTokenAuthenticator"] = "RateLimitedMultipleTokenAuthenticator"
+    tokens: str | list[str] = Field(description="The tokens: a list, or one text with `token_delimiter` between them.")
+    token_delimiter: str = Field(",", description="What is between the tokens of one text.")
+    auth_method: str = Field("Bearer", description="The word before a token.")
+    header: str = Field("Authorization", description="Name of the header for a token.")
+    quota_status_source: QuotaStatusSource = Field(description="Tells how many calls a token has left.")
+    quotas: list[TokenQuota] = Field(description="The quotas. The first that counts a request is the one it uses.")
+    max_wait_time: str = Field("PT2H", description="The longest wait for new calls that is worth it.")
+    budget_reserve_fraction: float = Field(
+        0.1, description="When no more than this share of all calls is left, they are spread over time."
+    )
+    budget_min_reserve: int = Field(50, description="The same as a number of calls; the larger of both counts.")
+
+    def build(self, ctx: BuildContext) -> Authenticator:
+        """The authenticator, which all streams with these tokens share. Raises ConfigError: there are no tokens."""
+        tokens = self._tokens(ctx)
+        if not tokens:
+            raise ConfigError(
+                f"{ctx.where(self, 'tokens')}: the config has no tokens; give one, or several with "
+                f"{self.token_delimiter!r} between them"
+            )
+        said = [quota.model_dump(mode="json") for quota in self.quotas]
+        key = canonical([tokens, ctx.expression(self.quota_status_source, "url").text(), said])
+        return shared(ctx, key, lambda: self._made(ctx, tokens))
+
+    def _tokens(self, ctx: BuildContext) -> list[str]:
+        if isinstance(self.tokens, list):
+            texts = [ctx.expression(self, "tokens", text).text() for text in self.tokens]
+        else:
+            value = ctx.expression(self, "tokens").value(types=(list,))
+            texts = [str(item) for item in value] if isinstance(value, list) else str(value).split(self.token_delimiter)
+        return [text.strip() for text in texts if text.strip()]
+
+    def _made(self, ctx: BuildContext, tokens: list[str]) -> TokenPool:
+        now = ctx.runtime.clock()
+        longest: timedelta = (
+            later(now, parse_duration(ctx.expression(self, "max_wait_time").text(), ctx.where(self, "max_wait_time")))
+            - now
+        )
+
+        def wait(seconds: float) -> None:
+            if seconds > _SHORT_WAIT:
+                ctx.runtime.limited(ctx.stream, seconds)
+            ctx.runtime.sleep(seconds)
+
+        return TokenPool(
+            tokens,
+            self.quota_status_source.build(ctx),
+            [quota.build(ctx) for quota in self.quotas],
+            scheme=ctx.expression(self, "auth_method").text(),
+            header=ctx.expression(self, "header").text(),
+            reserve=self.budget_reserve_fraction,
+            min_reserve=self.budget_min_reserve,
+            max_wait=longest,
+            clock=ctx.runtime.clock,
+            sleep=wait,
+        )

@@ -1,0 +1,1 @@
+"""Components that make records of responses: decoders, extractors, filters, transformations, schemas."""

@@ -1,0 +1,344 @@
+"""What happens to a config before streams see it: old ones are migrated, then changed for this run, then checked."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.values import Json, canonical
+from cdk.declarative.components.records.transformations import AddedFieldDefinition, Text, removers_of
+from cdk.declarative.interpolation.template import compile_nested, compile_template
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyConfigTransformation, AnyValidationStrategy, AnyValidator
+from cdk.declarative.syntax import json_edit as edits
+
+Change = Callable[[dict[str, Json]], None]
+Check = Callable[[Mapping[str, Json]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRules:
+    """The rules of a connector, built. Each leaves the config it is given as it is."""
+
+    migrations: Sequence[Change] = ()
+    transformations: Sequence[Change] = ()
+    validations: Sequence[Check] = ()
+
+    def migrate(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Today's form of a config, to be saved; `config` itself if it has that form."""
+        return _changed(config, self.migrations)
+
+    def transform(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+        """What streams see of a config; `config` itself if nothing changes."""
+        return _changed(config, self.transformations)
+
+    def validate(self, config: Mapping[str, Json]) -> None:
+        """Raise ConfigError: something in the config is not what the connector takes."""
+        for check in self.validations:
+            check(config)
+
+
+def _changed(config: Mapping[str, Json], changes: Sequence[Change]) -> Mapping[str, Json]:
+    if not changes:
+        return config
+    copy = deepcopy(dict(config))
+    for change in changes:
+        change(copy)
+    return config if canonical(copy) == canonical(dict(config)) else copy
+
+
+class ConfigRemapField(AnyConfigTransformation):
+    """Replaces a value of the config by what a map says; other values stay.
+
+    Example:
+        type: ConfigRemapField
+        field_path: [environment]
+        map: {sandbox: test, live: production}
+    """
+
+    type: Literal["ConfigRemapField"] = "ConfigRemapField"
+    map: dict[str, Json] | str = Field(description="The new value for each old one, or an expression that gives them.")
+    field_path: list[Text] = Field(min_length=1, description="Where the value is; nothing happens if it is not there.")
+
+    def build(self, ctx: BuildContext) -> Change:
+        """The function that changes a config."""
+        path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
+        where = ctx.where(self, "map")
+        whole = compile_template(self.map, where) if isinstance(self.map, str) else None
+        entries: Mapping[str, Json] = {} if isinstance(self.map, str) else self.map
+        values = {name: compile_nested(value, where) for name, value in entries.items()}
+        parameters = self.parameters
+
+        def change(config: dict[str, Json]) -> None:
+            scope = {"config": config, "parameters": parameters}
+            *way, last = [part.render(scope) for part in path]
+            parent: Json = config
+            for name in way:
+                parent = parent.get(name) if isinstance(parent, dict) else None
+            if not isinstance(parent, dict) or not isinstance(old := parent.get(last), str | int | float):
+                return
+            if whole is None:
+                if old in values:
+                    parent[last] = values[old].value(scope)
+            elif isinstance(found := whole.value(scope, default={}), Mapping):
+                parent[last] = found.get(old, old)
+
+        return change
+
+
+class ConfigAddFields(AnyConfigTransformation):
+    """Adds fields to the config, in order: later ones see what earlier ones added.
+
+    Example:
+        type: ConfigAddFields
+        fields:
+          - {path: [base_url], value: "https://{{ config['shop'] }}.example.com"}
+        condition: "{{ not config.get('base_url') }}"
+    """
+
+    type: Literal["ConfigAddFields"] = "ConfigAddFields"
+    fields: list[AddedFieldDefinition] = Field(description="The fields.")
+    condition: Text = Field(
+        "", description="Whether to add a field; reads `config`, and `value` and `path`, the field's. Empty: always."
+    )
+
+    def build(self, ctx: BuildContext) -> Change:
+        """The function that changes a config."""
+        added = [field.build(ctx) for field in self.fields]
+        condition = compile_template(self.condition, ctx.where(self, "condition")) if self.condition else None
+        where, parameters = ctx.where(self, "fields"), self.parameters
+
+        def change(config: dict[str, Json]) -> None:
+            for field in added:
+                scope: dict[str, Json] = {"config": config, "parameters": parameters}
+                value = field.value_in(scope)
+                scope |= {"value": value, "path": field.path}
+                if condition is not None and not condition.true(scope):
+                    continue
+                try:
+                    field.put(config, value)
+                except ValueError as error:
+                    raise ConfigError(f"{where}: {error}", path=".".join(field.path)) from None
+
+        return change
+
+
+class ConfigRemoveFields(AnyConfigTransformation):
+    """Removes fields from the config. What is not there is no error.
+
+    Example:
+        type: ConfigRemoveFields
+        field_pointers:
+          - [old_token]
+        condition: "{{ config.get('token') }}"
+    """
+
+    type: Literal["ConfigRemoveFields"] = "ConfigRemoveFields"
+    field_pointers: list[list[Text]] = Field(
+        description="Paths of the fields. `*`, `?` and `[ab]` match names as in file names, `**` any number of names."
+    )
+    condition: Text = Field("", description="Whether to remove them; reads `config`. Empty means always.")
+
+    def build(self, ctx: BuildContext) -> Change:
+        """The function that changes a config."""
+        removers = removers_of(self, ctx, self.field_pointers)
+        condition = compile_template(self.condition, ctx.where(self, "condition")) if self.condition else None
+        parameters = self.parameters
+
+        def change(config: dict[str, Json]) -> None:
+            if condition is None or condition.true({"config": config, "parameters": parameters}):
+                for remove in removers:
+                    remove(config)
+
+        return change
+
+
+class ConfigMigration(Component):
+    """Turns an old form of the config into today's; the config is saved if it changed.
+
+    Example:
+        type: ConfigMigration
+        description: The region has a name of its own now.
+        transformations:
+          - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
+    """
+
+    type: Literal["ConfigMigration"] = "ConfigMigration"
+    transformations: list[Annotated[AnyConfigTransformation, Default("", "CustomConfigTransformation")]] = Field(
+        description="What is changed, in order."
+    )
+    description: str | None = Field(None, description="What the migration is for.")
+
+    def build(self, ctx: BuildContext) -> list[Change]:
+        """The functions that change a config."""
+        return [item.build(ctx) for item in self.transformations]
+
+
+class ValidateAdheresToSchema(AnyValidationStrategy):
+    """Accepts values that fit a JSON Schema. A text that holds JSON may fit as what it holds.
+
+    Example:
+        type: ValidateAdheresToSchema
+        base_schema: {type: object, required: [id]}
+    """
+
+    type: Literal["ValidateAdheresToSchema"] = "ValidateAdheresToSchema"
+    base_schema: dict[str, Json] | str = Field(description="The schema, as an object, or as an expression or its JSON.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Json], None]:
+        """The check. Raises ManifestError: the schema is none."""
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to import, and few connectors check
+        from jsonschema.exceptions import SchemaError, ValidationError, best_match  # noqa: PLC0415 - the same
+        from jsonschema.validators import validator_for  # noqa: PLC0415 - the same
+
+        where = ctx.where(self, "base_schema")
+        schema = self.base_schema
+        if isinstance(schema, str):
+            schema = _parsed(ctx.expression(self, "base_schema").value())
+        if not isinstance(schema, dict):
+            raise ManifestError(f"{where}: found {type(schema).__name__}, expected a JSON Schema, which is an object")
+        kind = validator_for(schema, default=Draft202012Validator)
+        try:
+            kind.check_schema(schema)
+        except SchemaError as error:
+            raise ManifestError(f"{where}: this is no JSON Schema: {error.message}") from None
+        validator = kind(schema)
+
+        def check(value: Json) -> None:
+            misfit: ValidationError | None = best_match(validator.iter_errors(value))
+            if misfit is not None and isinstance(value, str):
+                misfit = best_match(validator.iter_errors(_parsed(value)))
+            if misfit is not None:
+                raise ValueError(
+                    _told(misfit.absolute_path, misfit.instance, str(misfit.validator), misfit.validator_value)
+                )
+
+        return check
+
+
+def _parsed(value: Json) -> Json:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _told(path: Sequence[str | int], found: Json, rule: str, expected: Json) -> str:
+    """What does not fit, without the value, which may be a secret."""
+    place = f"{'.'.join(map(str, path))}: " if path else ""
+    if rule == "required":
+        missing = ", ".join(name for name in expected if name not in found)
+        return f"{place}found an object without {missing}, expected it to be there"
+    wanted = expected if isinstance(expected, str | int | float) else canonical(expected)
+    return f"{place}found {_KINDS.get(type(found), 'a value')} that does not fit, expected {rule}: {wanted}"
+
+
+_KINDS: Mapping[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+
+Strategy = Annotated[AnyValidationStrategy, Default("ValidateAdheresToSchema", "CustomValidationStrategy")]
+
+
+class DpathValidator(AnyValidator):
+    """Checks a value of the config. One that is not there is not checked.
+
+    Example:
+        type: DpathValidator
+        field_path: [start_date]
+        validation_strategy:
+          type: ValidateAdheresToSchema
+          base_schema: {type: string, pattern: "^[0-9]{4}-"}
+    """
+
+    type: Literal["DpathValidator"] = "DpathValidator"
+    field_path: list[Text] = Field(min_length=1, description="Where the value is; `*` means every one there.")
+    validation_strategy: Strategy = Field(description="What it must be.")
+
+    def build(self, ctx: BuildContext) -> Check:
+        """The check of a config."""
+        path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
+        accept, parameters = self.validation_strategy.build(ctx), self.parameters
+
+        def check(config: Mapping[str, Json]) -> None:
+            names = [part.render({"config": config, "parameters": parameters}) for part in path]
+            for value in edits.found(config, names):
+                _accepted(accept, value, ".".join(("config", *names)))
+
+        return check
+
+
+class PredicateValidator(AnyValidator):
+    """Checks a value made of the config.
+
+    Example:
+        type: PredicateValidator
+        value: "{{ config['api_version'] }}"
+        validation_strategy:
+          type: ValidateAdheresToSchema
+          base_schema: {type: integer, minimum: 3}
+    """
+
+    type: Literal["PredicateValidator"] = "PredicateValidator"
+    value: Json = Field(description="The value; expressions in it, at any depth, read `config`.")
+    validation_strategy: Strategy = Field(description="What it must be.")
+
+    def build(self, ctx: BuildContext) -> Check:
+        """The check of a config."""
+        where = ctx.where(self, "value")
+        source = (
+            compile_template(self.value, where) if isinstance(self.value, str) else compile_nested(self.value, where)
+        )
+        accept, parameters = self.validation_strategy.build(ctx), self.parameters
+
+        def check(config: Mapping[str, Json]) -> None:
+            _accepted(accept, source.value({"config": config, "parameters": parameters}), where)
+
+        return check
+
+
+def _accepted(accept: Callable[[Json], None], value: Json, place: str) -> None:
+    try:
+        accept(value)
+    except ValueError as error:
+        raise ConfigError(str(error), path=place) from None
+
+
+class ConfigNormalizationRules(Component):
+    """What happens to a config before streams see it.
+
+    Example:
+        type: ConfigNormalizationRules
+        config_migrations:
+          - type: ConfigMigration
+            transformations:
+              - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
+    """
+
+    type: Literal["ConfigNormalizationRules"] = "ConfigNormalizationRules"
+    config_migrations: list[ConfigMigration] = Field([], description="Turn old configs into today's, which are saved.")
+    transformations: list[Annotated[AnyConfigTransformation, Default("", "CustomConfigTransformation")]] = Field(
+        [], description="Change the config for a run, after the migrations. Nothing of it is saved."
+    )
+    validations: list[AnyValidator] = Field([], description="Check the config when streams are built.")
+
+    def build(self, ctx: BuildContext) -> ConfigRules:
+        """The rules. They read the config they are given, not that of `ctx`."""
+        return ConfigRules(
+            [change for migration in self.config_migrations for change in migration.build(ctx)],
+            [item.build(ctx) for item in self.transformations],
+            [item.build(ctx) for item in self.validations],
+        )

@@ -1,0 +1,162 @@
+"""Decoders: the formats of bodies."""
+
+import codecs
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from cdk.base.errors import ConfigError, ManifestError
+from cdk.declarative.model.component import Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyDecoder
+from cdk.rest import Decoder
+from cdk.rest.records import decoders
+
+Inner = Annotated[AnyDecoder, Default("", "CustomDecoder")]
+"""The decoder of what another one unpacks."""
+
+
+def _encoding(name: str | None) -> str | None:
+    try:
+        codecs.lookup(name or "utf-8")
+    except LookupError:
+        raise ValueError(f"there is no encoding {name!r}; use one such as utf-8") from None
+    return name
+
+
+class JsonDecoder(AnyDecoder):
+    """Bodies that are one JSON document. A list gives its elements. This is the default.
+
+    Example:
+        type: JsonDecoder
+    """
+
+    type: Literal["JsonDecoder"] = "JsonDecoder"
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder."""
+        return decoders.JsonDecoder()
+
+
+class JsonItemsDecoder(AnyDecoder):
+    """The elements of a list in a JSON document that is too large for memory, read while the document arrives.
+
+    Each element is then what `field_path` begins in, so that is usually empty.
+
+    Example:
+        type: JsonItemsDecoder
+        items_path: data.users
+    """
+
+    type: Literal["JsonItemsDecoder"] = "JsonItemsDecoder"
+    items_path: str = Field(
+        min_length=1,
+        description="Names that lead to the list, with dots between them; `item` stands for the elements of a list on "
+        "the way.",
+    )
+    encoding: str = Field("utf-8", description="Encoding of the body.")
+
+    _known = field_validator("encoding")(_encoding)
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder."""
+        return decoders.JsonItemsDecoder(self.items_path, self.encoding)
+
+
+class JsonlDecoder(AnyDecoder):
+    """Bodies with a JSON value on each line. A line that is none is skipped, with a warning.
+
+    Example:
+        type: JsonlDecoder
+    """
+
+    type: Literal["JsonlDecoder"] = "JsonlDecoder"
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder."""
+        return decoders.JsonlDecoder()
+
+
+class CsvDecoder(AnyDecoder):
+    """Tables: rows of texts under the names in the first row.
+
+    Example:
+        type: CsvDecoder
+        delimiter: ";"
+        set_values_to_none: ["", "null"]
+    """
+
+    type: Literal["CsvDecoder"] = "CsvDecoder"
+    encoding: str | None = Field("utf-8", description="Encoding of the body.")
+    delimiter: str | None = Field(",", description=r"What is between values: one character, or an escape as in `\t`.")
+    set_values_to_none: list[str] | None = Field(None, description="Texts that mean that there is no value.")
+
+    _known = field_validator("encoding")(_encoding)
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder. Raises ManifestError: the delimiter is none."""
+        none = frozenset(self.set_values_to_none or ())
+        try:
+            return decoders.CsvDecoder(self.encoding or "utf-8", self.delimiter or ",", none)
+        except ConfigError as error:
+            raise ManifestError(f"{ctx.where(self, 'delimiter')}: {error.message}") from None
+
+
+class IterableDecoder(AnyDecoder):
+    """Bodies of text lines; each is a record `{"record": line}`.
+
+    Example:
+        type: IterableDecoder
+    """
+
+    type: Literal["IterableDecoder"] = "IterableDecoder"
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder."""
+        return decoders.IterableDecoder()
+
+
+class XmlDecoder(AnyDecoder):
+    """XML: elements become objects, attributes are `@name`, a text beside them is `#text`, repeated elements are lists.
+
+    Example:
+        type: XmlDecoder
+    """
+
+    type: Literal["XmlDecoder"] = "XmlDecoder"
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder."""
+        return decoders.XmlDecoder()
+
+
+class GzipDecoder(AnyDecoder):
+    """Bodies that are gzip files. One that is not packed is read as it is.
+
+    Example:
+        type: GzipDecoder
+        decoder: {type: CsvDecoder}
+    """
+
+    type: Literal["GzipDecoder"] = "GzipDecoder"
+    decoder: Inner = Field(description="Reads what is in the file.")
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder."""
+        return decoders.GzipDecoder(self.decoder.build(ctx))
+
+
+class ZipfileDecoder(AnyDecoder):
+    """Bodies that are zip archives; the records of all files in them, in order.
+
+    Example:
+        type: ZipfileDecoder
+        decoder: {type: CsvDecoder}
+    """
+
+    type: Literal["ZipfileDecoder"] = "ZipfileDecoder"
+    decoder: Inner = Field(description="Reads each file of the archive.")
+
+    def build(self, ctx: BuildContext) -> Decoder:
+        """The decoder."""
+        return decoders.ZipfileDecoder(self.decoder.build(ctx))

@@ -1,0 +1,204 @@
+"""Extractors: where the records lie in a response."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, Record
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, StreamParts
+from cdk.rest import Decoder
+from cdk.rest.records import combined as records_combined
+from cdk.rest.records import expand as records_expand
+from cdk.rest.records import extractor as records
+from cdk.rest.records import spooled as records_file
+from cdk.state.position import Checkpoint
+from cdk.state.slice import Partition, Slice
+from cdk.streams.stream import Page
+
+_GLOBS = frozenset("*?[")
+
+
+class ParentFieldPath(Component):
+    """A value of a record that its expanded elements get.
+
+    Example:
+        type: ParentFieldPath
+        parent_path: [id]
+        record_path: [invoice_id]
+    """
+
+    type: Literal["ParentFieldPath"] = "ParentFieldPath"
+    parent_path: list[str] = Field(min_length=1, description="Where the value is in the record; null if it has none.")
+    record_path: list[str] = Field(
+        min_length=1,
+        description="Where it goes in the element. Objects on the way are made, a value there is replaced.",
+    )
+
+    def build(self, ctx: BuildContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The two paths."""
+        return _single(self, ctx, "parent_path"), _single(self, ctx, "record_path")
+
+
+class RecordExpander(Component):
+    """Makes a record of each element of a list inside a record.
+
+    Example:
+        type: RecordExpander
+        expand_records_from_field: [lines, data]
+        parent_fields:
+          - {type: ParentFieldPath, parent_path: [id], record_path: [invoice_id]}
+    """
+
+    type: Literal["RecordExpander"] = "RecordExpander"
+    expand_records_from_field: list[str] = Field(
+        description="Path to the list in a record; `*` stands for every element or value, to expand several lists."
+    )
+    remain_original_record: bool = Field(
+        False, description="Whether each element gets the whole record as `original_record`."
+    )
+    on_no_records: Literal["skip", "emit_parent"] = Field(
+        "skip", description="What becomes of a record with no such list or an empty one: nothing, or the record itself."
+    )
+    parent_fields: list[ParentFieldPath] = Field([], description="Values of the record that each element gets.")
+    merge_parent: bool = Field(
+        False, description="Whether each element gets all fields of the record but the list; its own count more."
+    )
+    truncation_indicator_path: list[str] = Field(
+        [], description="Path in the record to a value that is true if the list in it is cut short."
+    )
+    truncated_list_retriever: Annotated[AnyRetriever | None, Default("SimpleRetriever", "CustomRetriever")] = Field(
+        None,
+        description="Reads the whole list when it is cut short; `stream_slice['parent_record']` is the record.",
+    )
+
+    def build(self, ctx: BuildContext) -> Callable[[records.Records], Iterator[records.Records]]:
+        """The function from the records of a page to those of their elements, in pages."""
+        cut = None
+        if self.truncation_indicator_path:
+            fetch = _fetch(self.truncated_list_retriever, ctx)
+            cut = records_expand.Truncation(_single(self, ctx, "truncation_indicator_path"), fetch)
+        elif self.truncated_list_retriever is not None:
+            where = ctx.where(self, "truncated_list_retriever")
+            raise ManifestError(f"{where}: says nothing about when a list is cut short; set truncation_indicator_path")
+        single = cut is not None and cut.fetch is not None
+        return records_expand.Expander(
+            _single(self, ctx, "expand_records_from_field")
+            if single
+            else _path(self, ctx, "expand_records_from_field"),
+            remain_original=self.remain_original_record,
+            emit_parent=self.on_no_records == "emit_parent",
+            merge_parent=self.merge_parent,
+            parent_fields=tuple(copied.build(ctx) for copied in self.parent_fields),
+            truncation=cut,
+        )
+
+
+class DpathExtractor(AnyExtractor):
+    """The records at a path of the body: the elements of a list, or an object as the only one.
+
+    Example:
+        type: DpathExtractor
+        field_path: [data, users]
+    """
+
+    type: Literal["DpathExtractor"] = "DpathExtractor"
+    field_path: list[str | int] = Field(
+        description="Names that lead to the records, `*` for every element of a list or value of an object; empty if "
+        "the body is the records. In a body that is a list, the path begins in each element."
+    )
+    record_expander: RecordExpander | None = Field(None, description="Makes records of the elements of a list in each.")
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
+        """The extractor; `values` gives what lies at the path, be it records or not."""
+        expand = None if self.record_expander is None else self.record_expander.build(ctx)
+        return records.FieldExtractor(decoder, _path(self, ctx, "field_path"), expand)
+
+
+class CombinedExtractor(AnyExtractor):
+    """The records that several extractors find in the same response.
+
+    Example:
+        type: CombinedExtractor
+        mode: first_match
+        extractors:
+          - {type: DpathExtractor, field_path: [data, items]}
+          - {type: DpathExtractor, field_path: [next_items_page, items]}
+    """
+
+    type: Literal["CombinedExtractor"] = "CombinedExtractor"
+    extractors: list[Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")]] = Field(
+        min_length=1, description="The extractors, in order."
+    )
+    mode: Literal["union", "first_match"] = Field(
+        "union", description="`union`: the records of all. `first_match`: those of the first that finds any."
+    )
+    skip_empty_records: bool = Field(
+        False, description="Whether to leave out empty records; an extractor that finds only such has then found none."
+    )
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
+        """The extractor. Raises ManifestError: the decoder reads bodies while they arrive, so only once."""
+        if decoder.streams:
+            raise ManifestError(
+                f"{ctx.where(self, 'extractors')}: a {type(decoder).__name__} gives a body once, and each "
+                "extractor reads it; use one extractor, or a decoder that holds the body, such as JsonDecoder"
+            )
+        return records_combined.CombinedExtractor(
+            [extractor.build(ctx, decoder) for extractor in self.extractors],
+            first_match=self.mode == "first_match",
+            skip_empty=self.skip_empty_records,
+        )
+
+
+class ResponseToFileExtractor(AnyExtractor):
+    """The rows of a CSV file, which may be larger than memory, and packed with gzip. All values are texts or null.
+
+    Example:
+        type: ResponseToFileExtractor
+        preserve_na_values: true
+    """
+
+    type: Literal["ResponseToFileExtractor"] = "ResponseToFileExtractor"
+    preserve_na_values: bool = Field(
+        False, description="Whether texts such as `NA`, `null` and `nan` stay as they are, instead of meaning null."
+    )
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
+        """The extractor. It reads the body itself, whatever the decoder."""
+        return records_file.FileExtractor(self.preserve_na_values)
+
+
+def _path(component: Component, ctx: BuildContext, field: str) -> tuple[str, ...]:
+    return tuple(
+        part if isinstance(part, str) and part == "*" else ctx.expression(component, field, part).text()
+        for part in getattr(component, field)
+    )
+
+
+def _single(component: Component, ctx: BuildContext, field: str) -> tuple[str, ...]:
+    """A path that leads to one place."""
+    where = _path(component, ctx, field)
+    if any(_GLOBS & set(name) for name in where):
+        found = " > ".join(where)
+        raise ManifestError(f"{ctx.where(component, field)}: found {found}, expected names without `*`, `?` and `[`")
+    return where
+
+
+def _fetch(retriever: AnyRetriever | None, ctx: BuildContext) -> Callable[[Record], Iterable[Record]] | None:
+    """The function that reads the whole of a record's list."""
+    if retriever is None:
+        return None
+    reader = retriever.build(ctx, StreamParts(name=ctx.stream))
+
+    def fetch(record: Record) -> Iterable[Json]:
+        for item in reader.read(Slice(Partition({"parent_record": record}))):
+            if isinstance(item, Page):
+                yield from item.records
+            elif not isinstance(item, Checkpoint):
+                yield item
+
+    return fetch

@@ -1,0 +1,185 @@
+"""FileUploader: a file for each record, fetched into a folder where the destination finds it."""
+
+import os
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+from uuid import NAMESPACE_URL, uuid5
+
+from pydantic import Field
+
+from cdk.base.errors import FatalError
+from cdk.base.values import Json, to_json
+from cdk.declarative.components.streams.async_retriever import values_of
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext, Expression, Names
+from cdk.declarative.model.plug_points import AnyExtractor, AnyRequester, Requester, Router, SliceReader
+from cdk.declarative.model.slice_names import slice_names, view
+from cdk.rest import Headers, JsonDecoder, Request, Response
+from cdk.rest.records.extractor import Extractor
+from cdk.state.slice import Slice
+from cdk.streams.stream import Item, Page
+
+_Record: TypeAlias = dict[str, Json]
+
+_LONGEST_NAME = 200
+# Where Airbyte's platform mounts the folder that the source and the destination share.
+_SHARED = "/staging/files"
+
+
+class FileUploader(Component):
+    """Fetches a file for each record, and adds to the record where it lies.
+
+    The record gets `file_reference`: `staging_file_url` (the path of the file), `source_file_relative_path` (the same
+    below the staging folder) and `file_size_bytes`. A record without a download target has no file.
+
+    Example:
+        type: FileUploader
+        requester: {type: HttpRequester, url: "{{ download_target }}"}
+        download_target_extractor: {type: DpathExtractor, field_path: [content_url]}
+        filename_extractor: "{{ record.id }}/{{ record.file_name }}"
+    """
+
+    type: Literal["FileUploader"] = "FileUploader"
+    requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
+        description="Asks for the file; it sees the `record` and its `download_target`."
+    )
+    download_target_extractor: Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
+        description="Finds what to download in the record; the first value counts."
+    )
+    file_extractor: Annotated[AnyExtractor | None, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
+        None, description="Finds the text of the file in a JSON answer; by default the file is the answer."
+    )
+    filename_extractor: str | None = Field(
+        None, description="Path of the file in the stream's folder; by default a name made of the record."
+    )
+
+    def around(self, ctx: BuildContext, reader: SliceReader) -> SliceReader:
+        """A reader of the same slices that also fetches the files."""
+        return _Reader(self.build(ctx), ctx, reader)
+
+    def build(self, ctx: BuildContext) -> Callable[[_Record, Names], None]:
+        """The function that fetches the file of one record and adds where it lies. The names are those of the slice.
+
+        It raises FatalError: the file cannot be written.
+        """
+        folder = ctx.runtime.shared.get("staging") or staging_folder()
+        content = None if self.file_extractor is None else self.file_extractor.build(ctx, JsonDecoder())
+        return _Upload(
+            Path(folder),
+            ctx.stream,
+            requester=self.requester.build(ctx),
+            target=self.download_target_extractor.build(ctx, JsonDecoder()),
+            name=ctx.expression(self, "filename_extractor") if self.filename_extractor else None,
+            content=content,
+        )
+
+
+def staging_folder() -> Path:
+    """Where files are put: the folder shared with the destination, if there is one, else one among temporary files."""
+    shared = Path(os.environ.get("AIRBYTE_STAGING_DIRECTORY", _SHARED))
+    return shared if shared.is_dir() else Path(tempfile.gettempdir()) / "airbyte-file-transfer"
+
+
+class _Reader:
+    """A SliceReader whose records get files."""
+
+    def __init__(self, upload: Callable[[_Record, Names], None], ctx: BuildContext, inner: SliceReader) -> None:
+        self._upload, self._window, self._inner = upload, ctx.window, inner
+        self.router: Router | None = inner.router
+
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """See SliceReader. A page is given when all its files are there."""
+        names = slice_names(view(slice, self._window))
+        for item in self._inner.read(slice):
+            if isinstance(item, Page):
+                for record in item.records:
+                    self._upload(record, names)  # type: ignore[arg-type] # what a retriever gives are its own dicts
+            elif isinstance(item, dict):
+                self._upload(item, names)
+            yield item
+
+
+class _Upload:
+    """Fetches the file of a record."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stream: str,
+        *,
+        requester: Requester,
+        target: Extractor,
+        name: Expression | None,
+        content: Extractor | None,
+    ) -> None:
+        self._folder, self._stream = folder, safe_parts(stream) or ["stream"]
+        self._requester, self._target, self._name, self._content = requester, target, name, content
+
+    def __call__(self, record: _Record, names: Names) -> None:
+        written = to_json(record, str)
+        asked = Request("GET", self._stream[0])
+        target = next(values_of(self._target, Response(200, Headers(), written, asked.url, asked)), None)
+        if target is None:
+            return
+        names = {**names, "record": record, "download_target": target, "next_page_token": None}
+        request = self._requester.draft(names).request()
+        response = self._requester.client.send(replace(request, stream=self._content is None))
+        if not response.ok:
+            return
+        # A name that follows from the record: a read that is repeated puts the file in the same place.
+        unique = str(uuid5(NAMESPACE_URL, written.decode()))
+        parts = [] if self._name is None else safe_parts(self._name.text(names))
+        path = Path(*self._stream, *(parts or [unique]))
+        size = self._write(path, response, unique)
+        record["file_reference"] = {
+            "staging_file_url": str(self._folder / path),
+            "source_file_relative_path": path.as_posix(),
+            "file_size_bytes": size,
+        }
+
+    def _write(self, path: Path, response: Response, unique: str) -> int:
+        """Write a file, and give its size. One of the same name is replaced once the new one is there."""
+        folder = self._folder.resolve()
+        target = folder / path
+        if not target.resolve().is_relative_to(folder):
+            raise FatalError(f"the file {str(path)!r} would lie outside of {folder}; check `filename_extractor`")
+        part = target.with_name(f".{unique}.part")
+        try:
+            # The folder shared with the destination exists, and both may read it. One of our own is nobody else's.
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with part.open("wb") as file, closing(self._chunks(response)) as chunks:
+                    size = sum(file.write(chunk) for chunk in chunks)
+                part.replace(target)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise FatalError(f"the file {str(path)!r} cannot be written into {folder}: {error.strerror}") from error
+        return size
+
+    def _chunks(self, response: Response) -> Generator[bytes, None, None]:
+        if self._content is None:
+            return response.chunks()
+        return (str(text).encode() for text in values_of(self._content, response))
+
+
+def safe_parts(name: str) -> list[str]:
+    """The parts of a file's path, of which none leads out of its folder or is too long."""
+    parts = name.replace("\\", "/").replace("\0", "").split("/")
+    return [_cut(part) for part in parts if part.strip() not in {"", ".", ".."}]
+
+
+def _cut(part: str) -> str:
+    """A name that file systems take, with its extension."""
+    if len(part.encode()) <= _LONGEST_NAME:
+        return part
+    stem, dot, extension = part.rpartition(".")
+    ending = f"{dot}{extension}" if stem and len(extension) < 20 else ""  # noqa: PLR2004 - a longer one is no extension
+    head = (stem if ending else part).encode()[: _LONGEST_NAME - len(ending.encode())]
+    return head.decode(errors="ignore") + ending

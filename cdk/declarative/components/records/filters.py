@@ -1,0 +1,42 @@
+"""RecordFilter: which records to keep."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from cdk.base.values import Json
+from cdk.declarative.components.records.transformations import Text
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.plug_points import AnyRecordFilter, Select
+
+
+class RecordFilter(AnyRecordFilter):
+    """Keeps the records for which a condition holds.
+
+    Example:
+        type: RecordFilter
+        condition: "{{ record['status'] in ['active', 'expired'] }}"
+    """
+
+    type: Literal["RecordFilter"] = "RecordFilter"
+    condition: Text = Field(
+        "",
+        description="Whether to keep a record; reads `record`, `stream_slice` and `next_page_token`. "
+        "An empty one keeps none, as in Airbyte.",
+    )
+
+    def build(self, ctx: BuildContext) -> Select:
+        """The function from the records of a page to those to keep."""
+        condition = ctx.expression(self, "condition")
+        template = condition.template
+        if template is None or condition.fixed:
+
+            def all_or_none(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+                return records if condition.true(names) else []
+
+            return all_or_none
+
+        def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+            return template.kept(condition.scope(names), records)
+
+        return select

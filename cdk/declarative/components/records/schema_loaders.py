@@ -1,0 +1,296 @@
+"""Schema loaders: where a stream's JSON Schema comes from."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, JsonSchema, Record
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import NO_NAMES, BuildContext
+from cdk.declarative.model.plug_points import (
+    AnyRecordFilter,
+    AnyRetriever,
+    AnySchemaLoader,
+    AnyTransformation,
+    SliceReader,
+    StreamParts,
+)
+from cdk.declarative.reading.schema_file import is_file, read_schema
+from cdk.rest import path
+from cdk.state.slice import Slice
+from cdk.streams.stream import Page
+
+
+class InlineSchemaLoader(AnySchemaLoader):
+    """The schema is written in the manifest.
+
+    Example:
+        type: InlineSchemaLoader
+        schema:
+          type: object
+          properties:
+            id: {type: integer}
+    """
+
+    type: Literal["InlineSchemaLoader"] = "InlineSchemaLoader"
+    schema_: dict[str, Json] = Field({}, alias="schema", description="The JSON Schema of a record.")
+
+    def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
+        """The schema."""
+        return lambda: self.schema_
+
+
+class JsonFileSchemaLoader(AnySchemaLoader):
+    """The schema is a JSON file beside the manifest. `$ref: address.json` in it is the file `shared/address.json`.
+
+    Example:
+        type: JsonFileSchemaLoader
+        file_path: ./schemas/users.json
+    """
+
+    type: Literal["JsonFileSchemaLoader"] = "JsonFileSchemaLoader"
+    file_path: str | None = Field(None, description="The file; `./schemas/<name of the stream>.json` by default.")
+
+    def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
+        """The schema. Raises ManifestError when asked for it: the file is not there, or holds no JSON object."""
+        return self._loader(ctx, missing=None)
+
+    def optional(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
+        """The schema; an empty one where there is no file."""
+        return self._loader(ctx, missing={})
+
+    def _loader(self, ctx: BuildContext, *, missing: JsonSchema | None) -> Callable[[], JsonSchema]:
+        name = self.parameters.get("name") or ctx.stream
+        told = self.file_path is not None
+        text = ctx.expression(self, "file_path").text() if told else f"./schemas/{name}.json"
+
+        def load() -> JsonSchema:
+            file = _find(ctx.runtime.folder, text)
+            if file is None and missing is not None:
+                return missing
+            if file is None:
+                where = ctx.where(self, "file_path")
+                raise ManifestError(f"{where}: there is no file {text!r} in {ctx.runtime.folder} or above")
+            return read_schema(file)
+
+        return load
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    """A file as manifests name it: from the manifest's folder, or from the one that holds the connector's package."""
+    for start in (folder, folder.parent, Path()):
+        if is_file(file := start / name, within=start):
+            return file
+    # `./source_name/schemas/users.json`, from inside of `source_name`.
+    inner = Path(*Path(name).parts[1:])
+    return file if is_file(file := folder / inner, within=folder) else None
+
+
+def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSchema]:
+    """A schema with the properties of several, and nothing else of them; of two with one name the earlier counts."""
+
+    def load() -> JsonSchema:
+        properties: dict[str, Json] = {}
+        for part in reversed([loader() for loader in loaders]):
+            properties |= part.get("properties") or {}
+        return {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": ["null", "object"],
+            "properties": properties,
+        }
+
+    return load
+
+
+class TypesMap(Component):
+    """What a type of the API is in JSON Schema.
+
+    Example:
+        type: TypesMap
+        current_type: text
+        target_type: string
+    """
+
+    type: Literal["TypesMap"] = "TypesMap"
+    target_type: "str | list[str] | ComplexFieldType" = Field(description="The type in JSON Schema.")
+    current_type: str | list[str] = Field(description="What the API calls it, or the list of types it tells.")
+    condition: str | None = Field(None, description="Whether this entry counts; reads `raw_schema`.")
+
+
+class ComplexFieldType(Component):
+    """An array, and what is in it.
+
+    Example:
+        type: ComplexFieldType
+        field_type: array
+        items: string
+    """
+
+    type: Literal["ComplexFieldType"] = "ComplexFieldType"
+    field_type: str = Field(description="The type.")
+    items: "str | ComplexFieldType | None" = Field(None, description="The type of the elements.")
+
+    def schema_of(self) -> dict[str, Json]:
+        """The JSON Schema."""
+        schema = _type_schema(self.field_type)
+        if self.items is not None:
+            inner = self.items
+            schema["items"] = inner.schema_of() if isinstance(inner, ComplexFieldType) else _type_schema(inner)
+        return schema
+
+
+class SchemaTypeIdentifier(Component):
+    """Where a response says which fields there are, and of which types.
+
+    Example:
+        type: SchemaTypeIdentifier
+        schema_pointer: [fields]
+        key_pointer: [name]
+        type_pointer: [type]
+        types_mapping:
+          - {type: TypesMap, current_type: text, target_type: string}
+    """
+
+    type: Literal["SchemaTypeIdentifier"] = "SchemaTypeIdentifier"
+    schema_pointer: list[str] = Field(
+        [], description="Where the list of fields lies in the first record; without it each record is a field."
+    )
+    key_pointer: list[str] = Field(description="Where a field's name lies in its entry.")
+    type_pointer: list[str] | None = Field(None, description="Where its type lies; all are texts without it.")
+    types_mapping: list[TypesMap] | None = Field(None, description="What the types are in JSON Schema.")
+
+
+class DynamicSchemaLoader(AnySchemaLoader):
+    """The API says what its records look like.
+
+    Example:
+        type: DynamicSchemaLoader
+        retriever:
+          type: SimpleRetriever
+          requester: {type: HttpRequester, url: "https://api.example.com/fields"}
+          record_selector:
+            type: RecordSelector
+            extractor: {type: DpathExtractor, field_path: []}
+        schema_type_identifier:
+          type: SchemaTypeIdentifier
+          key_pointer: [name]
+    """
+
+    type: Literal["DynamicSchemaLoader"] = "DynamicSchemaLoader"
+    retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
+        description="Reads the description."
+    )
+    schema_type_identifier: SchemaTypeIdentifier = Field(description="Where names and types lie in it.")
+    schema_filter: Annotated[AnyRecordFilter | None, Default("RecordFilter", "CustomRecordFilter")] = Field(
+        None, description="Which fields to keep; `record` is an object of one key, the field's name, with its schema."
+    )
+    schema_transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
+        [], description="Changes of the properties."
+    )
+
+    def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
+        """The schema, fetched when it is first asked for."""
+        reader = self.retriever.build(ctx, StreamParts(f"{ctx.stream} schema"))
+        transforms = [item.build(ctx) for item in self.schema_transformations]
+        select = None if self.schema_filter is None else self.schema_filter.build(ctx)
+        known: list[JsonSchema] = []
+
+        def load() -> JsonSchema:
+            if not known:
+                properties = self._properties(ctx, reader)
+                for transform in transforms:
+                    transform([properties], NO_NAMES)
+                if select is not None:
+                    kept = select([{name: part} for name, part in properties.items()], NO_NAMES)
+                    properties = {name: part for item in kept for name, part in item.items()}
+                known.append(
+                    {
+                        "$schema": "https://json-schema.org/draft-07/schema#",
+                        "type": "object",
+                        "additionalProperties": True,
+                        "properties": properties,
+                    }
+                )
+            return known[0]
+
+        return load
+
+    def _properties(self, ctx: BuildContext, reader: SliceReader) -> dict[str, Json]:
+        where = self.schema_type_identifier
+        list_of, name_of = path(*_texts(ctx, where, where.schema_pointer)), path(*_texts(ctx, where, where.key_pointer))
+        properties: dict[str, Json] = {}
+        records = _records(reader)
+        for record in islice(records, 1) if where.schema_pointer else records:
+            found = list_of(record)
+            for entry in found if isinstance(found, list) else [] if found is None else [found]:
+                name = name_of(entry)
+                if name is None:
+                    told = f"leads nowhere in a {type(entry).__name__}, expected the name of a field there"
+                    raise ManifestError(f"{ctx.where(where, 'key_pointer')}: {told}")
+                properties[str(name)] = self._field(ctx, entry)
+        return properties
+
+    def _field(self, ctx: BuildContext, entry: Json) -> dict[str, Json]:
+        where = self.schema_type_identifier
+        if where.type_pointer is None:
+            return _type_schema("string")
+        told = path(*_texts(ctx, where, where.type_pointer))(entry)
+        for item in where.types_mapping or ():
+            held = item.condition is None or ctx.expression(item, "condition").true({"raw_schema": entry})
+            if held and told == item.current_type:
+                target = item.target_type
+                if isinstance(target, ComplexFieldType):
+                    return target.schema_of()
+                return _type_schema(target)
+        return _type_schema(told if told is not None else "string")
+
+
+def _texts(ctx: BuildContext, component: Component, names: Sequence[str]) -> list[str]:
+    return [ctx.expression(component, "key_pointer", name).text() for name in names]
+
+
+def _type_schema(kind: Json) -> dict[str, Json]:
+    """The JSON Schema of a type's name, null included. Raises ManifestError: there is no such type."""
+    if isinstance(kind, list):
+        if len(kind) == 2 and all(item in _SCHEMAS for item in kind):  # noqa: PLR2004 - two alternatives
+            return {"oneOf": [_type_schema(item) for item in kind]}
+        raise ManifestError(f"found the types {kind!r}, expected two of {', '.join(_SCHEMAS)}")
+    if not isinstance(kind, str) or kind not in _SCHEMAS:
+        raise ManifestError(f"found the type {kind!r}, expected one of {', '.join(_SCHEMAS)}; add it to types_mapping")
+    return {**_SCHEMAS[kind]}
+
+
+def _records(reader: SliceReader) -> Iterator[Record]:
+    for item in reader.read(Slice()):
+        if isinstance(item, Page):
+            yield from item.records
+        elif isinstance(item, dict):
+            yield item
+
+
+_SCHEMAS: dict[str, dict[str, Json]] = {
+    "array": {"type": ["null", "array"]},
+    "boolean": {"type": ["null", "boolean"]},
+    "date": {"type": ["null", "string"], "format": "date"},
+    "timestamp_without_timezone": {
+        "type": ["null", "string"],
+        "format": "date-time",
+        "airbyte_type": "timestamp_without_timezone",
+    },
+    "timestamp_with_timezone": {"type": ["null", "string"], "format": "date-time"},
+    "time_without_timezone": {
+        "type": ["null", "string"],
+        "format": "time",
+        "airbyte_type": "time_without_timezone",
+    },
+    "time_with_timezone": {"type": ["null", "string"], "format": "time", "airbyte_type": "time_with_timezone"},
+    "integer": {"type": ["null", "integer"]},
+    "number": {"type": ["null", "number"]},
+    "object": {"type": ["null", "object"]},
+    "string": {"type": ["null", "string"]},
+}
+"""What the types of the language are in JSON Schema (Airbyte's data types)."""

@@ -1,0 +1,253 @@
+"""Transformations that add and remove fields of records."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from cdk.base.errors import FatalError, ManifestError
+from cdk.base.logs import logger
+from cdk.base.values import Json
+from cdk.declarative.interpolation.errors import EvaluationError
+from cdk.declarative.interpolation.evaluation import Column, Run, one_by_one
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext, Expression, Names
+from cdk.declarative.model.plug_points import AnyTransformation, Transform
+from cdk.declarative.syntax import json_edit as edits
+
+Scope: TypeAlias = dict[str, Json]
+
+_Types: TypeAlias = tuple[type, ...]
+_TYPES: Mapping[str, _Types] = {"string": (str,), "number": (float,), "integer": (int,), "boolean": (bool,)}
+
+
+def _as_text(value: Json) -> Json:
+    return str(value) if isinstance(value, bool | int | float) else value
+
+
+Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
+"""A text; YAML may also give it as a number or a boolean."""
+
+
+class AddedFieldDefinition(Component):
+    """A field that is added, and its value.
+
+    Example:
+        type: AddedFieldDefinition
+        path: [meta, account_id]
+        value: "{{ config['account_id'] }}"
+    """
+
+    type: Literal["AddedFieldDefinition"] = "AddedFieldDefinition"
+    path: list[Text] = Field(
+        min_length=1,
+        description="Where it goes. Objects on the way are made, and lists, filled up with null, for a name of digits.",
+    )
+    value: Text = Field(description="The value; a rendered text stands for the literal it spells, such as `10`.")
+    value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
+        None, description="The only type a literal is taken for; others stay texts. A `number` has a decimal point."
+    )
+
+    def build(self, ctx: BuildContext) -> "Addition":
+        """What is added, and where."""
+        path = [ctx.expression(self, "path", part).text() for part in self.path]
+        types = _TYPES.get(self.value_type or "", ())
+        value = ctx.expression(self, "value")
+        template, parameters = value.template, self.parameters
+        if template is None:
+            return Addition(path, lambda _: value.constant)
+        if "parameters" in template.names:
+            # A field may have more parameters than the component around it, whose names these are.
+            return Addition(path, lambda scope: template.value({**scope, "parameters": parameters}, types))
+        if not template.fixed:
+            return Addition(
+                path,
+                lambda scope: template.value(scope, types),
+                lambda scope, records: template.values(scope, records, types),
+            )
+        constant = template.value({}, types)
+        # Each record needs a list or an object of its own, as it may be changed later.
+        return Addition(
+            path, (lambda _: deepcopy(constant)) if isinstance(constant, dict | list) else lambda _: constant
+        )
+
+
+class Addition:
+    """A field to add. path: where it goes. value_in: its value, for all names that it may read.
+
+    values_in: its values, for a page of records. put: puts a value there; raises ValueError where there is no place.
+    """
+
+    __slots__ = ("path", "put", "value_in", "values_in")
+
+    def __init__(self, path: list[str], value_in: Run, values_in: Column | None = None) -> None:
+        self.path, self.value_in, self.put = path, value_in, edits.setter(path)
+        self.values_in = values_in or one_by_one(value_in)
+
+
+class _Spelled:
+    """Gives a field the expression's own text where the record's types do not fit it, as existing connectors do.
+
+    One odd record does not end the stream; that it is odd is said once for each expression.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def instead(self, error: EvaluationError) -> str:
+        """What stands in the field. Raises `error` for anything else that went wrong."""
+        if not error.incomparable:
+            raise error
+        if error.expression not in self._told:
+            self._told.add(error.expression)
+            logger.warning("%s; the field gets the text of the expression, here and in records like this one", error)
+        return error.expression
+
+
+class AddFields(AnyTransformation):
+    """Adds fields to records, in order: later ones see what earlier ones added.
+
+    Example:
+        type: AddFields
+        fields:
+          - {path: [parent_id], value: "{{ stream_slice['parent_id'] }}"}
+    """
+
+    type: Literal["AddFields"] = "AddFields"
+    fields: list[AddedFieldDefinition] = Field(description="The fields.")
+    condition: Text = Field(
+        "",
+        description="Whether to add a field; reads `value` and `path`, the field's, and what values read: `record`, "
+        "`stream_slice`. Empty means always.",
+    )
+
+    def build(self, ctx: BuildContext) -> Transform:
+        """The function that adds the fields to a page of records."""
+        added = [field.build(ctx) for field in self.fields]
+        base: Scope = {"config": ctx.config, "parameters": self.parameters}
+        condition = ctx.expression(self, "condition") if self.condition else None
+        run = _adding(added, base) if condition is None else _adding_some(added, base, condition)
+        where = ctx.where(self, "fields")
+
+        def checked(records: list[dict[str, Json]], names: Names) -> None:
+            try:
+                run(records, names)
+            except ValueError as error:
+                raise FatalError(f"{where}: {error}") from None
+
+        return checked
+
+
+def _adding(added: list[Addition], base: Scope) -> Transform:
+    spelled = _Spelled()
+    # Field after field rather than record after record: a later field reads earlier ones of its own record only.
+    steps = [_adding_one(field, spelled) for field in added]
+
+    def transform(records: list[dict[str, Json]], names: Names) -> None:
+        scope = {**base, **names}
+        for step in steps:
+            step(records, scope)
+
+    return transform
+
+
+def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[dict[str, Json]], Scope], None]:
+    put, name = field.put, field.path[0]
+
+    def or_spelled(scope: Mapping[str, Json]) -> Json:
+        try:
+            return field.value_in(scope)
+        except EvaluationError as error:
+            return spelled.instead(error)
+
+    each = one_by_one(or_spelled)
+
+    def add(records: list[dict[str, Json]], scope: Scope) -> None:
+        try:
+            values = field.values_in(scope, records)
+        except EvaluationError:
+            values = each(scope, records)
+        if len(field.path) == 1:
+            for record, value in zip(records, values, strict=True):
+                record[name] = value
+        else:
+            for record, value in zip(records, values, strict=True):
+                put(record, value)
+
+    return add
+
+
+def _adding_some(added: list[Addition], base: Scope, condition: Expression) -> Transform:
+    spelled = _Spelled()
+
+    def transform(records: list[dict[str, Json]], names: Names) -> None:
+        scope = {**base, **names}
+        for record in records:
+            scope["record"] = record
+            for field in added:
+                try:
+                    value = field.value_in(scope)
+                except EvaluationError as error:
+                    value = spelled.instead(error)
+                if condition.true({**names, "record": record, "value": value, "path": field.path}):
+                    field.put(record, value)
+
+    return transform
+
+
+class RemoveFields(AnyTransformation):
+    """Removes fields from records. What is not there is no error; an element of a list becomes null.
+
+    Example:
+        type: RemoveFields
+        field_pointers:
+          - [internal_id]
+          - [address, "*", geo]
+    """
+
+    type: Literal["RemoveFields"] = "RemoveFields"
+    field_pointers: list[list[Text]] = Field(
+        description="Paths of the fields. `*`, `?` and `[ab]` match names as in file names, `**` any number of names."
+    )
+    condition: Text = Field(
+        "",
+        description="Removes every value for which it holds; reads `property`, the value. As in Airbyte, it is asked "
+        "for all values of the record that are no object and no list, wherever the pointers lead.",
+    )
+
+    def build(self, ctx: BuildContext) -> Transform:
+        """The function that removes the fields from a page of records."""
+        removers = removers_of(self, ctx, self.field_pointers)
+        if not self.condition:
+
+            def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+                for remove in removers:
+                    for record in records:
+                        remove(record)
+
+            return transform
+        condition = ctx.expression(self, "condition")
+
+        def transform_some(records: list[dict[str, Json]], names: Names) -> None:
+            scope = condition.scope(names)
+            template = condition.template
+
+            def wanted(value: Json) -> bool:
+                scope["property"] = value
+                return condition.true() if template is None else template.true(scope)
+
+            for record in records:
+                # Airbyte: one pass for each pointer, which shows in lists, as each pass may take the last element.
+                for _ in removers:
+                    edits.remove_leaves(record, wanted)
+
+        return transform_some
+
+
+def removers_of(component: Component, ctx: BuildContext, pointers: list[list[str]]) -> list[edits.Edit]:
+    """The functions that remove what pointers lead to. Raises ManifestError: a pointer has more than one `**`."""
+    try:
+        return [edits.remover(pointer) for pointer in pointers]
+    except ValueError as error:
+        raise ManifestError(f"{ctx.where(component, 'field_pointers')}: {error}") from None

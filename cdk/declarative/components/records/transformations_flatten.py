@@ -1,0 +1,123 @@
+"""Transformations that bring fields of objects inside to the top of records."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.declarative.components.records.transformations import Text
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.plug_points import AnyTransformation, Transform
+from cdk.declarative.syntax import json_edit as edits
+
+
+class FlattenFields(AnyTransformation):
+    """Brings the values inside of objects to the top of records, under their own names.
+
+    Where a name is taken, and inside of lists, the name of what is around is put in front: `parent.child`.
+
+    Example:
+        type: FlattenFields
+        flatten_lists: false
+    """
+
+    type: Literal["FlattenFields"] = "FlattenFields"
+    flatten_lists: bool = Field(True, description="Whether elements of lists become fields, too: `list.0`, `list.1`.")
+
+    def build(self, ctx: BuildContext) -> Transform:
+        """The function that flattens a page of records."""
+        lists = self.flatten_lists
+
+        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+            for record in records:
+                flat = flattened(record, lists=lists)
+                record.clear()
+                record.update(flat)
+
+        return transform
+
+
+def flattened(record: dict[str, Json], *, lists: bool) -> dict[str, Json]:
+    """The values inside of a record that hold no others, the last first, as Airbyte orders them."""
+    flat: dict[str, Json] = {}
+    stack = [(value, name) for name, value in record.items()]
+    # Airbyte: from the first list on, whatever comes gets the longer name.
+    listed = False
+    while stack:
+        value, name = stack.pop()
+        if isinstance(value, dict):
+            inner = value.items()
+        elif isinstance(value, list) and lists:
+            inner = {str(i): child for i, child in enumerate(value)}.items()
+            listed = listed or bool(value)
+        else:
+            flat[name] = value
+            continue
+        stack.extend((child, f"{name}.{key}" if listed or key in flat else key) for key, child in inner)
+    return flat
+
+
+class KeyTransformation(Component):
+    """What is put around the names of fields.
+
+    Example:
+        type: KeyTransformation
+        prefix: properties_
+    """
+
+    type: Literal["KeyTransformation"] = "KeyTransformation"
+    prefix: Text | None = Field(None, description="Goes before each name.")
+    suffix: Text | None = Field(None, description="Goes after each name.")
+
+    def build(self, ctx: BuildContext) -> tuple[str, str]:
+        """What goes before, and after."""
+        return (
+            "" if self.prefix is None else str(ctx.expression(self, "prefix").value()),
+            "" if self.suffix is None else str(ctx.expression(self, "suffix").value()),
+        )
+
+
+class DpathFlattenFields(AnyTransformation):
+    """Brings the fields of one object inside to the top of records.
+
+    A record stays as it is where there is no such object, or where one of the names is taken.
+
+    Example:
+        type: DpathFlattenFields
+        field_path: [attributes]
+        delete_origin_value: true
+    """
+
+    type: Literal["DpathFlattenFields"] = "DpathFlattenFields"
+    field_path: list[Text] = Field(description="Where the object is; `*` means the first of several.")
+    delete_origin_value: bool | None = Field(None, description="Whether the object goes away.")
+    replace_record: bool | None = Field(None, description="Whether the fields of the object become the whole record.")
+    key_transformation: Annotated[KeyTransformation | None, Default("KeyTransformation")] = Field(
+        None, description="What is put around the names."
+    )
+
+    def build(self, ctx: BuildContext) -> Transform:
+        """The function that changes a page of records. Raises ManifestError: the path has a `**`."""
+        path = [str(ctx.expression(self, "field_path", part).value()) for part in self.field_path]
+        if "**" in path:
+            raise ManifestError(f"{ctx.where(self, 'field_path')}: found {path!r}, expected no `**`")
+        remove = edits.remover(path)
+        before, after = ("", "") if self.key_transformation is None else self.key_transformation.build(ctx)
+
+        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+            for record in records:
+                inner = next(iter(edits.found(record, path)), None)
+                if not isinstance(inner, dict):
+                    continue
+                fields = {f"{before}{name}{after}": value for name, value in inner.items()}
+                if self.replace_record and fields:
+                    record.clear()
+                elif not fields.keys().isdisjoint(record):
+                    continue
+                elif self.delete_origin_value:
+                    remove(record)
+                record.update(fields)
+
+        return transform

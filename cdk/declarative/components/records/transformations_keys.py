@@ -1,0 +1,128 @@
+"""Transformations that rename the fields of records."""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal
+from unicodedata import normalize
+
+from pydantic import Field
+
+from cdk.base.values import Json
+from cdk.declarative.components.records.transformations import Text
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.plug_points import AnyTransformation, Transform
+
+_WORD = re.compile(r"[A-Z]+[a-z]*|[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "AE", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "OE"}
+    | {
+        "đ": "d",
+        "Đ": "D",
+        "ð": "d",
+        "Ð": "D",
+        "ł": "l",
+        "Ł": "L",
+        "þ": "th",
+        "Þ": "Th",
+        "\N{LATIN SMALL LETTER DOTLESS I}": "i",
+    }
+)
+"""Latin letters that Unicode does not take apart."""
+
+
+class KeysToLower(AnyTransformation):
+    """Makes the names of a record's fields lower case; those of objects inside stay.
+
+    Example:
+        type: KeysToLower
+    """
+
+    type: Literal["KeysToLower"] = "KeysToLower"
+
+    def build(self, ctx: BuildContext) -> Transform:
+        """The function that renames the fields of a page of records."""
+
+        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+            for record in records:
+                for name in list(record):
+                    lower = name.lower()
+                    if lower != name:
+                        record[lower] = record.pop(name)
+
+        return transform
+
+
+class KeysToSnakeCase(AnyTransformation):
+    """Writes the names of fields in snake case, those of objects inside, too: `firstName` becomes `first_name`.
+
+    Accents go away, digits are words of their own, and a name that begins with one gets `_` in front.
+
+    Example:
+        type: KeysToSnakeCase
+    """
+
+    type: Literal["KeysToSnakeCase"] = "KeysToSnakeCase"
+
+    def build(self, ctx: BuildContext) -> Transform:
+        """The function that renames the fields of a page of records."""
+
+        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+            for record in records:
+                _rename(record, snake_case)
+
+        return transform
+
+
+class KeysReplace(AnyTransformation):
+    """Replaces a text in the names of fields, and in those of objects inside.
+
+    Example:
+        type: KeysReplace
+        old: " "
+        new: _
+    """
+
+    type: Literal["KeysReplace"] = "KeysReplace"
+    old: Text = Field(description="The text to replace; reads `record` and `stream_slice`.")
+    new: Text = Field(description="What to write instead; reads the same.")
+
+    def build(self, ctx: BuildContext) -> Transform:
+        """The function that renames the fields of a page of records."""
+        old, new = ctx.expression(self, "old"), ctx.expression(self, "new")
+
+        def transform(records: list[dict[str, Json]], names: Names) -> None:
+            for record in records:
+                seen = {**names, "record": record}
+                _rename(record, _replacing(str(old.value(seen)), str(new.value(seen))))
+
+        return transform
+
+
+def _replacing(before: str, after: str) -> Callable[[str], str]:
+    return lambda name: name.replace(before, after)
+
+
+@lru_cache(maxsize=4096)
+def snake_case(name: str) -> str:
+    """A name in snake case, as `KeysToSnakeCase` writes it. Letters that have no Latin form stay what they are."""
+    plain = "".join(char for char in normalize("NFKD", name.translate(_LETTERS)) if not "\u0300" <= char <= "\u036f")
+    words = _WORD.findall(plain)
+    if not words:
+        return ""
+    digits = [str(int(word)) if word.isdecimal() and not word.isascii() else word for word in words]
+    before = "_" if digits[0][0].isdecimal() or not plain[0].isalnum() else ""
+    after = "" if plain[-1].isalnum() else "_"
+    return (before + "_".join(digits) + after).lower()
+
+
+def _rename(record: dict[str, Json], rename: Callable[[str], str]) -> None:
+    renamed = _renamed(record, rename)
+    record.clear()
+    record.update(renamed)
+
+
+def _renamed(value: dict[str, Json], rename: Callable[[str], str]) -> dict[str, Json]:
+    return {
+        rename(name): _renamed(child, rename) if isinstance(child, dict) else child for name, child in value.items()
+    }

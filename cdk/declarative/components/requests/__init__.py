@@ -1,0 +1,1 @@
+"""Components that make, pace, repeat and page requests."""

@@ -1,0 +1,196 @@
+"""The budget of an API: how often it may be called, for one kind of request after the other."""
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from cdk.base.bounded_regex import Pattern
+from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.values import Json
+from cdk.declarative.components.requests.backoff import checked_pattern
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.durations import later, parse_duration
+from cdk.declarative.model.plug_points import AnyCallRatePolicy
+from cdk.rest.limits.api_budget import ApiBudget
+from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow, MovingWindow, Unlimited
+from cdk.rest.limits.request_matcher import RequestMatcher
+
+
+class HttpRequestRegexMatcher(Component):
+    """Which requests a policy is about: those with all of these parts.
+
+    Example:
+        type: HttpRequestRegexMatcher
+        method: GET
+        url_base: https://api.example.com
+        url_path_pattern: /v1/users
+    """
+
+    type: Literal["HttpRequestRegexMatcher"] = "HttpRequestRegexMatcher"
+    method: str | None = Field(None, description="GET, POST or another method.")
+    url_base: str | None = Field(None, description="Scheme and host: `https://api.example.com`.")
+    url_path_pattern: str | None = Field(None, description="A regular expression that is searched for in the path.")
+    params: dict[str, Json] | None = Field(None, description="Query parameters that the request has.")
+    headers: dict[str, Json] | None = Field(None, description="Headers that the request has.")
+    weight: int | str | None = Field(
+        None, description="How many calls one such request counts for, as a number or an expression."
+    )
+
+    @field_validator("url_path_pattern")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        return checked_pattern(value)
+
+    def build(self, ctx: BuildContext) -> RequestMatcher:
+        """The matcher. Raises ManifestError: `weight` is no number from 1."""
+        return RequestMatcher(
+            self.method or "",
+            self.url_base or "",
+            Pattern(self.url_path_pattern) if self.url_path_pattern else None,
+            {name: str(value) for name, value in (self.params or {}).items()},
+            {name: str(value) for name, value in (self.headers or {}).items()},
+            1 if self.weight is None else _whole(ctx, self, "weight"),
+        )
+
+
+class Rate(Component):
+    """So many calls in so long.
+
+    Example:
+        type: Rate
+        limit: 100
+        interval: PT1M
+    """
+
+    type: Literal["Rate"] = "Rate"
+    limit: int | str = Field(description="How many calls, as a number or an expression.")
+    interval: str = Field(description="A duration: `PT1S`, `PT1M`, `P1D`.")
+
+    def build(self, ctx: BuildContext) -> tuple[int, timedelta]:
+        """How many calls, in how long."""
+        return _whole(ctx, self, "limit"), _period(ctx, self, "interval")
+
+
+class UnlimitedCallRatePolicy(AnyCallRatePolicy):
+    """Requests that are never held back.
+
+    Example:
+        type: UnlimitedCallRatePolicy
+        matchers:
+          - type: HttpRequestRegexMatcher
+            url_path_pattern: /oauth/token
+    """
+
+    type: Literal["UnlimitedCallRatePolicy"] = "UnlimitedCallRatePolicy"
+    matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
+
+    def build(self, ctx: BuildContext) -> CallRatePolicy:
+        """The policy."""
+        return Unlimited([matcher.build(ctx) for matcher in self.matchers])
+
+
+class FixedWindowCallRatePolicy(AnyCallRatePolicy):
+    """So many calls in a window; windows follow one another, and the API may say when one ends.
+
+    Example:
+        type: FixedWindowCallRatePolicy
+        period: PT1M
+        call_limit: 100
+        matchers:
+          - type: HttpRequestRegexMatcher
+            method: GET
+    """
+
+    type: Literal["FixedWindowCallRatePolicy"] = "FixedWindowCallRatePolicy"
+    period: str = Field(description="How long a window lasts: `PT1M`, `P1D`.")
+    call_limit: int | str = Field(description="How many calls fit a window, as a number or an expression.")
+    matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
+
+    def build(self, ctx: BuildContext) -> CallRatePolicy:
+        """The policy. Raises ManifestError: the limit or the period allows nothing, or less than one request."""
+        limit, period = _whole(ctx, self, "call_limit"), _period(ctx, self, "period")
+        matchers = [matcher.build(ctx) for matcher in self.matchers]
+        try:
+            return FixedWindow(limit, period, matchers)
+        except ConfigError as error:
+            raise ManifestError(f"{ctx.where(self, 'call_limit')}: {error.message}") from None
+
+
+class MovingWindowCallRatePolicy(AnyCallRatePolicy):
+    """So many calls in any stretch of so long, for each of its rates.
+
+    Example:
+        type: MovingWindowCallRatePolicy
+        rates:
+          - {type: Rate, limit: 10, interval: PT1S}
+          - {type: Rate, limit: 100, interval: PT1M}
+        matchers: []
+    """
+
+    type: Literal["MovingWindowCallRatePolicy"] = "MovingWindowCallRatePolicy"
+    rates: list[Rate] = Field(min_length=1, description="How many calls, in how long.")
+    matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
+
+    def build(self, ctx: BuildContext) -> CallRatePolicy:
+        """The policy. Raises ManifestError: a rate allows nothing, or less than one request."""
+        rates = [rate.build(ctx) for rate in self.rates]
+        matchers = [matcher.build(ctx) for matcher in self.matchers]
+        try:
+            return MovingWindow(rates, matchers)
+        except ConfigError as error:
+            raise ManifestError(f"{ctx.where(self, 'rates')}: {error.message}") from None
+
+
+class HTTPAPIBudget(Component):
+    """How often an API may be called. The first policy that is about a request counts for it.
+
+    Example:
+        type: HTTPAPIBudget
+        policies:
+          - type: MovingWindowCallRatePolicy
+            rates:
+              - {type: Rate, limit: 10, interval: PT1S}
+            matchers: []
+    """
+
+    type: Literal["HTTPAPIBudget"] = "HTTPAPIBudget"
+    policies: list[Annotated[AnyCallRatePolicy, Default("")]] = Field(
+        description="What is allowed, for some requests each."
+    )
+    ratelimit_reset_header: str = Field(
+        "ratelimit-reset", description="The header that says when there are more calls, as a time in seconds."
+    )
+    ratelimit_remaining_header: str = Field(
+        "ratelimit-remaining", description="The header that says how many calls are left."
+    )
+    status_codes_for_ratelimit_hit: list[int] = Field([429], description="Statuses that mean that none are left.")
+
+    def build(self, ctx: BuildContext) -> ApiBudget:
+        """The budget, which the streams of a source share."""
+        return ApiBudget(
+            [policy.build(ctx) for policy in self.policies],
+            remaining_header=self.ratelimit_remaining_header,
+            reset_header=self.ratelimit_reset_header,
+            limit_statuses=self.status_codes_for_ratelimit_hit,
+            clock=ctx.runtime.clock,
+            sleep=ctx.runtime.sleep,
+        )
+
+
+def _whole(ctx: BuildContext, component: Component, field: str) -> int:
+    value = ctx.expression(component, field).value()
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int or value < 1:
+        raise ManifestError(f"{ctx.where(component, field)}: found {value!r}, expected a whole number from 1")
+    return value
+
+
+def _period(ctx: BuildContext, component: Component, field: str) -> timedelta:
+    where, now = ctx.where(component, field), ctx.runtime.clock()
+    period = later(now, parse_duration(getattr(component, field), where)) - now
+    if period <= timedelta(0):
+        raise ManifestError(f"{where}: found {getattr(component, field)!r}, expected a duration above 0")
+    return period

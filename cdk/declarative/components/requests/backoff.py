@@ -1,0 +1,201 @@
+"""Backoff strategies: how long a request waits before it is tried again."""
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from cdk.base.errors import CdkError, ManifestError
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyBackoffStrategy, Backoff
+from cdk.rest import Response
+from cdk.rest.errors.api_message import body_of
+from cdk.rest.errors.wait_strategies import as_seconds, bounded, constant, exponential, from_header, until_header
+
+
+class ConstantBackoffStrategy(AnyBackoffStrategy):
+    """Always the same wait.
+
+    Example:
+        type: ConstantBackoffStrategy
+        backoff_time_in_seconds: 30
+    """
+
+    type: Literal["ConstantBackoffStrategy"] = "ConstantBackoffStrategy"
+    backoff_time_in_seconds: float | str = Field(description="The wait in seconds, as a number or an expression.")
+    jitter_range_in_seconds: float | None = Field(
+        None, ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."
+    )
+
+    def build(self, ctx: BuildContext) -> Backoff:
+        """The strategy."""
+        return _when_used(
+            lambda: constant(
+                _number(ctx, self, "backoff_time_in_seconds") or 0.0, jitter=self.jitter_range_in_seconds or 0.0
+            )
+        )
+
+
+class ExponentialBackoffStrategy(AnyBackoffStrategy):
+    """Waits that double: `factor` times 2, 4, 8 and so on.
+
+    Example:
+        type: ExponentialBackoffStrategy
+        factor: 5
+    """
+
+    type: Literal["ExponentialBackoffStrategy"] = "ExponentialBackoffStrategy"
+    factor: float | str = Field(5, description="Half of the first wait, in seconds, as a number or an expression.")
+    jitter_range_in_seconds: float | None = Field(
+        None, ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."
+    )
+
+    def build(self, ctx: BuildContext) -> Backoff:
+        """The strategy."""
+        return _when_used(
+            lambda: exponential(_number(ctx, self, "factor") or 0.0, jitter=self.jitter_range_in_seconds or 0.0)
+        )
+
+
+class WaitTimeFromHeader(AnyBackoffStrategy):
+    """The seconds that a header of the answer says.
+
+    Example:
+        type: WaitTimeFromHeader
+        header: Retry-After
+        max_waiting_time_in_seconds: 600
+    """
+
+    type: Literal["WaitTimeFromHeader"] = "WaitTimeFromHeader"
+    header: str = Field(description="Name of the header, as a text or an expression.")
+    regex: str | None = Field(
+        None, description="What, at the beginning of the header, is the number; all that matches is taken."
+    )
+    max_waiting_time_in_seconds: float | str | None = Field(
+        None, description="A wait this long, or longer, ends the read instead."
+    )
+
+    def build(self, ctx: BuildContext) -> Backoff:
+        """The strategy."""
+        return _when_used(
+            lambda: from_header(
+                ctx.expression(self, "header").text(),
+                pattern=_pattern(ctx, self),
+                longest=_number(ctx, self, "max_waiting_time_in_seconds"),
+            )
+        )
+
+    @field_validator("regex")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        return checked_pattern(value)
+
+
+class WaitUntilTimeFromHeader(AnyBackoffStrategy):
+    """Until the time that a header of the answer says, in seconds since 1970.
+
+    Example:
+        type: WaitUntilTimeFromHeader
+        header: X-RateLimit-Reset
+        min_wait: 5
+    """
+
+    type: Literal["WaitUntilTimeFromHeader"] = "WaitUntilTimeFromHeader"
+    header: str = Field(description="Name of the header, as a text or an expression.")
+    min_wait: float | str | None = Field(
+        None, description="The shortest wait in seconds, also where the header is missing."
+    )
+    regex: str | None = Field(
+        None, description="What, at the beginning of the header, is the number; all that matches is taken."
+    )
+    max_waiting_time_in_seconds: float | str | None = Field(
+        None, description="A wait this long, or longer, ends the read instead."
+    )
+
+    def build(self, ctx: BuildContext) -> Backoff:
+        """The strategy."""
+        return _when_used(
+            lambda: until_header(
+                ctx.expression(self, "header").text(),
+                pattern=_pattern(ctx, self),
+                least=_number(ctx, self, "min_wait"),
+                longest=_number(ctx, self, "max_waiting_time_in_seconds"),
+                clock=ctx.runtime.clock,
+            )
+        )
+
+
+class WaitTimeFromResponse(AnyBackoffStrategy):
+    """The seconds that an expression finds in the answer; anything but a number above 0 says nothing.
+
+    Example:
+        type: WaitTimeFromResponse
+        wait_time_in_seconds: "{{ response['error']['retry_after'] }}"
+    """
+
+    type: Literal["WaitTimeFromResponse"] = "WaitTimeFromResponse"
+    wait_time_in_seconds: str = Field(description="An expression that may use `response` and `headers`.")
+    max_waiting_time_in_seconds: float | str | None = Field(
+        None, description="A wait this long, or longer, ends the read instead."
+    )
+
+    def build(self, ctx: BuildContext) -> Backoff:
+        """The strategy."""
+        wanted = ctx.expression(self, "wait_time_in_seconds")
+
+        def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a Backoff
+            longest = _number(ctx, self, "max_waiting_time_in_seconds")
+            names = (
+                {"response": body_of(outcome), "headers": outcome.headers}
+                if isinstance(outcome, Response)
+                else {"response": {}, "headers": {}}
+            )
+            try:
+                seconds = as_seconds(wanted.value(names))
+            except ManifestError:
+                # What the expression looks for is in some answers only.
+                return None
+            if seconds is None or seconds <= 0:
+                return None
+            return bounded(seconds, longest, outcome)
+
+        return wait
+
+
+def checked_pattern(value: str | None) -> str | None:
+    """A regular expression. Raises ValueError: it is none. One with an expression inside is not looked at."""
+    if value is not None and "{{" not in value:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from None
+    return value
+
+
+def _when_used(make: Callable[[], Backoff]) -> Backoff:
+    """The strategy, made when first needed: a config that lacks what only a retry needs serves everything else."""
+    made: list[Backoff] = []
+
+    def wait(outcome: Response | CdkError, attempt: int) -> float | None:
+        if not made:
+            made.append(make())
+        return made[0](outcome, attempt)
+
+    return wait
+
+
+def _pattern(ctx: BuildContext, component: WaitTimeFromHeader | WaitUntilTimeFromHeader) -> str | None:
+    return None if component.regex is None else ctx.expression(component, "regex").text()
+
+
+def _number(ctx: BuildContext, component: Component, field: str) -> float | None:
+    """A number of seconds. Raises ManifestError: it is none."""
+    if getattr(component, field) is None:
+        return None
+    value = ctx.expression(component, field).value()
+    seconds = as_seconds(value)
+    if seconds is None:
+        raise ManifestError(f"{ctx.where(component, field)}: found {value!r}, expected a number of seconds")
+    return seconds

@@ -1,0 +1,157 @@
+"""Error handlers: what answers mean, and how often a request is tried again."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from cdk.base.errors import FailureType, ManifestError
+from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext, Expression, Names
+from cdk.declarative.model.plug_points import AnyBackoffStrategy, AnyErrorHandler
+from cdk.rest import Action, ErrorHandler, Response
+from cdk.rest.errors.api_message import body_of, says
+from cdk.rest.errors.outcome import Finding
+from cdk.rest.errors.retry_policy import Patience
+from cdk.rest.errors.rules import CompositeHandler, Rule, RuleHandler
+
+ActionName: TypeAlias = Literal[
+    "SUCCESS",
+    "FAIL",
+    "RETRY",
+    "IGNORE",
+    "RESET_PAGINATION",
+    "RATE_LIMITED",
+    "REFRESH_TOKEN_THEN_RETRY",
+    "REDUCE_PAGE_SIZE",
+    "SPLIT_REQUEST_WINDOW",
+]
+
+
+class HttpResponseFilter(Component):
+    """What some answers mean: those that have one of the statuses, or hold a text, or fulfil a condition.
+
+    Example:
+        type: HttpResponseFilter
+        http_codes: [403]
+        error_message_contains: plan does not include
+        action: IGNORE
+    """
+
+    type: Literal["HttpResponseFilter"] = "HttpResponseFilter"
+    action: ActionName | None = Field(None, description="What to do. Without one the filter does nothing.")
+    failure_type: FailureType | None = Field(None, description="What kind of error a FAIL is.")
+    error_message: str | None = Field(
+        None, description="What people are told; may use `response`, `headers` and `request_url`."
+    )
+    error_message_contains: str | None = Field(None, description="A text that the API's own message holds.")
+    http_codes: set[int] | None = Field(None, description="Statuses.")
+    predicate: str | bool | None = Field(
+        None, description="A condition; may use `response`, `headers` and `request_url`."
+    )
+
+    def build(self, ctx: BuildContext) -> Rule | None:
+        """The rule; None when it can never apply."""
+        codes, contains = frozenset(self.http_codes or ()), self.error_message_contains
+        predicate = ctx.expression(self, "predicate") if self.predicate else None
+        if self.action is None or not (codes or contains or predicate):
+            return None
+        message = ctx.expression(self, "error_message") if self.error_message else None
+        action, failure_type = Action[self.action], self.failure_type
+        settled = Finding(action, "", failure_type)
+
+        def rule(response: Response) -> Finding | None:
+            if not (
+                response.status in codes
+                or (predicate is not None and predicate.true(_names(response)))
+                or (contains and says(response, contains))
+            ):
+                return None
+            return settled if message is None else Finding(action, _rendered(message, response), failure_type)
+
+        return rule
+
+
+class DefaultErrorHandler(AnyErrorHandler):
+    """Asks its filters in order; an answer that none is about means what its status says.
+
+    Answers below 400 are successes; 400, 401, 403, 404 and 405 fail at once, 429 waits, everything else is tried again.
+
+    Example:
+        type: DefaultErrorHandler
+        max_retries: 3
+        response_filters:
+          - type: HttpResponseFilter
+            http_codes: [404]
+            action: IGNORE
+        backoff_strategies:
+          - type: WaitTimeFromHeader
+            header: Retry-After
+    """
+
+    type: Literal["DefaultErrorHandler"] = "DefaultErrorHandler"
+    response_filters: list[HttpResponseFilter] | None = Field(
+        None, description="What some answers mean; the first that is about an answer counts."
+    )
+    max_retries: int | str | None = Field(5, description="Attempts after the first, as a number or an expression.")
+    backoff_strategies: list[Annotated[AnyBackoffStrategy, Default("", "CustomBackoffStrategy")]] | None = Field(
+        None, description="How long to wait before the next attempt; the first that can tell counts."
+    )
+
+    def build(self, ctx: BuildContext) -> ErrorHandler:
+        """The handler. Raises ManifestError: `max_retries` is no number."""
+        rules = [rule for item in self.response_filters or () if (rule := item.build(ctx)) is not None]
+        waits = tuple(strategy.build(ctx) for strategy in self.backoff_strategies or ())
+        return RuleHandler(rules, Patience(self._retries(ctx), waits, clock=ctx.runtime.clock))
+
+    def _retries(self, ctx: BuildContext) -> int:
+        if self.max_retries is None:
+            return Patience().retries
+        value = ctx.expression(self, "max_retries").value()
+        try:
+            return max(0, int(value))
+        except (TypeError, ValueError):
+            where = ctx.where(self, "max_retries")
+            raise ManifestError(f"{where}: found {value!r}, expected a whole number") from None
+
+
+class CompositeErrorHandler(AnyErrorHandler):
+    """Asks several handlers in order, until one says success, ignore, try again, or other pages; else the last counts.
+
+    Requests are tried again as often as the first says. Waits come from all.
+
+    Example:
+        type: CompositeErrorHandler
+        error_handlers:
+          - type: DefaultErrorHandler
+            response_filters:
+              - type: HttpResponseFilter
+                predicate: "{{ response.code == 'BUSY' }}"
+                action: RETRY
+          - type: DefaultErrorHandler
+            response_filters:
+              - type: HttpResponseFilter
+                http_codes: [404]
+                action: IGNORE
+    """
+
+    type: Literal["CompositeErrorHandler"] = "CompositeErrorHandler"
+    error_handlers: list[Annotated[AnyErrorHandler, Default("DefaultErrorHandler", "CustomErrorHandler")]] = Field(
+        min_length=1, description="The handlers."
+    )
+
+    def build(self, ctx: BuildContext) -> ErrorHandler:
+        """The handler."""
+        return CompositeHandler([handler.build(ctx) for handler in self.error_handlers])
+
+
+def _names(response: Response) -> Names:
+    return {"response": body_of(response), "headers": response.headers, "request_url": response.request.full_url}
+
+
+def _rendered(message: Expression, response: Response) -> str:
+    try:
+        return message.text(_names(response))
+    except ExpressionError:
+        # An answer without what the message wants to tell still has its usual words.
+        return ""

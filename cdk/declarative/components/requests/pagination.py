@@ -1,0 +1,252 @@
+"""Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, RequestPath
+from cdk.declarative.model.component import Default
+from cdk.declarative.model.context import BuildContext, Expression
+from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, Pages, PageStrategy, Turned
+from cdk.declarative.model.request_builder import Draft
+from cdk.rest import Decoder
+from cdk.rest.http.messages import Headers
+from cdk.rest.pagination.next_link import links
+
+
+class NoPagination(AnyPaginator):
+    """Everything comes in one response.
+
+    Example:
+        type: NoPagination
+    """
+
+    type: Literal["NoPagination"] = "NoPagination"
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:
+        """The one page."""
+        return _OnePage()
+
+
+class _OnePage:
+    reads_body = False
+    counts: str | None = None
+
+    def first(self) -> Json:
+        return None
+
+    def size(self) -> int | None:
+        return None
+
+    def ask(self, draft: Draft, token: Json, size: int | None) -> None: ...
+
+    def next(self, page: Turned, size: int | None) -> Json:
+        return None
+
+
+class DefaultPaginator(AnyPaginator):
+    """Pages that a strategy finds, and the places in a request that ask for them.
+
+    Example:
+        type: DefaultPaginator
+        pagination_strategy: {type: PageIncrement, page_size: 100, start_from_page: 1}
+        page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+        page_size_option: {type: RequestOption, inject_into: request_parameter, field_name: per_page}
+    """
+
+    type: Literal["DefaultPaginator"] = "DefaultPaginator"
+    pagination_strategy: Annotated[AnyPaginationStrategy, Default("", "CustomPaginationStrategy")] = Field(
+        description="Finds the next page."
+    )
+    page_token_option: AnyPageTokenOption | None = Field(None, description="Where the token of the page goes.")
+    page_size_option: RequestOption | None = Field(None, description="Where the size of a page goes.")
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:
+        """The pages. Raises ManifestError: there is a place for a page size, and no page size."""
+        strategy = self.pagination_strategy.build(ctx, decoder)
+        if self.page_size_option is not None and strategy.size is None:
+            where = ctx.where(self, "page_size_option")
+            raise ManifestError(f"{where}: there is no page size to send; set page_size in pagination_strategy")
+        return _StrategyPages(self, strategy, ctx)
+
+
+class _StrategyPages:
+    """Pages found by a strategy."""
+
+    def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:
+        self._strategy = strategy
+        self.reads_body, self.counts = strategy.reads_body, strategy.counts
+        self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
+        self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
+
+    def first(self) -> Json:
+        return self._strategy.first()
+
+    def size(self) -> int | None:
+        return self._strategy.size
+
+    def ask(self, draft: Draft, token: Json, size: int | None) -> None:
+        if self._put_token is not None and token is not None:
+            self._put_token(draft, token)
+        if self._put_size is not None:
+            self._put_size(draft, size)
+
+    def next(self, page: Turned, size: int | None) -> Json:
+        # A token of 0 or "" is what APIs send when there is no next page.
+        return self._strategy.next(page, size) or None
+
+
+class PageIncrement(AnyPaginationStrategy):
+    """Pages with numbers. The last is the one with fewer records than `page_size`, or with none.
+
+    Example:
+        type: PageIncrement
+        page_size: 100
+        start_from_page: 1
+        inject_on_first_request: true
+    """
+
+    type: Literal["PageIncrement"] = "PageIncrement"
+    page_size: int | str | None = Field(None, description="Records of a full page.")
+    start_from_page: int = Field(0, description="Number of the first page.")
+    inject_on_first_request: bool = Field(False, description="Whether the first page is asked for by its number.")
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
+        """The strategy."""
+        start = self.start_from_page
+        return _Counting(_size(self, ctx), start if self.inject_on_first_request else None, start, by_records=False)
+
+
+class OffsetIncrement(AnyPaginationStrategy):
+    """Pages that begin at a record's number. The last is the one with fewer records than `page_size`, or with none.
+
+    Example:
+        type: OffsetIncrement
+        page_size: 100
+    """
+
+    type: Literal["OffsetIncrement"] = "OffsetIncrement"
+    page_size: int | str | None = Field(None, description="Records of a full page; may read `response`.")
+    inject_on_first_request: bool = Field(False, description="Whether the first page is asked for with offset 0.")
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
+        """The strategy."""
+        first = 0 if self.inject_on_first_request else None
+        if isinstance(self.page_size, str):
+            size = ctx.expression(self, "page_size")
+            if not size.fixed:
+                return _Counting(None, first, 0, by_records=True, told=size)
+        return _Counting(_size(self, ctx), first, 0, by_records=True)
+
+
+class _Counting:
+    """Page numbers and offsets: both count what the response held, whatever a filter left of it."""
+
+    def __init__(
+        self, size: int | None, first: int | None, start: int, *, by_records: bool, told: Expression | None = None
+    ) -> None:
+        self.size, self._first, self._start, self._by_records, self._told = size, first, start, by_records, told
+        self.reads_body = told is not None
+        self.counts: str | None = "records" if by_records else f"pages from {start}"
+
+    def first(self) -> Json:
+        return self._first
+
+    def next(self, page: Turned, size: int | None) -> Json:
+        if self._told is not None:
+            size = int(self._told.value({"response": page.body, **page.names}))
+        if page.raw == 0 or (size is not None and page.raw < size):
+            return None
+        if page.token is not None and type(page.token) is not int:
+            raise ManifestError(f"the page token is {page.token!r}, expected a number")
+        last: int = self._start if page.token is None else page.token
+        return last + page.raw if self._by_records else last + 1
+
+
+class CursorPagination(AnyPaginationStrategy):
+    """The response says what the next page is called.
+
+    The last page is the one for which `cursor_value` is empty, or `stop_condition` holds.
+
+    Example:
+        type: CursorPagination
+        cursor_value: "{{ response.next_page }}"
+        stop_condition: "{{ not response.next_page }}"
+        page_size: 100
+    """
+
+    type: Literal["CursorPagination"] = "CursorPagination"
+    cursor_value: str = Field(
+        description="The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`."
+    )
+    page_size: int | str | None = Field(None, description="Records of a full page.")
+    stop_condition: str | None = Field(None, description="Holds on the last page.")
+
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
+        """The strategy."""
+        stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")
+        return _CursorStrategy(ctx.expression(self, "cursor_value"), stop, _size(self, ctx))
+
+
+class _CursorStrategy:
+    """Tokens that an expression finds in the response."""
+
+    counts: str | None = None
+
+    def __init__(self, value: Expression, stop: Expression | None, size: int | None) -> None:
+        self._value, self._stop, self.size = value, stop, size
+        read = set().union(*(e.template.names for e in (value, stop) if e is not None and e.template is not None))
+        self.reads_body = "response" in read
+        self._links = "headers" in read
+
+    def first(self) -> Json:
+        return None
+
+    def next(self, page: Turned, size: int | None) -> Json:
+        names = {
+            **page.names,
+            "response": page.body,
+            "headers": header_map(page.response.headers) if self._links else {},
+            "last_record": page.last,
+            "last_page_size": page.kept,
+            "page_size": size,
+        }
+        if self._stop is not None and self._stop.true(names):
+            return None
+        return self._value.value(names)
+
+
+def header_map(headers: Headers) -> dict[str, Json]:
+    """Headers as expressions see them: by any usual spelling of their names, and `link` taken apart by relation."""
+    shown: dict[str, Json] = _AnyCase(headers)
+    shown["link"] = links(headers.get("link", ""))
+    return shown
+
+
+class _AnyCase(dict[str, Json]):
+    """Header fields, found whatever their case."""
+
+    def __missing__(self, name: str) -> Json:
+        return super().__getitem__(name.lower())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
+
+    def get(self, name: str, default: Json = None) -> Json:
+        return super().get(name.lower(), default)
+
+
+def _size(component: PageIncrement | OffsetIncrement | CursorPagination, ctx: BuildContext) -> int | None:
+    if component.page_size is None:
+        return None
+    size = ctx.expression(component, "page_size").value()
+    if size is None or size == "":
+        return None
+    if type(size) is not int:
+        raise ManifestError(f"{ctx.where(component, 'page_size')}: found {size!r}, expected a whole number")
+    return size
+
+
+__all__ = ["CursorPagination", "DefaultPaginator", "NoPagination", "OffsetIncrement", "PageIncrement", "RequestPath"]

@@ -1,0 +1,163 @@
+"""QueryProperties: which properties of its records a stream asks for, and in how many requests."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.values import Json
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import NO_NAMES, BuildContext
+from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, StreamParts
+from cdk.declarative.reading.query_properties import Properties, by_count, by_key, by_length, whole
+from cdk.rest import path
+from cdk.state.slice import Slice
+from cdk.streams.stream import Page
+
+
+class GroupByKeyMergeStrategy(Component):
+    """Records of several requests are one when this key says the same.
+
+    Example:
+        type: GroupByKeyMergeStrategy
+        key: id
+    """
+
+    type: Literal["GroupByKeyMergeStrategy"] = "GroupByKeyMergeStrategy"
+    key: str | list[str] = Field(description="The field of the key, or the fields that make it up together.")
+
+    def build(self, ctx: BuildContext) -> Callable[[dict[str, Json]], Json]:
+        """The key of a record; None when a part of it is missing."""
+        names = [self.key] if isinstance(self.key, str) else self.key
+        fields = [ctx.expression(self, "key", name).text() for name in names]
+
+        def key(record: dict[str, Json]) -> Json:
+            values = [record.get(name) for name in fields]
+            return None if None in values else values
+
+        return key
+
+
+class PropertyChunking(Component):
+    """How many properties one request may ask for.
+
+    Example:
+        type: PropertyChunking
+        property_limit_type: property_count
+        property_limit: 100
+        record_merge_strategy: {type: GroupByKeyMergeStrategy, key: id}
+    """
+
+    type: Literal["PropertyChunking"] = "PropertyChunking"
+    property_limit_type: Literal["characters", "property_count"] = Field(description="What the limit counts.")
+    property_limit: int | None = Field(None, ge=1, description="The most that a request may ask for; any by default.")
+    record_merge_strategy: GroupByKeyMergeStrategy | None = Field(
+        None, description="Which records of several requests are one; by the field `id` by default."
+    )
+
+    def build(self) -> Callable[[Sequence[str]], Iterable[list[str]]]:
+        """The function that groups properties."""
+        if self.property_limit is None:
+            return whole
+        return (by_length if self.property_limit_type == "characters" else by_count)(self.property_limit)
+
+
+class JsonSchemaPropertySelector(Component):
+    """Only properties that the catalog selects are asked for.
+
+    Example:
+        type: JsonSchemaPropertySelector
+        transformations:
+          - {type: KeysReplace, old: properties_, new: ""}
+    """
+
+    type: Literal["JsonSchemaPropertySelector"] = "JsonSchemaPropertySelector"
+    transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
+        [], description="Changes of the catalog's properties before they are compared, as if they were a record."
+    )
+
+    def build(self, ctx: BuildContext) -> Callable[[Sequence[str]], Sequence[str]]:
+        """The function that leaves the properties that are selected; all of them where no catalog says so."""
+        transforms = [item.build(ctx) for item in self.transformations]
+
+        def select(properties: Sequence[str]) -> Sequence[str]:
+            catalog = ctx.runtime.shared.get("selected") or {}
+            if ctx.stream not in catalog:
+                return properties
+            selected: dict[str, Json] = {name: {} for name in catalog[ctx.stream]}
+            for transform in transforms:
+                transform([selected], NO_NAMES)
+            return [name for name in properties if name in selected]
+
+        return select
+
+
+class PropertiesFromEndpoint(Component):
+    """Properties that a request finds; it is sent once.
+
+    Example:
+        type: PropertiesFromEndpoint
+        property_field_path: [name]
+        retriever:
+          type: SimpleRetriever
+          requester: {type: HttpRequester, url: "https://api.example.com/properties"}
+          record_selector:
+            type: RecordSelector
+            extractor: {type: DpathExtractor, field_path: [results]}
+    """
+
+    type: Literal["PropertiesFromEndpoint"] = "PropertiesFromEndpoint"
+    property_field_path: list[str] = Field(min_length=1, description="Where a record holds the name of a property.")
+    retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
+        description="Reads the properties, as records."
+    )
+
+    def build(self, ctx: BuildContext) -> Callable[[], Sequence[str]]:
+        """The function that finds the properties."""
+        reader = self.retriever.build(ctx, StreamParts(f"{ctx.stream} properties"))
+        find = path(*(ctx.expression(self, "property_field_path", name).text() for name in self.property_field_path))
+
+        def load() -> Sequence[str]:
+            found: list[Json] = []
+            for item in reader.read(Slice()):
+                records = item.records if isinstance(item, Page) else [item] if isinstance(item, dict) else ()
+                found.extend(find(record) for record in records)
+            return [str(name) for name in found if name is not None]
+
+        return load
+
+
+class QueryProperties(Component):
+    """Properties that a request names. Expressions see those of a request as `query_properties`, a list of texts.
+
+    Example:
+        type: QueryProperties
+        property_list: [name, email, phone]
+        always_include_properties: [id]
+        property_chunking:
+          type: PropertyChunking
+          property_limit_type: property_count
+          property_limit: 2
+    """
+
+    type: Literal["QueryProperties"] = "QueryProperties"
+    property_list: list[str] | PropertiesFromEndpoint = Field(description="The properties, or where to find them.")
+    always_include_properties: list[str] | None = Field(None, description="Properties that every request names.")
+    property_chunking: PropertyChunking | None = Field(
+        None, description="How many properties one request may name; all by default."
+    )
+    property_selector: JsonSchemaPropertySelector | None = Field(None, description="Which of them are asked for.")
+
+    def build(self, ctx: BuildContext) -> Properties:
+        """The properties, in the groups that one request may name."""
+        listed = self.property_list
+        found = listed.build(ctx) if isinstance(listed, PropertiesFromEndpoint) else lambda: listed
+        select = None if self.property_selector is None else self.property_selector.build(ctx)
+        chunking = self.property_chunking
+        strategy = None if chunking is None else chunking.record_merge_strategy
+        return Properties(
+            found if select is None else lambda: select(found()),
+            whole if chunking is None else chunking.build(),
+            by_key((strategy or GroupByKeyMergeStrategy(key="id")).build(ctx)),
+            self.always_include_properties or (),
+        )

@@ -1,0 +1,119 @@
+"""Bodies of requests."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cdk.base.values import Json, to_json
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.plug_points import AnyRequestBody
+from cdk.declarative.model.request_builder import Draft
+
+
+class RequestBodyPlainText(AnyRequestBody):
+    """A body that is sent as it is.
+
+    Example:
+        type: RequestBodyPlainText
+        value: '{"since": "{{ config.start_date }}"}'
+    """
+
+    type: Literal["RequestBodyPlainText"] = "RequestBodyPlainText"
+    value: str = Field(description="The text of the body.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+        """The function that sets the body."""
+        text = ctx.expression(self, "value")
+
+        def fill(draft: Draft, names: Names) -> None:
+            draft.text = text.text(names)
+
+        return fill
+
+
+class RequestBodyUrlEncodedForm(AnyRequestBody):
+    """The fields of a form.
+
+    Example:
+        type: RequestBodyUrlEncodedForm
+        value:
+          since: "{{ config.start_date }}"
+    """
+
+    type: Literal["RequestBodyUrlEncodedForm"] = "RequestBodyUrlEncodedForm"
+    value: str | dict[str, Json] = Field(description="Fields and their values, which are sent as texts.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+        """The function that adds the fields."""
+        fields = ctx.mapping(self, "value")
+
+        def fill(draft: Draft, names: Names) -> None:
+            for name, value in fields.value(names).items():
+                draft.put("body_data", [name], value)
+
+        return fill
+
+
+class RequestBodyJsonObject(AnyRequestBody):
+    """A JSON object.
+
+    Example:
+        type: RequestBodyJsonObject
+        value:
+          filter: {since: "{{ config.start_date }}"}
+    """
+
+    type: Literal["RequestBodyJsonObject"] = "RequestBodyJsonObject"
+    value: str | dict[str, Json] = Field(description="The object; texts inside it may be expressions.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+        """The function that adds the object's keys."""
+        body = ctx.nested(self, "value")
+
+        def fill(draft: Draft, names: Names) -> None:
+            fill_json(draft, body.value(names))
+
+        return fill
+
+
+class GraphQlQuery(BaseModel):
+    """A query, and what else goes beside it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    query: str = Field(description="The GraphQL query.")
+
+
+class RequestBodyGraphQL(AnyRequestBody):
+    """A GraphQL query.
+
+    Example:
+        type: RequestBodyGraphQL
+        value:
+          query: "query { users { id } }"
+          variables: {limit: 10}
+    """
+
+    type: Literal["RequestBodyGraphQL"] = "RequestBodyGraphQL"
+    value: GraphQlQuery = Field(description="The query; other keys, such as `variables`, are sent beside it.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+        """The function that sets the query."""
+        body = ctx.nested(self.model_copy(update={"value": self.value.model_dump()}), "value")
+
+        def fill(draft: Draft, names: Names) -> None:
+            fill_json(draft, body.value(names))
+
+        return fill
+
+
+def fill_json(draft: Draft, body: Json) -> None:
+    """Add a JSON body to a draft: keys are added to those that are there; a text is JSON as it will be sent."""
+    if isinstance(body, str):
+        draft.text, draft.headers["Content-Type"] = body, "application/json"
+    elif isinstance(body, dict):
+        for name, value in body.items():
+            draft.put("body_json", [name], value)
+    elif body:
+        draft.text, draft.headers["Content-Type"] = to_json(body).decode(), "application/json"

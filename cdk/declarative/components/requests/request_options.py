@@ -1,0 +1,69 @@
+"""Where a value is put into a request: `RequestOption` and `RequestPath`."""
+
+from collections.abc import Callable
+from typing import Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from cdk.base.values import Json
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.request_builder import Draft, Place
+
+Put: TypeAlias = Callable[[Draft, Json], None]
+"""Puts one value where an option says."""
+
+
+class AnyPageTokenOption(Component):
+    """Where the token of a page goes."""
+
+    def build(self, ctx: BuildContext) -> Put:
+        """The function that puts a token into a request."""
+        raise NotImplementedError
+
+
+class RequestOption(AnyPageTokenOption):
+    """A place in a request: a query parameter, a header, a field of the form or of the JSON body.
+
+    Example:
+        type: RequestOption
+        inject_into: request_parameter
+        field_name: page
+    """
+
+    type: Literal["RequestOption"] = "RequestOption"
+    inject_into: Place = Field(description="Which part of the request.")
+    field_name: str | None = Field(None, description="Name of the parameter, header or field.")
+    field_path: list[str] | None = Field(None, description="Path in the JSON body, instead of `field_name`.")
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if (self.field_name is None) == (self.field_path is None):
+            raise ValueError("a RequestOption needs either field_name or field_path, and not both")
+        if self.field_path is not None and self.inject_into != "body_json":
+            raise ValueError("field_path is for inject_into: body_json; use field_name elsewhere")
+        return self
+
+    def build(self, ctx: BuildContext) -> Put:
+        """The function that puts a value there."""
+        place, names = self.inject_into, [self.field_name] if self.field_path is None else self.field_path
+        path = [ctx.expression(self, "field_name", name).text() for name in names]
+
+        def put(draft: Draft, value: Json) -> None:
+            draft.put(place, path, value)
+
+        return put
+
+
+class RequestPath(AnyPageTokenOption):
+    """The token of a page is the URL, or the path, to ask for it.
+
+    Example:
+        type: RequestPath
+    """
+
+    type: Literal["RequestPath"] = "RequestPath"
+
+    def build(self, ctx: BuildContext) -> Put:
+        """The function that follows a token."""
+        return lambda draft, token: draft.follow(str(token))

@@ -1,0 +1,266 @@
+"""HttpRequester: what to ask an API for, and how."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Annotated, Literal
+from urllib.parse import urljoin
+
+from pydantic import BeforeValidator, Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.declarative.components.requests.error_handlers import DefaultErrorHandler
+from cdk.declarative.components.requests.query_properties import PropertiesFromEndpoint, QueryProperties
+from cdk.declarative.components.requests.request_body import fill_json
+from cdk.declarative.model.component import Default
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.plug_points import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
+from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.reading.query_properties import NAME as PROPERTIES
+from cdk.declarative.reading.query_properties import Properties
+from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
+from cdk.rest.http.conditional_transport import AskingTransport
+from cdk.rest.limits.budget import Budgeted
+
+
+def _with_properties(value: Json) -> Json:
+    """Parameters with the properties among them as a component."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: QueryProperties.model_validate(item)
+        if isinstance(item, Mapping) and item.get("type") == "QueryProperties"
+        else item
+        for name, item in value.items()
+    }
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_\-]+(?:/[A-Za-z0-9_\-]+)*/?")
+"""Paths without dots, queries and schemes."""
+_PLAIN_BASE = re.compile(r"[a-z]+://[^/?#]+/(?:[^/?#]+/)*")
+
+
+class HttpRequester(AnyRequester):
+    """A request to an HTTP API.
+
+    Example:
+        type: HttpRequester
+        url: https://api.example.com/v1/users
+        http_method: GET
+        request_parameters:
+          state: active
+    """
+
+    type: Literal["HttpRequester"] = "HttpRequester"
+    url: str | None = Field(None, description="The whole URL.")
+    url_base: str | None = Field(None, description="The beginning of the URL, when `path` is the rest of it.")
+    path: str | None = Field(None, description="What follows `url_base`.")
+    http_method: str = Field("GET", description="GET, POST or another method.")
+    authenticator: Annotated[AnyAuthenticator | None, Default("", "CustomAuthenticator")] = Field(
+        None, description="Adds the credentials."
+    )
+    request_parameters: Annotated[str | dict[str, Json] | None, BeforeValidator(_with_properties)] = Field(
+        None, description="Query parameters; one may be a `QueryProperties`, which is older than `query_properties`."
+    )
+    request_headers: str | dict[str, Json] | None = Field(None, description="Headers.")
+    request_body: AnyRequestBody | None = Field(None, description="The body.")
+    request_body_data: str | dict[str, Json] | None = Field(
+        None, description="A form, or a text that is sent as it is. Older than `request_body`."
+    )
+    request_body_json: str | dict[str, Json] | None = Field(
+        None, description="A JSON object. Older than `request_body`."
+    )
+    error_handler: Annotated[AnyErrorHandler | None, Default("DefaultErrorHandler", "CustomErrorHandler")] = Field(
+        None, description="Says what an answer means and whether to try again."
+    )
+    use_cache: bool | None = Field(
+        None, description="Whether answers are kept for others that ask the same. Parents do so by default."
+    )
+    query_properties: QueryProperties | None = Field(
+        None, description="Properties to ask for, in several requests if need be."
+    )
+    fetch_properties_from_endpoint: PropertiesFromEndpoint | None = Field(
+        None, description="Properties to ask for, taken from another request. Older than `query_properties`."
+    )
+    connect_timeout_in_seconds: float | None = Field(None, description="How long to wait for a connection.")
+    read_timeout_in_seconds: float | None = Field(None, description="How long the API may be silent.")
+    use_tcp_keepalive: bool | None = Field(None, description="Whether idle connections are kept alive.")
+
+    def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
+        """The requester."""
+        transport, budget = ctx.runtime.transport, ctx.runtime.shared.get("budget")
+        told = self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None
+        if told and isinstance(transport, RequestsTransport):
+            transport = RequestsTransport(
+                connect_timeout=timedelta(seconds=self.connect_timeout_in_seconds or 15),
+                read_timeout=timedelta(seconds=self.read_timeout_in_seconds or 120),
+            )
+        if self.use_cache or (cached and self.use_cache is not False):
+            if budget is not None:
+                # Below the cache: an answer that is kept costs no call. One for all, as they share what is kept.
+                transport, budget = ctx.runtime.shared.setdefault("budgeted", Budgeted(transport, budget)), None
+            transport = CachedTransport(transport)
+        base = ctx.expression(self, "url_base") if self.url_base else ctx.expression(self, "url", self.url or "")
+        client = HttpClient(
+            AskingTransport(transport),
+            authenticator=None if self.authenticator is None else self.authenticator.build(ctx.at(base.text)),
+            error_handler=(self.error_handler or DefaultErrorHandler()).build(ctx),
+            budget=budget,
+            sleep=ctx.runtime.sleep,
+            on_rate_limited=partial(ctx.runtime.limited, ctx.stream),
+        )
+        return _HttpRequester(self, ctx, client, stream=decoder is not None and decoder.streams)
+
+
+class _HttpRequester:
+    """The runtime of an HttpRequester."""
+
+    def __init__(self, component: HttpRequester, ctx: BuildContext, client: HttpClient, *, stream: bool) -> None:
+        self.client, self._stream = client, stream
+        self._method, self._where = component.http_method.upper(), ctx.where(component, "url")
+        self._url = _url(component, ctx)
+        self._base = ctx.expression(component, "url_base") if component.url_base and not component.url else None
+        self.properties, self._parameter, component = _properties(component, ctx)
+        self._params = ctx.mapping(component, "request_parameters") if component.request_parameters else None
+        self._headers = ctx.mapping(component, "request_headers") if component.request_headers else None
+        self._fill = _body(component, ctx)
+        self._scope = ctx.scope
+
+    def draft(self, names: Names) -> Draft:
+        """See Requester."""
+        if self.properties is not None and not isinstance(names.get(PROPERTIES), list):
+            raise ManifestError(f"{self._where}: query_properties are for the requester of a SimpleRetriever alone")
+        draft = Draft(self._method, self._url(names), self._where, stream=self._stream)
+        if self._scope is not None:
+            draft.scope = self._scope()
+        if self._base is not None:
+            draft.base = partial(self._base.text, names)
+        if self._params is not None:
+            draft.params.update(_entries(self._params.value(names, types=(str, list)), self._where))
+        if self._parameter is not None:
+            draft.params[self._parameter] = ",".join(names[PROPERTIES])
+        if self._headers is not None:
+            headers = _entries(self._headers.value(names), self._where)
+            draft.headers.update({name: str(value) for name, value in headers.items()})
+        if self._fill is not None:
+            self._fill(draft, names)
+        return draft
+
+
+def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties | None, str | None, HttpRequester]:
+    """The properties to ask for, the parameter that names them by itself, and the requester without that.
+
+    Raises ManifestError: they are told in more than one place.
+    """
+    told = [component.query_properties] if component.query_properties is not None else []
+    if component.fetch_properties_from_endpoint is not None:
+        told.append(QueryProperties(property_list=component.fetch_properties_from_endpoint))
+    parameters = component.request_parameters
+    own = {} if not isinstance(parameters, dict) else parameters
+    named = [name for name, value in own.items() if isinstance(value, QueryProperties)]
+    told += [own[name] for name in named]
+    if len(told) > 1:
+        where = ctx.where(component, "query_properties")
+        raise ManifestError(f"{where}: properties to ask for are told in {len(told)} places; keep one of them")
+    if named:
+        rest = {name: value for name, value in own.items() if name not in named}
+        component = component.model_copy(update={"request_parameters": rest})
+    return (told[0].build(ctx) if told else None), (named[0] if named else None), component
+
+
+def _entries(value: Json, where: str) -> Mapping[str, Json]:
+    """Parameters or headers. Raises ManifestError: an expression in their place gave something else."""
+    if not isinstance(value, Mapping):
+        found = type(value).__name__
+        raise ManifestError(
+            f"{where}: the parameters or headers render to a {found}, expected a map of names to values"
+        )
+    return value
+
+
+def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:
+    if not (component.url or component.url_base):
+        # Said when it is used: a part of an old manifest that nothing uses must not keep the rest from working.
+        where = ctx.where(component, "url")
+
+        def missing(_: Names) -> str:
+            raise ManifestError(f"{where}: a request needs a `url`, or a `url_base` and a `path`")
+
+        return missing
+    if component.url_base is None or component.url:
+        whole = ctx.expression(component, "url")
+        return whole.text
+    base, path = ctx.expression(component, "url_base"), ctx.expression(component, "path", component.path or "")
+    if base.fixed and path.fixed:
+        known: list[str] = []
+
+        def fixed(_: Names) -> str:
+            if not known:
+                known.append(join(base.text(), path.text()))
+            return known[0]
+
+        return fixed
+    return lambda names: join(base.text(names), path.text(names))
+
+
+def join(base: str, path: str) -> str:
+    """A path behind a base; a path that is a whole URL stands for itself, an empty one leaves the base as it is.
+
+    Between the two, and inside the base, there is one slash, however many a config brings with it.
+    """
+    base, path = base.strip(), path.strip().lstrip("/")
+    if not path:
+        return base
+    base = base if base.endswith("/") else f"{base}/"
+    # Nearly all are plain; to join these by the book takes 15 us a request.
+    return base + path if _PLAIN.fullmatch(path) and _PLAIN_BASE.fullmatch(base) else urljoin(base, path)
+
+
+def _body(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None] | None:
+    if component.request_body is not None:
+        return component.request_body.build(ctx)
+    parts: list[Callable[[Draft, Names], None]] = []
+    if (form := component.request_body_data) is not None:
+        parts.append(_text_or_form(component, ctx) if isinstance(form, str) else _form(component, ctx))
+    if component.request_body_json is not None:
+        parts.append(_json(component, ctx))
+    if len(parts) < 2:  # noqa: PLR2004 - one part is the whole body
+        return parts[0] if parts else None
+
+    def fill(draft: Draft, names: Names) -> None:
+        for part in parts:
+            part(draft, names)
+
+    return fill
+
+
+def _text_or_form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    body = ctx.expression(component, "request_body_data")
+
+    def fill(draft: Draft, names: Names) -> None:
+        value = body.value(names, types=(str, dict))
+        if isinstance(value, Mapping):
+            draft.form.update(value)
+        else:
+            draft.text = str(value)
+
+    return fill
+
+
+def _form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    fields = ctx.mapping(component, "request_body_data")
+
+    def fill(draft: Draft, names: Names) -> None:
+        draft.form.update(fields.value(names, types=(str, list)))
+
+    return fill
+
+
+def _json(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    if isinstance(component.request_body_json, str):
+        text = ctx.expression(component, "request_body_json")
+        return lambda draft, names: fill_json(draft, text.value(names))
+    body = ctx.nested(component, "request_body_json")
+    return lambda draft, names: fill_json(draft, body.value(names))

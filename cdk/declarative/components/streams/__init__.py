@@ -1,0 +1,1 @@
+"""Components that make streams and their slices."""

@@ -1,0 +1,299 @@
+"""AsyncRetriever: a report that the API prepares: asked for, waited for, downloaded."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from cdk.base.errors import DecodeError, FatalError, ManifestError
+from cdk.base.values import Json
+from cdk.declarative.components.records.extractors import DpathExtractor, ResponseToFileExtractor
+from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
+from cdk.declarative.components.streams.retrievers import RecordSelector
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import (
+    AnyDecoder,
+    AnyExtractor,
+    AnyPaginator,
+    AnyRequester,
+    AnyRetriever,
+    Requester,
+    Router,
+    SliceReader,
+    StreamParts,
+)
+from cdk.declarative.model.slice_names import slice_names, view
+from cdk.declarative.reading.page_reader import PageReader
+from cdk.rest import Decoder, HttpClient, JsonDecoder, Request, Response
+from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, answer
+from cdk.rest.records.combined import CombinedExtractor
+from cdk.rest.records.extractor import Extractor, FieldExtractor
+from cdk.state.position import Checkpoint, Start
+from cdk.state.slice import Partition, Slice
+from cdk.streams.stream import Item
+
+_Requester: TypeAlias = Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")]
+_OptionalRequester: TypeAlias = Annotated[AnyRequester | None, Default("HttpRequester", "CustomRequester")]
+_OptionalExtractor: TypeAlias = Annotated[AnyExtractor | None, Default("DpathExtractor", "CustomRecordExtractor")]
+
+
+class AsyncJobStatusMap(Component):
+    """What the API's words for the state of a job mean.
+
+    Example:
+        type: AsyncJobStatusMap
+        running: [pending, processing]
+        completed: [ready]
+        failed: [failed]
+        timeout: [expired]
+        skipped: [empty]
+    """
+
+    type: Literal["AsyncJobStatusMap"] = "AsyncJobStatusMap"
+    running: list[str] = Field(description="It is being worked on.")
+    completed: list[str] = Field(description="It can be downloaded.")
+    failed: list[str] = Field(description="It has failed, and is asked for again.")
+    timeout: list[str] = Field(description="The API has given it up; it is aborted and asked for again.")
+    skipped: list[str] = Field([], description="There is nothing to download, which is no failure.")
+
+    def build(self, ctx: BuildContext) -> Mapping[str, Status]:
+        """The meaning of each word. Raises ManifestError: one has two."""
+        meanings: dict[str, Status] = {}
+        kinds: tuple[Status, ...] = ("running", "completed", "failed", "timeout", "skipped")
+        for kind in kinds:
+            for word in getattr(self, kind):
+                if meanings.setdefault(word, kind) != kind:
+                    where = ctx.where(self, kind)
+                    raise ManifestError(f"{where}: {word!r} is {meanings[word]} already; keep it in one of the lists")
+        return meanings
+
+
+class AsyncRetriever(AnyRetriever):
+    """Reads a slice from a report that the API prepares: asks for a job, looks until it is done, downloads it.
+
+    What follows the creation sees the answers so far as `creation_response` and `polling_response` (fields of the
+    body, `headers` and `request`); a download sees its `download_target`. A read that is cut goes on with the same job.
+
+    Example:
+        type: AsyncRetriever
+        creation_requester: {type: HttpRequester, url: "https://api.example.com/reports", http_method: POST}
+        polling_requester: {type: HttpRequester, url: "https://api.example.com/reports/{{ creation_response['id'] }}"}
+        status_extractor: {type: DpathExtractor, field_path: [status]}
+        status_mapping: {type: AsyncJobStatusMap, running: [pending], completed: [ready], failed: [failed], timeout: []}
+        download_target_extractor: {type: DpathExtractor, field_path: [urls]}
+        download_requester: {type: HttpRequester, url: "{{ download_target }}"}
+        record_selector:
+          type: RecordSelector
+          extractor: {type: DpathExtractor, field_path: []}
+    """
+
+    type: Literal["AsyncRetriever"] = "AsyncRetriever"
+    record_selector: RecordSelector = Field(
+        description="Filters and casts the records. Its extractor is not used: see `download_extractor`."
+    )
+    status_mapping: Annotated[AsyncJobStatusMap, Default("AsyncJobStatusMap")] = Field(
+        description="What the API's words for the state of a job mean."
+    )
+    status_extractor: Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
+        description="Finds that word in the answer to `polling_requester`."
+    )
+    creation_requester: _Requester = Field(
+        description="Asks for a job, with the partition's and the cursor's parameters."
+    )
+    polling_requester: _Requester = Field(description="Asks every 5 seconds how the job is.")
+    download_requester: _Requester = Field(description="Downloads a target.")
+    download_target_extractor: _OptionalExtractor = Field(
+        None, description="Finds the targets, as texts, in the last answer; without it there is one, the empty text."
+    )
+    download_target_requester: _OptionalRequester = Field(
+        None, description="Asks for the answer that names the targets, if it is not that of `polling_requester`."
+    )
+    download_extractor: _OptionalExtractor = Field(
+        None, description="Finds the records in what was downloaded; by default all of it is records."
+    )
+    download_paginator: Annotated[AnyPaginator | None, Default("NoPagination")] = Field(
+        None, description="How further pages of a target are asked for."
+    )
+    abort_requester: _OptionalRequester = Field(None, description="Stops a job that takes too long.")
+    delete_requester: _OptionalRequester = Field(None, description="Removes a job that was downloaded.")
+    polling_job_timeout: int | str | None = Field(None, description="Minutes that a job may take; 60 by default.")
+    failed_retry_wait_time_in_seconds: int | str | None = Field(
+        None, description="Seconds before a failed job is asked for again; none by default."
+    )
+    partition_router: PartitionRouters = Field(
+        None, description="What the stream is read once for; a list means every combination."
+    )
+    decoder: AnyDecoder | None = Field(None, description="Reads the answers about the job; JSON by default.")
+    download_decoder: AnyDecoder | None = Field(None, description="Reads what was downloaded; JSON by default.")
+
+    def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
+        """The reader. Raises ManifestError: a word means two things, or a time is no number."""
+        router = router_of(self.partition_router, ctx)
+        minutes = self._number(ctx, "polling_job_timeout", 60)
+        reader = JobReader(
+            _Api(self, ctx, router, parts),
+            budget=ctx.runtime.shared.setdefault("jobs", JobBudget()),
+            sleep=ctx.runtime.sleep,
+            timeout=timedelta(minutes=minutes),
+            failed_wait=self._number(ctx, "failed_retry_wait_time_in_seconds", 0),
+            resumable=parts.incremental is not None,
+        )
+        return _Reader(router, reader)
+
+    def downloader(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
+        """Reads the pages of one target."""
+        decoder = _decoder(self.download_decoder, ctx)
+        extractor = self.download_extractor or DpathExtractor(field_path=[])
+        # What a job has made often lies on a host that only the API knows. The credentials of this requester are named
+        # for that host, those of the others are not sent there.
+        requester = self.download_requester.build(replace(ctx, scope=None), decoder=decoder)
+        if decoder.streams or isinstance(extractor, ResponseToFileExtractor):
+            requester = _Streaming(requester)
+        return PageReader(
+            ctx=ctx,
+            router=None,
+            requester=requester,
+            extractor=extractor.build(ctx, decoder),
+            select=self.record_selector.select(ctx, parts),
+            pages=None if self.download_paginator is None else self.download_paginator.build(ctx, decoder),
+            incremental=None,
+            changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
+            only_first=False,
+            json=isinstance(decoder, JsonDecoder),
+        )
+
+    def _number(self, ctx: BuildContext, field: str, default: float) -> float:
+        if getattr(self, field) is None:
+            return default
+        value = ctx.expression(self, field).value()
+        if type(value) not in (int, float) or value < 0:
+            raise ManifestError(f"{ctx.where(self, field)}: found {value!r}, expected a number")
+        return float(value)
+
+
+class _Reader:
+    """The SliceReader of an AsyncRetriever."""
+
+    def __init__(self, router: Router | None, jobs: JobReader) -> None:
+        self.router, self._jobs = router, jobs
+
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """See SliceReader."""
+        return self._jobs.read(slice)
+
+
+class _Api:
+    """The jobs of an API, as a manifest describes them. See JobApi."""
+
+    def __init__(self, component: AsyncRetriever, ctx: BuildContext, router: Router | None, parts: StreamParts) -> None:
+        decoder = _decoder(component.decoder, ctx)
+        self._ctx = ctx
+        self._meanings = component.status_mapping.build(ctx)
+        self._where = ctx.where(component, "status_mapping")
+        self._status = component.status_extractor.build(ctx, decoder)
+        target = component.download_target_extractor
+        self._target = None if target is None else target.build(ctx, decoder)
+        self._create, self._poll = component.creation_requester.build(ctx), component.polling_requester.build(ctx)
+        self._find = _built(component.download_target_requester, ctx)
+        self._abort, self._delete = _built(component.abort_requester, ctx), _built(component.delete_requester, ctx)
+        self._pages = component.downloader(ctx, parts)
+
+    def create(self, slice: Slice) -> Response:
+        draft = self._create.draft(self._names(slice, {}))
+        return self._create.client.send(draft.request())
+
+    def status(self, job: Job) -> Status:
+        response = self._send(self._poll, job)
+        found = next(values_of(self._status, response), None)
+        meaning = self._meanings.get(str(found))
+        if meaning is None:
+            known = ", ".join(f"{word!r}" for word in self._meanings)
+            said = "no status" if found is None else f"the status {str(found)[:80]!r}"
+            raise FatalError(f"{self._where}: {response.request} answered {said}, expected one of {known}")
+        job.polled = response
+        return meaning
+
+    def targets(self, job: Job) -> list[str]:
+        if self._target is None:
+            return [""]
+        response = job.polled if self._find is None or job.polled is None else self._send(self._find, job)
+        assert response is not None
+        targets = list(values_of(self._target, response))
+        for target in targets:
+            if type(target) is not str:
+                raise DecodeError(
+                    f"{response.request}: found {type(target).__name__} as a download target, expected text"
+                )
+        return targets
+
+    def download(self, job: Job, target: str, page: Mapping[str, Json] | None) -> Iterator[Item]:
+        slice = _told(job.slice, {**_answers(job), "download_target": target})
+        return self._pages.read(replace(slice, start=Start() if page is None else Checkpoint(page)))
+
+    def abort(self, job: Job) -> None:
+        if self._abort is not None:
+            self._send(self._abort, job).close()
+
+    def delete(self, job: Job) -> None:
+        if self._delete is not None:
+            self._send(self._delete, job).close()
+
+    def _send(self, requester: Requester, job: Job) -> Response:
+        return requester.client.send(requester.draft(self._names(job.slice, _answers(job))).request())
+
+    def _names(self, slice: Slice, answers: Mapping[str, Json]) -> dict[str, Json]:
+        return {**slice_names(view(_told(slice, answers), self._ctx.window)), "next_page_token": None}
+
+
+class _Streaming:
+    """A requester whose answers are read while they arrive."""
+
+    def __init__(self, requester: Requester) -> None:
+        self.draft = requester.draft
+        self.client: HttpClient = _StreamingClient(requester.client)
+
+
+class _StreamingClient(HttpClient):
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    def send(self, request: Request) -> Response:
+        return self._client.send(replace(request, stream=True))
+
+
+def _built(component: AnyRequester | None, ctx: BuildContext) -> Requester | None:
+    return None if component is None else component.build(ctx)
+
+
+def _decoder(component: AnyDecoder | None, ctx: BuildContext) -> Decoder:
+    return JsonDecoder() if component is None else component.build(ctx)
+
+
+def _answers(job: Job) -> dict[str, Json]:
+    """What the API has said of a job, under the names of expressions."""
+    polled = {} if job.polled is None else {"polling_response": answer(job.polled)}
+    return {"creation_response": job.created, **polled}
+
+
+def _told(slice: Slice, answers: Mapping[str, Json]) -> Slice:
+    """The slice with answers about its job: like fields of a parent's record, they are names of their own."""
+    return replace(slice, partition=Partition(slice.partition, extra={**slice.extra, **answers}))
+
+
+def values_of(extractor: Extractor, response: Response) -> Iterator[Json]:
+    """What an extractor finds, be it objects or texts."""
+    if isinstance(extractor, FieldExtractor):
+        for values in extractor.values(response):
+            yield from values
+    elif isinstance(extractor, CombinedExtractor):
+        for part in extractor.extractors:
+            found = list(values_of(part, response))
+            yield from found
+            if found and extractor.first_match:
+                return
+    else:
+        for records in extractor.pages(response):
+            yield from records

@@ -1,0 +1,251 @@
+"""Streams of a template: `DynamicDeclarativeStream` and the resolvers that say what there are streams for."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.declarative.manifest import problems
+from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
+from cdk.declarative.syntax.parameters import propagate
+from cdk.declarative.syntax.stream_templates import Setting, filled
+from cdk.rest import path
+from cdk.state.slice import WHOLE, Slice
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.stream import Page, Stream
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+}
+
+
+class ComponentMappingDefinition(Component):
+    """A value that is set in each copy of a template.
+
+    Example:
+        type: ComponentMappingDefinition
+        field_path: [name]
+        value: "{{ components_values['name'] }}"
+    """
+
+    type: Literal["ComponentMappingDefinition"] = "ComponentMappingDefinition"
+    field_path: list[str] = Field(min_length=1, description="Where in the template; `*` stands for any key or index.")
+    value: str = Field(description="The value; reads `components_values` and `stream_template_config`.")
+    value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
+        None, description="The type that a rendered text may be taken for."
+    )
+    create_or_update: bool = Field(False, description="Whether a place that the template lacks is made.")
+    condition: str | None = Field(None, description="Whether to set it.")
+
+    def build(self, ctx: BuildContext, *, as_yaml: bool) -> Setting:
+        """The setting. as_yaml: a rendered text is the YAML value it spells."""
+        return Setting(
+            [ctx.expression(self, "field_path", part) for part in self.field_path],
+            ctx.expression(self, "value"),
+            create=self.create_or_update,
+            when=ctx.expression(self, "condition") if self.condition else None,
+            types=_TYPES.get(self.value_type or "", ()),
+            as_yaml=as_yaml and self.value_type != "string",
+        )
+
+
+class HttpComponentsResolver(AnyComponentsResolver):
+    """One stream for each record that a retriever reads.
+
+    Example:
+        type: HttpComponentsResolver
+        retriever:
+          type: SimpleRetriever
+          requester: {type: HttpRequester, url: "https://api.example.com/tables"}
+          record_selector:
+            type: RecordSelector
+            extractor: {type: DpathExtractor, field_path: []}
+        components_mapping:
+          - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
+    """
+
+    type: Literal["HttpComponentsResolver"] = "HttpComponentsResolver"
+    retriever: Annotated[AnyRetriever, Default("SimpleRetriever")] = Field(
+        description="Reads what there are streams for."
+    )
+    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]:
+        """The function from a template to its copies. Requests are sent when it is called."""
+        reader = self.retriever.build(ctx, StreamParts("components resolver"))
+        settings = [item.build(ctx, as_yaml=False) for item in self.components_mapping]
+
+        def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+            partitions = [WHOLE] if reader.router is None else reader.router.partitions({})
+            for partition in partitions:
+                if isinstance(partition, ParentState):
+                    continue
+                for record in _records(reader.read(Slice(partition))):
+                    seen: Names = {
+                        "components_values": record,
+                        "stream_slice": partition,
+                        "stream_template_config": template,
+                    }
+                    yield from filled(template, settings, [seen])
+
+        return copies
+
+
+def _records(items: Iterator[Json]) -> Iterator[Mapping[str, Json]]:
+    for item in items:
+        if isinstance(item, Page):
+            yield from item.records
+        elif isinstance(item, Mapping):
+            yield item
+
+
+class StreamConfig(Component):
+    """A list in the config, for whose items there are streams.
+
+    Example:
+        type: StreamConfig
+        configs_pointer: [tables]
+        default_values: [{name: main}]
+    """
+
+    type: Literal["StreamConfig"] = "StreamConfig"
+    configs_pointer: list[str] = Field(description="Where the list lies in the config.")
+    default_values: list[Json] | None = Field(None, description="Items besides those of the config.")
+
+    def items(self, ctx: BuildContext) -> list[Json]:
+        """The items."""
+        names = [ctx.expression(self, "configs_pointer", part).text() for part in self.configs_pointer]
+        found = path(*names)(ctx.config)
+        own = found if isinstance(found, list) else [] if found is None else [found]
+        return [*own, *(self.default_values or [])]
+
+
+class ConfigComponentsResolver(AnyComponentsResolver):
+    """One stream for each item of a list in the config; of several lists, for each combination.
+
+    Example:
+        type: ConfigComponentsResolver
+        stream_config: {type: StreamConfig, configs_pointer: [tables]}
+        components_mapping:
+          - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
+    """
+
+    type: Literal["ConfigComponentsResolver"] = "ConfigComponentsResolver"
+    stream_config: Annotated[list[StreamConfig], ONE_OR_MANY] = Field(description="The list, or several.")
+    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]:
+        """The function from a template to its copies."""
+        settings = [item.build(ctx, as_yaml=True) for item in self.components_mapping]
+
+        def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+            for items in product(*(config.items(ctx) for config in self.stream_config)):
+                values = _combined(items, many=len(self.stream_config) > 1)
+                seen: Names = {"components_values": values, "stream_template_config": template}
+                yield from filled(template, settings, [seen])
+
+        return copies
+
+
+def _combined(items: Sequence[Json], *, many: bool) -> Json:
+    """What the items of one combination are together: their keys; a value without keys by its place."""
+    if not many and not isinstance(items[0], Mapping):
+        return {"source_config_0": (0, items[0])}
+    combined: dict[str, Json] = {}
+    for i, item in enumerate(items):
+        combined |= item if isinstance(item, Mapping) else {f"source_config_{i}": item}
+    return combined
+
+
+class StreamParametersDefinition(Component):
+    """The parameters of each stream, written out.
+
+    Example:
+        type: StreamParametersDefinition
+        list_of_parameters_for_stream: [{name: users}, {name: teams}]
+    """
+
+    type: Literal["StreamParametersDefinition"] = "StreamParametersDefinition"
+    list_of_parameters_for_stream: list[dict[str, Json]] = Field(description="One object for each stream.")
+
+
+class ParametrizedComponentsResolver(AnyComponentsResolver):
+    """One stream for each object of a list in the manifest.
+
+    Example:
+        type: ParametrizedComponentsResolver
+        stream_parameters:
+          type: StreamParametersDefinition
+          list_of_parameters_for_stream: [{name: users}, {name: teams}]
+        components_mapping:
+          - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
+    """
+
+    type: Literal["ParametrizedComponentsResolver"] = "ParametrizedComponentsResolver"
+    stream_parameters: StreamParametersDefinition = Field(description="The parameters.")
+    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]:
+        """The function from a template to its copies."""
+        settings = [item.build(ctx, as_yaml=True) for item in self.components_mapping]
+
+        def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+            for values in self.stream_parameters.list_of_parameters_for_stream:
+                seen: Names = {"components_values": values, "stream_template_config": template}
+                yield from filled(template, settings, [seen])
+
+        return copies
+
+
+class DynamicDeclarativeStream(Component):
+    """Streams that are made of a template.
+
+    Example:
+        type: DynamicDeclarativeStream
+        name: tables
+        stream_template:
+          type: DeclarativeStream
+          name: ""
+          retriever:
+            type: SimpleRetriever
+            requester: {type: HttpRequester, url: "https://api.example.com/"}
+            record_selector:
+              type: RecordSelector
+              extractor: {type: DpathExtractor, field_path: []}
+        components_resolver:
+          type: ConfigComponentsResolver
+          stream_config: {type: StreamConfig, configs_pointer: [tables]}
+          components_mapping:
+            - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
+    """
+
+    type: Literal["DynamicDeclarativeStream"] = "DynamicDeclarativeStream"
+    name: str = Field("", description="What the check calls the template.")
+    stream_template: dict[str, Json] = Field(description="The stream that is copied.")
+    components_resolver: AnyComponentsResolver = Field(description="Says what there are streams for.")
+    use_parent_parameters: bool = Field(True, description="Whether parameters from above win over the template's own.")
+
+    def streams(self, ctx: BuildContext) -> Iterator[Stream]:
+        """The streams there are for the config. Raises ManifestError: a copy of the template is no stream."""
+        copies = self.components_resolver.build(ctx)
+        for blob in copies(self.stream_template):
+            made = propagate(
+                {"type": "DeclarativeStream", **blob},
+                inherited=self.parameters,
+                parent_wins=self.use_parent_parameters,
+            )
+            try:
+                stream = Component.registry[str(made["type"])].model_validate(made)
+            except (KeyError, ValidationError) as error:
+                raise ManifestError(f"the streams of {self.name!r}: {problems(error, made)}") from None
+            if not isinstance(stream, AnyStreams):
+                raise ManifestError(f"the streams of {self.name!r}: found a {made['type']}, expected a stream")
+            yield from stream.streams(ctx)

@@ -1,0 +1,205 @@
+"""Incremental sync: `DatetimeBasedCursor` and `IncrementingCountCursor`."""
+
+from datetime import UTC, timedelta
+from datetime import datetime as moment_type
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.times.clock import parse_moment
+from cdk.base.values import Json
+from cdk.declarative.components.requests.request_options import RequestOption
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.datetime_cursor import Clamping, ManifestCountCursor, ManifestCursor
+from cdk.declarative.model.durations import Duration, parse_duration
+from cdk.declarative.model.plug_points import AnyIncrementalSync, Incremental
+from cdk.declarative.model.request_builder import Draft
+from cdk.state.slice import Slice
+
+_DEFAULT_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
+
+
+class MinMaxDatetime(Component):
+    """A moment that is kept between two others.
+
+    Example:
+        type: MinMaxDatetime
+        datetime: "{{ config.start_date }}"
+        datetime_format: "%Y-%m-%d"
+        max_datetime: "{{ now_utc() }}"
+    """
+
+    type: Literal["MinMaxDatetime"] = "MinMaxDatetime"
+    datetime: str = Field(description="The moment.")
+    datetime_format: str = Field("", description="How it is written; the cursor's format by default.")
+    min_datetime: str | None = Field(None, description="The moment is never earlier than this.")
+    max_datetime: str | None = Field(None, description="The moment is never later than this.")
+
+    def moment(self, ctx: BuildContext, formats: list[str]) -> moment_type:
+        """The moment. formats: how it may be written where this says nothing. Raises ManifestError: it is none."""
+        known = [self.datetime_format] if self.datetime_format else [*formats, _DEFAULT_FORMAT]
+        moment = _moment(self, "datetime", self.datetime, ctx, known)
+        # A config may leave a limit out: an expression that gives nothing is none.
+        if self.min_datetime and ctx.expression(self, "min_datetime").text():
+            moment = max(moment, _moment(self, "min_datetime", self.min_datetime, ctx, known))
+        if self.max_datetime and ctx.expression(self, "max_datetime").text():
+            moment = min(moment, _moment(self, "max_datetime", self.max_datetime, ctx, known))
+        return moment
+
+
+class ClampingDetails(Component):
+    """What more `Clamping` must know."""
+
+    weekday: str | None = Field(None, description="The day on which a week begins.")
+
+
+class DatetimeBasedCursor(AnyIncrementalSync):
+    """Advances by a date of the records, in windows of `step`.
+
+    Example:
+        type: DatetimeBasedCursor
+        cursor_field: updated_at
+        datetime_format: "%Y-%m-%dT%H:%M:%SZ"
+        start_datetime: "{{ config.start_date }}"
+        step: P30D
+        cursor_granularity: PT1S
+        start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+        end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
+    """
+
+    type: Literal["DatetimeBasedCursor"] = "DatetimeBasedCursor"
+    cursor_field: str = Field(description="The record's field.")
+    datetime_format: str = Field(description="How moments are written for the API and in states.")
+    start_datetime: Annotated[str | MinMaxDatetime, Default("MinMaxDatetime")] = Field(
+        description="Where a first read starts."
+    )
+    end_datetime: Annotated[str | MinMaxDatetime | None, Default("MinMaxDatetime")] = Field(
+        None, description="Where reads end; the present by default."
+    )
+    step: str | None = Field(None, description="Length of a window, ISO 8601; one window for all by default.")
+    cursor_granularity: str | None = Field(None, description="The smallest difference the API knows, ISO 8601.")
+    cursor_datetime_formats: list[str] = Field([], description="How records write the date; tried in order.")
+    lookback_window: str | None = Field(None, description="How far before its state a read starts again, ISO 8601.")
+    start_time_option: RequestOption | None = Field(None, description="Where a window's start goes.")
+    end_time_option: RequestOption | None = Field(None, description="Where a window's end goes.")
+    partition_field_start: str | None = Field(None, description="Name of a window's start in expressions.")
+    partition_field_end: str | None = Field(None, description="Name of a window's end in expressions.")
+    is_data_feed: bool = Field(False, description="Records come newest first: stop at the first that is too old.")
+    is_client_side_incremental: bool = Field(False, description="The API does not filter: drop what is too old.")
+    is_compare_strictly: bool = Field(False, description="Leave out a window that would start where it ends.")
+    global_substream_cursor: bool = Field(False, description="One cursor for all partitions.")
+    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the field.")
+    clamping: dict[str, Json] | None = Field(None, description="Cut windows at whole days, weeks or months.")
+
+    def build(self, ctx: BuildContext) -> Incremental:
+        """The cursor, and how its windows are asked for."""
+        pattern = ctx.expression(self, "datetime_format").text()
+        formats = [*(ctx.expression(self, "cursor_datetime_formats", f).text() for f in self.cursor_datetime_formats)]
+        step, granularity = self._duration(ctx, "step"), self._duration(ctx, "cursor_granularity")
+        if (step is None) != (granularity is None):
+            where = ctx.where(self, "step")
+            raise ManifestError(f"{where}: step and cursor_granularity belong together: set both or neither")
+        self._start(ctx, pattern)
+        cursor = ManifestCursor(
+            ctx.expression(self, "cursor_field").text(),
+            formats=formats or [pattern],
+            pattern=pattern,
+            start=lambda: self._start(ctx, pattern),
+            end=None if self.end_datetime is None else (lambda: self._bound("end_datetime", ctx, pattern)),
+            step=step,
+            granularity=granularity,
+            lookback=self._duration(ctx, "lookback_window") or timedelta(),
+            strictly=self.is_compare_strictly,
+            clamping=Clamping.of(self.clamping, ctx.where(self, "clamping")),
+        )
+        fields = (
+            ctx.expression(self, "partition_field_start").text() or "start_time",
+            ctx.expression(self, "partition_field_end").text() or "end_time",
+        )
+        return Incremental(
+            cursor,
+            _asker(self.start_time_option, self.end_time_option, ctx),
+            fields,
+            shared=self.global_substream_cursor,
+            client_side=self.is_client_side_incremental,
+            data_feed=self.is_data_feed,
+            catalog_cursor=self.allow_catalog_defined_cursor_field,
+        )
+
+    def _start(self, ctx: BuildContext, pattern: str) -> moment_type:
+        return self._bound("start_datetime", ctx, pattern)
+
+    def _bound(self, field: Literal["start_datetime", "end_datetime"], ctx: BuildContext, pattern: str) -> moment_type:
+        value = self.start_datetime if field == "start_datetime" else self.end_datetime
+        if isinstance(value, MinMaxDatetime):
+            return value.moment(ctx, [pattern])
+        return _moment(self, field, value or "", ctx, [pattern])
+
+    def _duration(self, ctx: BuildContext, field: str) -> Duration | None:
+        if getattr(self, field) is None:
+            return None
+        text = ctx.expression(self, field).text()
+        return parse_duration(text, ctx.where(self, field)) if text else None
+
+
+class IncrementingCountCursor(AnyIncrementalSync):
+    """Advances by a number that grows.
+
+    Example:
+        type: IncrementingCountCursor
+        cursor_field: id
+        start_value: 0
+        start_value_option: {type: RequestOption, inject_into: request_parameter, field_name: since_id}
+    """
+
+    type: Literal["IncrementingCountCursor"] = "IncrementingCountCursor"
+    cursor_field: str = Field(description="The record's field.")
+    start_value: int | str | None = Field(None, description="Where a first read starts; 0 by default.")
+    start_value_option: RequestOption | None = Field(None, description="Where the number goes.")
+    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the field.")
+
+    def build(self, ctx: BuildContext) -> Incremental:
+        """The cursor. Raises ManifestError: `start_value` is no whole number."""
+        start = ctx.expression(self, "start_value").value() if self.start_value is not None else 0
+        if type(start) is not int:
+            where = ctx.where(self, "start_value")
+            raise ManifestError(f"{where}: found {start!r}, expected a whole number")
+        cursor = ManifestCountCursor(ctx.expression(self, "cursor_field").text(), start=start)
+        return Incremental(
+            cursor,
+            _asker(self.start_value_option, None, ctx),
+            ("start", "end"),
+            catalog_cursor=self.allow_catalog_defined_cursor_field,
+        )
+
+
+class _Asker:
+    """Puts the ends of a window into a request."""
+
+    def __init__(self, start: RequestOption | None, end: RequestOption | None, ctx: BuildContext) -> None:
+        self._start = None if start is None else start.build(ctx)
+        self._end = None if end is None else end.build(ctx)
+
+    def __call__(self, draft: Draft, slice: Slice) -> None:
+        window = slice.window
+        if self._start is not None:
+            self._start(draft, None if window is None else window.start)
+        if self._end is not None:
+            self._end(draft, None if window is None else window.end)
+
+
+_asker = _Asker
+
+
+def _moment(component: Component, field: str, text: str, ctx: BuildContext, formats: list[str]) -> moment_type:
+    value = ctx.expression(component, field, text).value()
+    written = str(value)
+    moment = parse_moment(written, formats)
+    if moment is None:
+        expected = " or ".join(map(repr, formats))
+        raise ManifestError(
+            f"{ctx.where(component, field)}: found {written!r}, expected a moment written as {expected}"
+        )
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

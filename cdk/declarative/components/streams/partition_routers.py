@@ -1,0 +1,342 @@
+"""Partition routers: what a stream is read once for."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, Record, canonical
+from cdk.declarative.components.requests.request_options import Put, RequestOption
+from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
+from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.slice_names import FIRST_PAGE
+from cdk.rest import Extract, path
+from cdk.state.slice import Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.partitions import read_parent
+from cdk.streams.stream import Stream
+
+PARENT_SLICE = "parent_slice"
+"""The key under which a partition keeps that of its parent."""
+
+
+class ListPartitionRouter(AnyPartitionRouter):
+    """One partition for each value of a list.
+
+    Example:
+        type: ListPartitionRouter
+        cursor_field: region
+        values: [eu, us]
+        request_option: {type: RequestOption, inject_into: request_parameter, field_name: region}
+    """
+
+    type: Literal["ListPartitionRouter"] = "ListPartitionRouter"
+    cursor_field: str = Field(description="Name of the partition's field.")
+    values: str | list[Json] = Field(description="The values, or an expression that gives a list of them.")
+    request_option: RequestOption | None = Field(None, description="Where the value goes.")
+
+    def build(self, ctx: BuildContext) -> Router:
+        """The router. Its partitions raise ManifestError: the values are no list."""
+        name = ctx.expression(self, "cursor_field").text()
+        return _Listed(name, partial(self._values, ctx), _put(self.request_option, ctx))
+
+    def _values(self, ctx: BuildContext) -> Sequence[Json]:
+        """The values: strings where they are written in the manifest, whatever an expression gives otherwise."""
+        if not isinstance(self.values, str):
+            return [ctx.expression(self, "values", value).text() for value in self.values]
+        values = ctx.expression(self, "values").value()
+        if isinstance(values, str):
+            return [values] if values else []
+        if not isinstance(values, Sequence):
+            where, found = ctx.where(self, "values"), "null" if values is None else type(values).__name__
+            raise ManifestError(f"{where}: found {found}, expected a list of values")
+        return values
+
+
+class _Listed:
+    """The partitions of a list."""
+
+    parents: Sequence[Stream] = ()
+    follows = False
+
+    def __init__(self, name: str, values: Callable[[], Sequence[Json]], put: Put | None) -> None:
+        self._name, self._values, self._put = name, values, put
+
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
+        return [Partition({self._name: value}) for value in self._values()]
+
+    def ask(self, draft: Draft, slice: Slice) -> None:
+        if self._put is not None and (value := slice.partition.get(self._name)):
+            self._put(draft, value)
+
+
+class ParentStreamConfig(Component):
+    """A stream whose records make partitions.
+
+    Example:
+        type: ParentStreamConfig
+        stream: {$ref: "#/definitions/projects"}
+        parent_key: id
+        partition_field: project_id
+    """
+
+    type: Literal["ParentStreamConfig"] = "ParentStreamConfig"
+    stream: Annotated[AnyStream, Default("DeclarativeStream")] = Field(description="The parent.")
+    parent_key: str = Field(description="The field of the parent's record; a path is written with slashes.")
+    partition_field: str = Field(description="The partition's field that takes its value.")
+    request_option: RequestOption | None = Field(None, description="Where the value goes.")
+    incremental_dependency: bool = Field(
+        False, description="Whether only parents that changed since the last read are looked at."
+    )
+    lazy_read_pointer: list[str] = Field(
+        [], description="Where a parent's record holds the first page of its children."
+    )
+    extra_fields: list[list[str]] | None = Field(None, description="Fields of the parent's record for expressions.")
+
+
+class SubstreamPartitionRouter(AnyPartitionRouter):
+    """One partition for each record of a parent stream.
+
+    Example:
+        type: SubstreamPartitionRouter
+        parent_stream_configs:
+          - type: ParentStreamConfig
+            stream: {$ref: "#/definitions/projects"}
+            parent_key: id
+            partition_field: project_id
+    """
+
+    type: Literal["SubstreamPartitionRouter"] = "SubstreamPartitionRouter"
+    parent_stream_configs: list[ParentStreamConfig] = Field(
+        min_length=1, description="The parents, one after the other."
+    )
+
+    def build(self, ctx: BuildContext) -> Router:
+        """The router."""
+        return _Substream([_Parent(config, ctx) for config in self.parent_stream_configs])
+
+
+class _Parent:
+    """One parent of a substream."""
+
+    def __init__(self, config: ParentStreamConfig, ctx: BuildContext) -> None:
+        self.stream = config.stream.build(ctx, as_parent=True)
+        self.field = ctx.expression(config, "partition_field").text()
+        self.put = _put(config.request_option, ctx)
+        self.follows = config.incremental_dependency
+        key = ctx.expression(config, "parent_key").text()
+        self._value: Extract = path(*key.strip("/").split("/"))
+        self._extra = [(".".join(names), path(*names)) for names in config.extra_fields or ()]
+        if config.lazy_read_pointer:
+            names = [ctx.expression(config, "lazy_read_pointer", name).text() for name in config.lazy_read_pointer]
+            self._extra.append((FIRST_PAGE, path(*names)))
+
+    def partitions(self, state: StreamState | None) -> Iterator[Partition | ParentState]:
+        """The partitions of the parent's records; where it stands, too, if that is followed."""
+        for item in read_parent(self.stream, state if self.follows else None):
+            if isinstance(item, StreamState):
+                if self.follows:
+                    yield ParentState(self.stream.name, item)
+                continue
+            records, partition = item
+            for record in records:
+                value = self._value(record)
+                if value is not None:
+                    yield self._child(record, value, partition)
+
+    def _child(self, record: Record, value: Json, partition: Partition) -> Partition:
+        extra = {name: get(record) for name, get in self._extra} if self._extra else None
+        return Partition({self.field: value, PARENT_SLICE: dict(partition)}, extra=extra)
+
+
+class _Substream:
+    """The partitions of all parents."""
+
+    def __init__(self, parents: Sequence[_Parent]) -> None:
+        self._parents = parents
+        self.parents: Sequence[Stream] = [parent.stream for parent in parents]
+        self.follows = any(parent.follows for parent in parents)
+        self._puts = [(parent.field, parent.put) for parent in parents if parent.put is not None]
+
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
+        for parent in self._parents:
+            yield from parent.partitions(parents.get(parent.stream.name))
+
+    def ask(self, draft: Draft, slice: Slice) -> None:
+        for field, put in self._puts:
+            if value := slice.partition.get(field):
+                put(draft, value)
+
+
+class GroupingPartitionRouter(AnyPartitionRouter):
+    """Partitions of another router, several in one request.
+
+    Example:
+        type: GroupingPartitionRouter
+        group_size: 10
+        underlying_partition_router:
+          type: ListPartitionRouter
+          cursor_field: id
+          values: ["1", "2", "3"]
+    """
+
+    type: Literal["GroupingPartitionRouter"] = "GroupingPartitionRouter"
+    group_size: int = Field(ge=1, description="Partitions of a group.")
+    underlying_partition_router: AnyPartitionRouter = Field(description="The partitions to group.")
+    deduplicate: bool = Field(True, description="Whether a value that comes again is left out.")
+
+    def build(self, ctx: BuildContext) -> Router:
+        """The router."""
+        return Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
+
+
+class Grouped:
+    """Groups of partitions: each field becomes a list, that of their parents' slices, too.
+
+    A cursor of groups is one for all: one partition more shifts the others into other groups.
+    """
+
+    def __init__(self, inner: Router, size: int, *, deduplicate: bool) -> None:
+        self._inner, self._size, self._deduplicate = inner, size, deduplicate
+        self.parents, self.follows = inner.parents, inner.follows
+
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
+        group: list[Partition] = []
+        seen: set[str] = set()
+        states: dict[str, ParentState] = {}
+        for item in self._inner.partitions(parents):
+            if isinstance(item, ParentState):
+                # Said again once the group that it covers is planned.
+                states[item.name] = item
+                continue
+            key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
+            if self._deduplicate and key in seen:
+                continue
+            seen.add(key)
+            group.append(item)
+            if len(group) == self._size:
+                yield _joined(group)
+                group = []
+        if group:
+            yield _joined(group)
+        yield from states.values()
+
+    def ask(self, draft: Draft, slice: Slice) -> None: ...
+
+
+def _joined(group: Sequence[Partition]) -> Partition:
+    fields = {name: [item.get(name) for item in group] for name in group[0]}
+    extra = {name: [item.extra.get(name) for item in group] for name in group[0].extra}
+    return Partition(fields, extra=extra)
+
+
+class UnionPartitionRouter(AnyPartitionRouter):
+    """Partitions of several routers under one field; a value that comes again is left out.
+
+    Example:
+        type: UnionPartitionRouter
+        partition_field: id
+        partition_routers:
+          - {type: ListPartitionRouter, cursor_field: id, values: ["1"]}
+          - {type: ListPartitionRouter, cursor_field: other_id, values: ["1", "2"]}
+    """
+
+    type: Literal["UnionPartitionRouter"] = "UnionPartitionRouter"
+    partition_field: str = Field(description="Name of the partition's field.")
+    partition_routers: list[AnyPartitionRouter] = Field(min_length=2, description="The routers, in order.")
+
+    def build(self, ctx: BuildContext) -> Router:
+        """The router."""
+        name = ctx.expression(self, "partition_field").text()
+        return _United(name, [router.build(ctx) for router in self.partition_routers])
+
+
+class _United:
+    """The partitions of several routers, each value once."""
+
+    def __init__(self, name: str, routers: Sequence[Router]) -> None:
+        self._name, self._routers = name, routers
+        self.parents = [parent for router in routers for parent in router.parents]
+        self.follows = any(router.follows for router in routers)
+
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
+        seen: set[str] = set()
+        for router in self._routers:
+            for item in router.partitions(parents):
+                if isinstance(item, ParentState):
+                    yield item
+                    continue
+                fields = {name: value for name, value in item.items() if name != PARENT_SLICE}
+                if not fields:
+                    continue
+                value = fields.pop(self._name, None) if self._name in fields else fields.pop(next(iter(fields)))
+                if (key := canonical(value)) not in seen:
+                    seen.add(key)
+                    yield Partition({self._name: value}, extra={**item.extra, **fields, **_parent_slice(item)})
+
+    def ask(self, draft: Draft, slice: Slice) -> None: ...
+
+
+def _parent_slice(partition: Partition) -> dict[str, Json]:
+    return {PARENT_SLICE: partition[PARENT_SLICE]} if PARENT_SLICE in partition else {}
+
+
+class Product:
+    """Every combination of the partitions of several routers, the last varying fastest. Parents are not followed."""
+
+    parents: Sequence[Stream] = ()
+    follows = False
+
+    def __init__(self, routers: Sequence[Router]) -> None:
+        self._routers = routers
+
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition]:
+        first, *rest = self._routers
+        held = [_plain(router) for router in rest]
+        for head in _partitions(first):
+            for tail in _combinations(held):
+                parts = (head, *tail)
+                fields = {name: value for part in reversed(parts) for name, value in part.items()}
+                extra = {name: value for part in reversed(parts) for name, value in part.extra.items()}
+                yield Partition({name: fields[name] for part in parts for name in part}, extra=extra)
+
+    def ask(self, draft: Draft, slice: Slice) -> None:
+        for router in self._routers:
+            router.ask(draft, slice)
+
+
+PartitionRouters: TypeAlias = Annotated[
+    list[Annotated[AnyPartitionRouter, Default("", "CustomPartitionRouter")]] | None, ONE_OR_MANY
+]
+"""The routers of a retriever: none, one, or several that are combined."""
+
+
+def router_of(components: Sequence[AnyPartitionRouter] | None, ctx: BuildContext) -> Router | None:
+    """One router for those that a retriever names."""
+    routers = [component.build(ctx) for component in components or ()]
+    return routers[0] if len(routers) == 1 else Product(routers) if routers else None
+
+
+def _partitions(router: Router) -> Iterator[Partition]:
+    for item in router.partitions({}):
+        if not isinstance(item, ParentState):
+            yield item
+
+
+def _plain(router: Router) -> list[Partition]:
+    return list(_partitions(router))
+
+
+def _combinations(families: Sequence[Sequence[Partition]]) -> Iterator[tuple[Partition, ...]]:
+
+    return itertools.product(*families)
+
+
+def _put(option: RequestOption | None, ctx: BuildContext) -> Put | None:
+    return None if option is None else option.build(ctx)

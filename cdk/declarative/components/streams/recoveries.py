@@ -1,0 +1,124 @@
+"""What a retriever does when an API refuses its pages: begin anew, ask for smaller pages, or for smaller windows."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.datetime_cursor import ManifestCursor
+from cdk.declarative.model.durations import parse_duration
+from cdk.declarative.model.plug_points import Incremental, Pages
+from cdk.declarative.reading.page_size_reduction import Reduction
+from cdk.declarative.reading.recovering_reader import Reset, Split, halves_of
+
+
+class PaginationResetLimits(Component):
+    """When pages begin anew without the API's asking for it.
+
+    Example:
+        type: PaginationResetLimits
+        number_of_records: 10000
+    """
+
+    type: Literal["PaginationResetLimits"] = "PaginationResetLimits"
+    number_of_records: int | None = Field(None, ge=1, description="After how many records of a slice.")
+
+
+class PaginationReset(Component):
+    """Pages begin anew after an answer with the action `RESET_PAGINATION`, or after a number of records.
+
+    `SPLIT_USING_CURSOR` goes on from the greatest cursor value that was read, so the records must come in its order;
+    those with that value come twice. `RESET` reads the slice once more, so all of them do.
+
+    Example:
+        type: PaginationReset
+        action: SPLIT_USING_CURSOR
+        limits: {type: PaginationResetLimits, number_of_records: 10000}
+    """
+
+    type: Literal["PaginationReset"] = "PaginationReset"
+    action: Literal["SPLIT_USING_CURSOR", "RESET"] = Field(description="From where.")
+    limits: PaginationResetLimits | None = Field(None, description="After how many records.")
+
+    def reset(self, ctx: BuildContext, incremental: Incremental | None) -> Reset:
+        """When pages begin anew. Raises ManifestError: there is no cursor to go on from."""
+        if self.action == "SPLIT_USING_CURSOR" and incremental is None:
+            where = ctx.where(self, "action")
+            raise ManifestError(
+                f"{where}: SPLIT_USING_CURSOR needs `incremental_sync`; without it, RESET is what is left"
+            )
+        return Reset(self.action, None if self.limits is None else self.limits.number_of_records)
+
+
+class PageSizeReduction(Component):
+    """A page is asked for with fewer records after an answer with the action `REDUCE_PAGE_SIZE`.
+
+    Example:
+        type: PageSizeReduction
+        reduction_factor: 2
+        minimum_page_size: 10
+    """
+
+    type: Literal["PageSizeReduction"] = "PageSizeReduction"
+    reduction_factor: float = Field(2, gt=1, description="What the page size is divided by.")
+    minimum_page_size: int = Field(1, ge=1, description="The smallest page size.")
+    max_attempts: int = Field(5, ge=1, description="Reductions in a row, without a page that came.")
+    backoff_seconds: float = Field(
+        0.5, ge=0, description="Seconds before the page is asked for again, times the reductions in a row."
+    )
+    retries_at_minimum_page_size: int = Field(
+        0, ge=0, description="How often a page of the smallest size is asked for once more."
+    )
+    failure_message: str | None = Field(None, description="What a person can do when nothing of it helps.")
+    reset_policy: Literal["NEVER", "AFTER_SUCCESSFUL_PAGE"] = Field(
+        "NEVER", description="Whether the page after one that came is large again."
+    )
+
+    def reduction(self, ctx: BuildContext, pages: Pages | None) -> Reduction:
+        """How pages shrink. Raises ManifestError: there is no page size, or none that could be smaller."""
+        size = None if pages is None else pages.size()
+        if size is None:
+            where = ctx.where(self, "type")
+            raise ManifestError(f"{where}: there is no page size to reduce; set page_size and page_size_option")
+        if size <= self.minimum_page_size:
+            where = ctx.where(self, "minimum_page_size")
+            raise ManifestError(f"{where}: found {self.minimum_page_size}, expected less than the page size, {size}")
+        return Reduction(
+            self.reduction_factor,
+            self.minimum_page_size,
+            self.max_attempts,
+            self.backoff_seconds,
+            self.retries_at_minimum_page_size,
+            self.reset_policy == "AFTER_SUCCESSFUL_PAGE",
+            self.failure_message or "",
+            ctx.runtime.sleep,
+        )
+
+
+class RequestWindowSplitting(Component):
+    """The cursor's window is read in halves after an answer with the action `SPLIT_REQUEST_WINDOW`.
+
+    Example:
+        type: RequestWindowSplitting
+        min_split_window: P1D
+    """
+
+    type: Literal["RequestWindowSplitting"] = "RequestWindowSplitting"
+    failure_message: str | None = Field(None, description="What a person can do when a window cannot be cut more.")
+    min_split_window: str | None = Field(
+        None, description="A window of this length is not cut, ISO 8601; `cursor_granularity` is the least."
+    )
+
+    def split(self, ctx: BuildContext, incremental: Incremental | None) -> Split:
+        """How windows are cut. Raises ManifestError: there is no cursor that knows the least difference of moments."""
+        cursor = None if incremental is None else incremental.cursor
+        if not isinstance(cursor, ManifestCursor) or cursor._granularity is None:  # noqa: SLF001 - the kit's own cursor
+            where = ctx.where(self, "type")
+            raise ManifestError(f"{where}: windows are cut by a DatetimeBasedCursor with `cursor_granularity`")
+        smallest = None
+        if self.min_split_window:
+            text = ctx.expression(self, "min_split_window").text()
+            smallest = parse_duration(text, ctx.where(self, "min_split_window"))
+        return Split(halves_of(cursor, smallest), self.failure_message or "")

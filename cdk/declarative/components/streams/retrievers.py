@@ -1,0 +1,245 @@
+"""SimpleRetriever: page after page, one request each; and RecordSelector, which makes records of a response."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.declarative.components.requests.pagination import CursorPagination, DefaultPaginator, PageIncrement
+from cdk.declarative.components.requests.request_options import RequestPath
+from cdk.declarative.components.streams.partition_routers import PartitionRouters, SubstreamPartitionRouter, router_of
+from cdk.declarative.components.streams.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.plug_points import (
+    AnyDecoder,
+    AnyExtractor,
+    AnyPaginator,
+    AnyRecordFilter,
+    AnyRequester,
+    AnyRetriever,
+    AnySchemaNormalization,
+    Incremental,
+    Pages,
+    Select,
+    SliceReader,
+    StreamParts,
+)
+from cdk.declarative.model.slice_names import SliceView
+from cdk.declarative.reading.page_reader import PageReader
+from cdk.declarative.reading.page_size_reduction import Reduction
+from cdk.declarative.reading.query_properties import Properties
+from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
+from cdk.rest import JsonDecoder
+
+_AT_ONCE = 100
+"""Records that go through all steps together: those of a whole page have left the processor's cache in between."""
+
+_COMPARED = re.compile(
+    r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
+)
+
+
+class RecordSelector(Component):
+    """Makes records of a response: extracts, filters, transforms and casts them.
+
+    Example:
+        type: RecordSelector
+        extractor: {type: DpathExtractor, field_path: [data]}
+        record_filter: {type: RecordFilter, condition: "{{ record.active }}"}
+    """
+
+    type: Literal["RecordSelector"] = "RecordSelector"
+    extractor: Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
+        description="Finds the records in a response."
+    )
+    record_filter: Annotated[AnyRecordFilter | None, Default("RecordFilter", "CustomRecordFilter")] = Field(
+        None, description="Decides which records to keep."
+    )
+    schema_normalization: Literal["Default", "None"] | AnySchemaNormalization | None = Field(
+        None, description="`Default` casts values to the types of the schema."
+    )
+    transform_before_filtering: bool | None = Field(
+        None,
+        description="Whether the filter sees transformed records. The default is false, except where the filter "
+        "is the cursor (`is_client_side_incremental`).",
+    )
+
+    def select(self, ctx: BuildContext, parts: StreamParts, *, feed: bool = False) -> Select | None:
+        """The function from extracted records to those of the stream; None where they are the same.
+
+        feed: records outside of the window are left for the pages' reader, which ends at the first.
+        """
+        steps: list[Select] = []
+        if self.record_filter is not None:
+            steps.append(self.record_filter.build(ctx))
+        client_side = parts.incremental is not None and parts.incremental.client_side
+        if client_side and parts.incremental is not None and not feed:
+            steps.append(_in_window(parts.incremental))
+        if parts.transforms:
+            first = client_side if self.transform_before_filtering is None else self.transform_before_filtering
+            steps.insert(0 if first else len(steps), _transforming(parts))
+        if self.schema_normalization == "Default":
+            steps.append(_normalizing(parts))
+        elif isinstance(self.schema_normalization, AnySchemaNormalization):
+            normalize = self.schema_normalization.build(ctx, parts.schema())
+
+            def custom(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:  # noqa: ARG001
+                normalize(records)
+                return records
+
+            steps.append(custom)
+        return _chain(steps) if steps else None
+
+
+def _chain(steps: list[Select]) -> Select:
+    if len(steps) == 1:
+        return steps[0]
+
+    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+        kept: list[dict[str, Json]] = []
+        for at in range(0, len(records), _AT_ONCE):
+            some = records[at : at + _AT_ONCE]
+            for step in steps:
+                some = step(some, names)
+            kept += some
+        return kept
+
+    return select
+
+
+def _transforming(parts: StreamParts) -> Select:
+    transforms = parts.transforms
+
+    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+        for transform in transforms:
+            transform(records, names)
+        return records
+
+    return select
+
+
+def _normalizing(parts: StreamParts) -> Select:
+    known: list[Callable[[list[dict[str, Json]]], None]] = []
+
+    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:  # noqa: ARG001
+        if not known:
+            from cdk.declarative.reading.type_normalizer import normalizer  # noqa: PLC0415 - few streams cast values
+
+            known.append(normalizer(parts.schema(), parts.name))
+        known[0](records)
+        return records
+
+    return select
+
+
+def _in_window(incremental: Incremental) -> Select:
+    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+        seen: SliceView = names["stream_slice"]
+        return [record for record in records if incremental.wants(record, seen.window)]
+
+    return select
+
+
+class SimpleRetriever(AnyRetriever):
+    """Reads a slice page after page.
+
+    Example:
+        type: SimpleRetriever
+        requester: {type: HttpRequester, url: "https://api.example.com/users"}
+        record_selector:
+          type: RecordSelector
+          extractor: {type: DpathExtractor, field_path: []}
+    """
+
+    type: Literal["SimpleRetriever"] = "SimpleRetriever"
+    requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
+        description="What to ask for."
+    )
+    record_selector: RecordSelector = Field(description="Makes records of a response.")
+    paginator: Annotated[AnyPaginator | None, Default("NoPagination")] = Field(
+        None, description="How pages are found and asked for."
+    )
+    decoder: AnyDecoder | None = Field(None, description="Reads the bodies; JSON by default.")
+    partition_router: PartitionRouters = Field(
+        None, description="What the stream is read once for; a list means every combination."
+    )
+    ignore_stream_slicer_parameters_on_paginated_requests: bool = Field(
+        False, description="Whether only the first page is asked for with the partition's and the cursor's parameters."
+    )
+
+    pagination_reset: PaginationReset | None = Field(
+        None,
+        description="When and how pages begin anew; by default the API asks for it, and the slice is read once more.",
+    )
+    page_size_reduction: PageSizeReduction | None = Field(None, description="How pages shrink that the API refuses.")
+    request_window_splitting: RequestWindowSplitting | None = Field(
+        None, description="How windows of the cursor shrink that the API refuses."
+    )
+
+    def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
+        """The reader. Raises ManifestError: parts of it do not go together."""
+        decoder = JsonDecoder() if self.decoder is None else self.decoder.build(ctx)
+        router = router_of(self.partition_router, ctx)
+        requester = self.requester.build(ctx, decoder=decoder, cached=parts.cached)
+        pages = None if self.paginator is None else self.paginator.build(ctx, decoder)
+        # Only what is an HttpRequester knows of properties.
+        properties: Properties | None = getattr(requester, "properties", None)
+        reader = PageReader(
+            ctx=ctx,
+            router=router,
+            requester=requester,
+            extractor=self.record_selector.extractor.build(ctx, decoder),
+            select=self.record_selector.select(
+                ctx, parts, feed=parts.incremental is not None and parts.incremental.data_feed
+            ),
+            pages=pages,
+            incremental=parts.incremental,
+            changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
+            only_first=self.ignore_stream_slicer_parameters_on_paginated_requests,
+            json=isinstance(decoder, JsonDecoder),
+            decoder=decoder,
+            properties=properties,
+            reduction=self._reduction(ctx, pages, properties),
+            lazy=self._lazy(),
+        )
+        reset, split = self.pagination_reset, self.request_window_splitting
+        return RecoveringReader(
+            reader,
+            parts.incremental,
+            reset=Reset("RESET") if reset is None else reset.reset(ctx, parts.incremental),
+            split=None if split is None else split.split(ctx, parts.incremental),
+        )
+
+    def _reduction(self, ctx: BuildContext, pages: Pages | None, properties: Properties | None) -> Reduction | None:
+        reduction, paginator = self.page_size_reduction, self.paginator
+        if reduction is None:
+            return None
+        where = ctx.where(self, "page_size_reduction")
+        if properties is not None:
+            raise ManifestError(f"{where}: pages that are asked for in several requests cannot shrink")
+        if isinstance(paginator, DefaultPaginator):
+            strategy = paginator.pagination_strategy
+            if isinstance(strategy, PageIncrement):
+                raise ManifestError(f"{where}: pages with numbers cannot shrink: a number names other records then")
+            if isinstance(paginator.page_token_option, RequestPath):
+                raise ManifestError(f"{where}: a RequestPath already says how large the page is")
+            if paginator.page_size_option is None:
+                raise ManifestError(f"{where}: there is no page_size_option, so the API would not know of it")
+            if isinstance(strategy, CursorPagination) and _COMPARED.search(strategy.stop_condition or ""):
+                raise ManifestError(
+                    f"{where}: the stop_condition compares last_page_size with a number; compare it with page_size"
+                )
+        return reduction.reduction(ctx, pages)
+
+    def _lazy(self) -> bool:
+        routers = self.partition_router or []
+        return len(routers) == 1 and any(
+            config.lazy_read_pointer
+            for router in routers
+            if isinstance(router, SubstreamPartitionRouter)
+            for config in router.parent_stream_configs
+        )

@@ -1,0 +1,289 @@
+"""DeclarativeSource: the root of a manifest; with its spec, its check, and how much it reads at once."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from cdk.base.errors import CdkError, ConfigError, ManifestError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
+from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
+from cdk.declarative.components.streams.dynamic_streams import DynamicDeclarativeStream
+from cdk.declarative.components.streams.streams import DeclarativeStream
+from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyCheck, AnyStreams
+from cdk.declarative.reading.manifest_stream import ManifestStream
+from cdk.declarative.reading.state_delegating_stream import DelegatingStream
+from cdk.rest.async_jobs import JobBudget
+from cdk.state.stream_state import StreamState
+from cdk.streams.read_slice import read_slice
+from cdk.streams.stream import Stream
+
+_CHOSEN = "__airbyte_check_stream_names"
+
+
+class Spec(Component):
+    """The config that a connector takes.
+
+    Example:
+        type: Spec
+        connection_specification:
+          type: object
+          required: [api_key]
+          properties:
+            api_key: {type: string, airbyte_secret: true}
+    """
+
+    type: Literal["Spec"] = "Spec"
+    connection_specification: dict[str, Json] = Field(description="The JSON Schema of the config.")
+    documentation_url: str | None = Field(None, description="Where a person reads how to fill in the config.")
+    advanced_auth: dict[str, Json] | None = Field(None, description="How a platform obtains OAuth credentials.")
+    config_normalization_rules: ConfigNormalizationRules | None = Field(
+        None, description="How old configs become today's, and what is checked of them."
+    )
+
+
+class ConcurrencyLevel(Component):
+    """How many slices are read at once.
+
+    Example:
+        type: ConcurrencyLevel
+        default_concurrency: "{{ config.get('workers', 10) }}"
+        max_concurrency: 20
+    """
+
+    type: Literal["ConcurrencyLevel"] = "ConcurrencyLevel"
+    default_concurrency: int | str = Field(description="How many, as a number or an expression.")
+    max_concurrency: int | None = Field(None, description="The most, whatever the expression gives.")
+
+    def build(self, ctx: BuildContext) -> int:
+        """The number. Raises ManifestError: it is none."""
+        value = ctx.expression(self, "default_concurrency").value()
+        if type(value) is not int:
+            where = ctx.where(self, "default_concurrency")
+            raise ManifestError(f"{where}: found {value!r}, expected a whole number")
+        return max(1, value if self.max_concurrency is None else min(value, self.max_concurrency))
+
+
+class DynamicStreamCheckConfig(Component):
+    """How many of the streams that a template gives are checked.
+
+    Example:
+        type: DynamicStreamCheckConfig
+        dynamic_stream_name: tables
+        stream_count: 1
+    """
+
+    type: Literal["DynamicStreamCheckConfig"] = "DynamicStreamCheckConfig"
+    dynamic_stream_name: str = Field(description="Name of the template.")
+    stream_count: int | None = Field(None, ge=1, description="How many; all by default.")
+
+
+class CheckStream(AnyCheck):
+    """A connection works when a first record of each of these streams can be asked for.
+
+    Example:
+        type: CheckStream
+        stream_names: [users]
+    """
+
+    type: Literal["CheckStream"] = "CheckStream"
+    stream_names: list[str] = Field([], description="The streams.")
+    dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = Field(
+        [], description="Which of the streams of templates."
+    )
+
+    def names(self, config: Mapping[str, Json]) -> Sequence[str]:
+        """See AnyCheck. Raises ConfigError: the config's list of names is none."""
+        return () if self.dynamic_streams_check_configs else self._names(config)
+
+    def _names(self, config: Mapping[str, Json]) -> Sequence[str]:
+        """The streams that are named: by the config, for a platform may choose them, or else here."""
+        chosen = config.get(_CHOSEN)
+        if chosen is None or chosen == []:
+            return self.stream_names
+        if not isinstance(chosen, list) or not all(isinstance(name, str) for name in chosen):
+            raise ConfigError(f"{_CHOSEN}: found {chosen!r}, expected a list of names of streams")
+        return chosen
+
+    def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
+        """The check. It raises ManifestError for a stream there is not, and what reading raises."""
+        names = self._names(ctx.config)
+
+        def check(streams: Sequence[Stream]) -> None:
+            offered = {stream.name: stream for stream in streams}
+            for name in names:
+                if name not in offered:
+                    hint = did_you_mean(name, offered)
+                    raise ManifestError(f"check: there is no stream {name!r}{hint}")
+                available(offered[name])
+            for config in self.dynamic_streams_check_configs:
+                made = [s for s in streams if template_of(s) == config.dynamic_stream_name]
+                if not made:
+                    known = {str(template_of(s)) for s in streams if template_of(s)}
+                    hint = did_you_mean(config.dynamic_stream_name, known)
+                    raise ManifestError(f"check: no streams come of {config.dynamic_stream_name!r}{hint}")
+                for stream in made[: config.stream_count]:
+                    available(stream)
+            if not streams:
+                raise ManifestError("check: the source has no streams for this config")
+
+        return check
+
+
+class CheckDynamicStream(AnyCheck):
+    """A connection works when the first streams that the templates give can be read.
+
+    Example:
+        type: CheckDynamicStream
+        stream_count: 1
+    """
+
+    type: Literal["CheckDynamicStream"] = "CheckDynamicStream"
+    stream_count: int = Field(ge=0, description="How many streams are tried.")
+    use_check_availability: bool = Field(True, description="Whether records are asked for, or only streams built.")
+
+    def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
+        """The check."""
+
+        def check(streams: Sequence[Stream]) -> None:
+            if not streams:
+                raise ManifestError("check: the source has no streams for this config")
+            if self.use_check_availability:
+                for stream in streams[: self.stream_count]:
+                    available(stream)
+
+        return check
+
+
+def available(stream: Stream) -> None:
+    """Ask for the first page of a stream's first slice. Raises CdkError naming the stream: that does not work."""
+    try:
+        slice = stream.checkpoint_reader(StreamState()).next()
+        if slice is None:
+            raise ManifestError("there is nothing to read it for; perhaps its parent stream is empty")
+        next(iter(read_slice(stream, slice)), None)
+    except CdkError as error:
+        error.stream = error.stream or stream.name
+        error.message = f"the stream {stream.name!r} cannot be read: {error.message}"
+        raise
+
+
+def template_of(stream: Stream) -> str | None:
+    """The name of the template that a stream was made of; None for one that is written out."""
+    return stream.template if isinstance(stream, ManifestStream | DelegatingStream) else None
+
+
+class BlockSimultaneousSyncsAction(Component):
+    """Streams of a group are never read at the same time.
+
+    Example:
+        type: BlockSimultaneousSyncsAction
+    """
+
+    type: Literal["BlockSimultaneousSyncsAction"] = "BlockSimultaneousSyncsAction"
+
+
+class StreamGroup(Component):
+    """Streams that belong together.
+
+    Example:
+        type: StreamGroup
+        streams: []
+        action: {type: BlockSimultaneousSyncsAction}
+    """
+
+    type: Literal["StreamGroup"] = "StreamGroup"
+    streams: list[Json] = Field(description="The streams.")
+    action: BlockSimultaneousSyncsAction = Field(description="What holds for them.")
+
+
+class DeclarativeSource(Component):
+    """A connector: its streams, its spec, and how a connection is checked.
+
+    Example:
+        type: DeclarativeSource
+        version: 6.0.0
+        check: {type: CheckStream, stream_names: [users]}
+        streams:
+          - type: DeclarativeStream
+            name: users
+            retriever:
+              type: SimpleRetriever
+              requester: {type: HttpRequester, url: "https://api.example.com/users"}
+              record_selector:
+                type: RecordSelector
+                extractor: {type: DpathExtractor, field_path: []}
+    """
+
+    type: Literal["DeclarativeSource"] = "DeclarativeSource"
+    version: str = Field(description="The version of the language that the manifest was written for.")
+    check: Annotated[AnyCheck, Default("CheckStream")] = Field(description="How a connection is checked.")
+    streams: list[Annotated[AnyStreams, Default("DeclarativeStream")]] = Field([], description="The streams.")
+    dynamic_streams: list[Annotated[DynamicDeclarativeStream, Default("DynamicDeclarativeStream")]] = Field(
+        [], description="Templates of streams."
+    )
+    spec: Annotated[Spec | None, Default("Spec")] = Field(None, description="The config that the connector takes.")
+    concurrency_level: Annotated[ConcurrencyLevel | None, Default("ConcurrencyLevel")] = Field(
+        None, description="How many slices are read at once."
+    )
+    api_budget: Annotated[HTTPAPIBudget | None, Default("HTTPAPIBudget")] = Field(
+        None, description="How often the API may be called."
+    )
+    stream_groups: dict[str, StreamGroup] | None = Field(None, description="Streams that must not be read together.")
+    max_concurrent_async_job_count: int | str | None = Field(None, description="Jobs that may run at once.")
+    schemas: dict[str, Json] | None = Field(None, description="Schemas that streams refer to.")
+    definitions: dict[str, Json] | None = Field(None, description="Parts that others refer to.")
+    metadata: dict[str, Json] | None = Field(None, description="For editors; not used here.")
+    description: str | None = Field(None, description="What the connector reads.")
+
+    @model_validator(mode="after")
+    def _some_streams(self) -> Self:
+        if not ({"streams", "dynamic_streams"} & self.model_fields_set):
+            raise ValueError("a manifest needs `streams` or `dynamic_streams`")
+        return self
+
+    def built(
+        self,
+        ctx: BuildContext,
+        names: Sequence[str] = (),
+        of_config: Callable[[ManifestError], bool] = lambda _: False,
+    ) -> Iterator[Stream]:
+        """The streams for the config, those of templates last; of `names` only, where none of these is of a template.
+
+        of_config: whether the config is to blame for an error. Then its stream alone cannot be read.
+
+        To know the streams of a template may take requests, and another stream may be one that cannot be built.
+        """
+        if self.max_concurrent_async_job_count is not None:
+            count = ctx.expression(self, "max_concurrent_async_job_count").value()
+            if type(count) is not int or count < 1:
+                where = ctx.where(self, "max_concurrent_async_job_count")
+                raise ManifestError(f"{where}: found {count!r}, expected a whole number of at least 1")
+            ctx.runtime.shared.setdefault("jobs", JobBudget(count))
+        # Streams on a condition have no name before the condition is known.
+        written = [(getattr(item, "name", ""), item) for item in self.streams]
+        alone = names and set(names) <= {name for name, _ in written}
+        for name, item in written:
+            if not alone or name in names:
+                yield from _streams(item, ctx, of_config)
+        if alone:
+            return
+        for i, template in enumerate(self.dynamic_streams):
+            for stream in template.streams(ctx):
+                if isinstance(stream, ManifestStream | DelegatingStream):
+                    stream.template = template.name or f"dynamic_stream_{i}"
+                yield stream
+
+
+def _streams(item: AnyStreams, ctx: BuildContext, of_config: Callable[[ManifestError], bool]) -> Iterator[Stream]:
+    try:
+        made = list(item.streams(ctx))
+    except ManifestError as error:
+        if not isinstance(item, DeclarativeStream) or not of_config(error):
+            raise
+        made = [item.misconfigured(ctx, error)]
+    yield from made

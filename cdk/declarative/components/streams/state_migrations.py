@@ -1,0 +1,75 @@
+"""State migrations: old forms of a stream's state."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json
+from cdk.declarative.components.custom import CustomPartitionRouter
+from cdk.declarative.components.streams.partition_routers import (
+    PARENT_SLICE,
+    ListPartitionRouter,
+    SubstreamPartitionRouter,
+    UnionPartitionRouter,
+)
+from cdk.declarative.components.streams.streams import DeclarativeStream
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import AnyStateMigration
+
+
+class LegacyToPerPartitionStateMigration(AnyStateMigration):
+    """States that map a partition's value to its cursor, `{"13": {"updated_at": "..."}}`, become a list of partitions.
+
+    Example:
+        type: LegacyToPerPartitionStateMigration
+    """
+
+    type: Literal["LegacyToPerPartitionStateMigration"] = "LegacyToPerPartitionStateMigration"
+
+    def build(self, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]:
+        """The migration. Raises ManifestError: the stream has not exactly one partition field."""
+        fields = self._fields(ctx, stream)
+        cursor = _cursor_field(ctx, stream)
+
+        def migrate(blob: Json) -> Json:
+            if fields is None or not isinstance(blob, Mapping) or not blob or "states" in blob:
+                return blob
+            if not all(isinstance(item, Mapping) and list(item) == [cursor] for item in blob.values()):
+                return blob
+            name, extra = fields
+            return {"states": [{"partition": {name: value, **extra}, "cursor": at} for value, at in blob.items()]}
+
+        return migrate
+
+    def _fields(self, ctx: BuildContext, stream: Component) -> tuple[str, dict[str, Json]] | None:
+        """The name of the partitions' field, and their other fields; None where such states never were."""
+        routers = getattr(stream.retriever, "partition_router", None) if isinstance(stream, DeclarativeStream) else None
+        match routers:
+            case [SubstreamPartitionRouter(parent_stream_configs=[parent])]:
+                return ctx.expression(parent, "partition_field").text(), {PARENT_SLICE: {}}
+            case [SubstreamPartitionRouter()]:
+                return None
+            case [ListPartitionRouter() as router]:
+                return ctx.expression(router, "cursor_field").text(), {}
+            case [UnionPartitionRouter() as router]:
+                return ctx.expression(router, "partition_field").text(), {}
+            case [CustomPartitionRouter() as router] if isinstance(parents := _extra(router), list) and parents:
+                first = parents[0] if len(parents) == 1 and isinstance(parents[0], Mapping) else {}
+                field = first.get("partition_field")
+                return None if field is None else (ctx.expression(router, "class_name", str(field)).text(), {})
+            case _:
+                where = ctx.where(self, "type")
+                raise ManifestError(
+                    f"{where}: expected a stream with one partition_router: a ListPartitionRouter, a "
+                    "UnionPartitionRouter, or one with parent_stream_configs"
+                )
+
+
+def _cursor_field(ctx: BuildContext, stream: Component) -> str:
+    cursor = getattr(stream, "incremental_sync", None)
+    return "" if cursor is None else ctx.expression(cursor, "cursor_field").text()
+
+
+def _extra(router: CustomPartitionRouter) -> Json:
+    return (router.model_extra or {}).get("parent_stream_configs")

@@ -1,0 +1,129 @@
+"""DeclarativeStream: a stream of a manifest."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import JsonSchema
+from cdk.declarative.components.records.file_uploader import FileUploader
+from cdk.declarative.components.records.schema_loaders import JsonFileSchemaLoader, merged
+from cdk.declarative.components.streams.partition_routers import Grouped
+from cdk.declarative.model.component import ONE_OR_MANY, Default
+from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.plug_points import (
+    AnyIncrementalSync,
+    AnyRetriever,
+    AnySchemaLoader,
+    AnyStateMigration,
+    AnyStream,
+    AnyTransformation,
+    StreamParts,
+)
+from cdk.declarative.reading.manifest_stream import ManifestStream
+from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
+from cdk.rest import HttpClient
+from cdk.rest.auth.token_owner import collecting, issue_all
+
+
+class DeclarativeStream(AnyStream):
+    """A stream: what is read, how it advances, and what its records look like.
+
+    Example:
+        type: DeclarativeStream
+        name: users
+        primary_key: id
+        retriever:
+          type: SimpleRetriever
+          requester: {type: HttpRequester, url: "https://api.example.com/users"}
+          record_selector:
+            type: RecordSelector
+            extractor: {type: DpathExtractor, field_path: []}
+        schema_loader:
+          type: InlineSchemaLoader
+          schema: {type: object, properties: {id: {type: integer}}}
+    """
+
+    type: Literal["DeclarativeStream"] = "DeclarativeStream"
+    name: str = Field("", description="How catalogs, states and tables call it.")
+    retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
+        description="Reads the records."
+    )
+    incremental_sync: AnyIncrementalSync | None = Field(None, description="How the stream advances.")
+    primary_key: str | list[str] | list[list[str]] | None = Field(None, description="What identifies a record.")
+    schema_loader: Annotated[
+        list[Annotated[AnySchemaLoader, Default("JsonFileSchemaLoader", "CustomSchemaLoader")]] | None, ONE_OR_MANY
+    ] = Field(None, description="Where the schema comes from; of several, the earlier count.")
+    transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
+        [], description="Changes of the records, in order."
+    )
+    state_migrations: list[
+        Annotated[AnyStateMigration, Default("LegacyToPerPartitionStateMigration", "CustomStateMigration")]
+    ] = Field([], description="Old forms of the state that are understood.")
+    file_uploader: Annotated[FileUploader | None, Default("FileUploader")] = Field(
+        None, description="Fetches a file for each record."
+    )
+
+    def build(self, ctx: BuildContext, *, as_parent: bool = False) -> ManifestStream:
+        """The stream."""
+        with collecting() as bearers:
+            stream = self._built(ctx, as_parent=as_parent)
+        client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
+        stream.issue = partial(issue_all, bearers, client)
+        return stream
+
+    def misconfigured(self, ctx: BuildContext, error: ManifestError) -> MisconfiguredStream:
+        """What stands for the stream where the config does not let it be built."""
+        try:
+            schema = self._schema(ctx.within(self.name))
+        except ManifestError:
+            schema = dict
+        field = getattr(self.incremental_sync, "cursor_field", "") if self.incremental_sync is not None else None
+        return MisconfiguredStream(
+            self.name, error, config=ctx.config, schema=schema, primary_key=self._key(), cursor_field=field
+        )
+
+    def _built(self, ctx: BuildContext, *, as_parent: bool) -> ManifestStream:
+        name = self.name
+        ctx = ctx.within(name)
+        incremental = None if self.incremental_sync is None else self.incremental_sync.build(ctx)
+        if incremental is not None:
+            ctx = ctx.within(name, incremental.fields)
+        schema = self._schema(ctx)
+        parts = StreamParts(
+            name=name,
+            incremental=incremental,
+            transforms=[item.build(ctx) for item in self.transformations],
+            schema=schema,
+            cached=as_parent or name in ctx.runtime.shared.get("parents", ()),
+        )
+        reader = self.retriever.build(ctx, parts)
+        if incremental is not None and isinstance(reader.router, Grouped):
+            incremental = replace(incremental, shared=True)
+        if self.file_uploader is not None and not as_parent:
+            reader = self.file_uploader.around(ctx, reader)
+        return ManifestStream(
+            name,
+            reader,
+            config=ctx.config,
+            clock=ctx.runtime.clock,
+            schema=schema,
+            primary_key=self._key(),
+            incremental=incremental,
+            migrate=[item.build(ctx, self) for item in self.state_migrations],
+        )
+
+    def _schema(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
+        if self.schema_loader is None:
+            return JsonFileSchemaLoader.model_validate({"$parameters": {"name": self.name}}).optional(ctx)
+        loaders = [loader.build(ctx) for loader in self.schema_loader]
+        return loaders[0] if len(loaders) == 1 else merged(loaders)
+
+    def _key(self) -> Sequence[str | Sequence[str]]:
+        # An empty text that is written is a key, of one empty name: catalogs of existing connectors say so.
+        if not self.primary_key and not (self.primary_key == "" and "primary_key" in self.model_fields_set):
+            return ()
+        return [self.primary_key] if isinstance(self.primary_key, str) else list(self.primary_key)

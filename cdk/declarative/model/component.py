@@ -1,0 +1,135 @@
+"""Component: a node of a manifest. Model, schema and builder are one class, so a new component is one file.
+
+A component is chosen by its `type`. A field that takes any component of a kind is annotated with a family, an
+abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+
+C = TypeVar("C", bound="Component")
+
+
+class Component(BaseModel):
+    """A typed object of a manifest. Subclass it, declare `type: Literal["Name"]`, write `build`.
+
+    parameters: the `$parameters` of this component and of those around it, merged.
+    Fields that a component does not know are ignored: parameters are copied onto every component as fields.
+    """
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, populate_by_name=True, defer_build=True, arbitrary_types_allowed=True
+    )
+
+    registry: ClassVar[dict[str, type["Component"]]] = {}
+
+    parameters: Mapping[str, Json] = Field(default_factory=dict, alias="$parameters", repr=False)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:  # noqa: ANN401 - the hook's signature
+        name = cls.type_name()
+        if name is None:
+            return
+        known = Component.registry.setdefault(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"two components are called {name!r}: {known} and {cls}")
+
+    @classmethod
+    def type_name(cls) -> str | None:
+        """The `type` of this component; None for a family."""
+        field = cls.__annotations__.get("type")
+        return None if field is None else str(get_args(field)[0])
+
+    @classmethod
+    def members(cls) -> dict[str, type["Component"]]:
+        """The components of this family, by type."""
+        return {name: kind for name, kind in Component.registry.items() if issubclass(kind, cls)}
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        if cls is Component or cls.type_name() is not None:
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(cls._pick)
+
+    @classmethod
+    def _pick(cls, value: Json) -> "Component":
+        """The member of this family that `value` names. Raises PydanticCustomError, or the member's own errors."""
+        if isinstance(value, cls):
+            return value
+        kind = cls.__name__.removeprefix("Any")
+        if not isinstance(value, Mapping):
+            raise PydanticCustomError(
+                "component",
+                "found {found}, expected a component: an object with a `type` ({kind})",
+                {"found": _named(value), "kind": kind},
+            )
+        name, members = value.get("type"), cls.members()
+        if name is None:
+            known = ", ".join(sorted(members))
+            raise PydanticCustomError(
+                "component", "has no `type`, expected one of {known}", {"known": known, "kind": kind}
+            )
+        member = members.get(name) if isinstance(name, str) else None
+        if member is None:
+            hint = did_you_mean(str(name), members)
+            if (known_kind := Component.registry.get(str(name))) is not None:
+                hint = f": a {known_kind.__name__} cannot stand here{hint}"
+            raise PydanticCustomError(
+                "component_type",
+                "found the type {name}, expected a {kind}{hint}",
+                {"name": repr(name), "kind": kind, "hint": hint},
+            )
+        return member.model_validate(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """What a component without a `type` is here: `Annotated[AnyDecoder, Default("JsonDecoder")]`.
+
+    custom: what it is when it has a `class_name`.
+    """
+
+    type: str
+    custom: str | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        return core_schema.no_info_before_validator_function(self.fill, handler(source))
+
+    def fill(self, value: Json) -> Json:
+        """`value` with a `type`, if it is an object without one."""
+        if isinstance(value, Mapping) and "type" not in value and (implied := self.of(value)) is not None:
+            return {**value, "type": implied}
+        return value
+
+    def of(self, value: Mapping[str, Json]) -> str | None:
+        """The type that an object without one has; None where there is none."""
+        return (self.custom if "class_name" in value else self.type) or None
+
+
+def _listed(value: Json) -> Json:
+    return [value] if isinstance(value, Mapping) else value
+
+
+ONE_OR_MANY = BeforeValidator(_listed)
+"""Marks a list that may also be written as its one element."""
+
+
+def _named(value: Json) -> str:
+    match value:
+        case None:
+            return "nothing (null)"
+        case str():
+            return f"the text {value!r}" if len(value) < 60 else f"the text {value[:57]!r}..."  # noqa: PLR2004
+        case bool() | int() | float():
+            return f"{value!r}"
+        case list():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"

@@ -1,0 +1,198 @@
+"""BuildContext: what a component may use while it builds its runtime: config, parameters, expressions, clocks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from cdk.base.logs import logger
+from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
+from cdk.base.values import Json
+from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.interpolation.template import (
+    MappingTemplate,
+    NestedTemplate,
+    Template,
+    broken,
+    compile_mapping,
+    compile_nested,
+    compile_template,
+)
+from cdk.declarative.model.component import Component
+from cdk.rest import RequestsTransport, Transport
+from cdk.rest.http.origin import CredentialScope
+
+Names: TypeAlias = Mapping[str, Json]
+"""Names that an expression may use, besides `config` and `parameters`."""
+
+NO_NAMES: Names = {}
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(slots=True)
+class Runtime:
+    """What the streams of a source share.
+
+    transport: sends requests. learn: told of each secret that a run learns, to hide it. keep: told of config values
+    that a run changed, by their path, to save them. limited: told which stream the API lets wait, and for how long.
+    folder: where the manifest lies; schema files are looked for there. trusted: whether code of its own may run.
+    shared: things that components share under a key, such as budgets and token pools.
+    """
+
+    transport: Transport = field(default_factory=RequestsTransport)
+    clock: Clock = system_clock
+    sleep: Sleep = sleep
+    learn: Callable[[str], None] = _ignore
+    keep: Callable[[Mapping[tuple[str, ...], Json]], None] = _ignore
+    limited: Callable[[str, float], None] = _ignore
+    folder: Path = Path()
+    trusted: bool = False
+    components: Path | None = None
+    shared: dict[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """Given to every `build`. Immutable; `within` makes one for a stream.
+
+    config: the connector's config, as its migrations left it. stream: the stream being built, for errors.
+    window: the names under which a slice's window is found in expressions. url_base: gives the beginning of the URLs of
+    the requester that is being built. scope: gives where credentials may go; None for the origin of each request's URL
+    before a page's link is followed.
+    """
+
+    config: Mapping[str, Json]
+    runtime: Runtime
+    stream: str = ""
+    window: tuple[str, str] = ("start_time", "end_time")
+    url_base: Callable[[], str] | None = None
+    scope: Callable[[], CredentialScope] | None = None
+
+    def at(self, url_base: Callable[[], str]) -> "BuildContext":
+        """The same for building a part of a requester, whose URLs begin like this."""
+        return replace(self, url_base=url_base)
+
+    def within(self, stream: str, window: tuple[str, str] | None = None) -> "BuildContext":
+        """The same for building a part of `stream`."""
+        return replace(self, stream=stream, window=window or self.window)
+
+    def expression(self, component: Component, field: str, text: Json = None) -> "Expression":
+        """The expression in a field of a component, or `text`, which stands in that field.
+
+        Numbers, booleans and other values that are no text are expressions that give themselves.
+        """
+        value = getattr(component, field) if text is None else text
+        base = {"config": self.config, "parameters": component.parameters}
+        if not isinstance(value, str):
+            return Expression(None, base, value)
+        template = _compiled(value, self.where(component, field))
+        return Expression(
+            template, base, fixed=template.fixed or (template.names <= base.keys() and not template.varies)
+        )
+
+    def mapping(self, component: Component, field: str) -> "MappingExpression":
+        """The map of expressions in a field of a component: each key and value is one, and null values are left out."""
+        value = getattr(component, field)
+        base = {"config": self.config, "parameters": component.parameters}
+        where = self.where(component, field)
+        try:
+            return MappingExpression(compile_mapping(value or {}, where), base)
+        except ExpressionError as error:
+            return MappingExpression(MappingTemplate((), broken(error)), base)
+
+    def nested(self, component: Component, field: str) -> "NestedExpression":
+        """The value with expressions inside, at any depth, in a field of a component."""
+        base = {"config": self.config, "parameters": component.parameters}
+        value, where = getattr(component, field), self.where(component, field)
+        try:
+            return NestedExpression(compile_nested(value, where), base)
+        except ExpressionError as error:
+            return NestedExpression(NestedTemplate(value, where, broken(error).value), base)
+
+    def where(self, component: Component, field: str) -> str:
+        """A field of a component, as errors name it."""
+        name = component.type_name() or type(component).__name__
+        return f"{self.stream}: {name}.{field}" if self.stream else f"{name}.{field}"
+
+
+def _compiled(text: str, where: str) -> Template:
+    try:
+        return compile_template(text, where)
+    except ExpressionError as error:
+        logger.warning("%s; what uses it will fail", error)
+        return broken(error)
+
+
+@dataclass(slots=True)
+class Expression:
+    """A text of a manifest that may hold `{{ ... }}`, bound to config and parameters.
+
+    One that reads nothing else is evaluated once, when it is first used.
+    """
+
+    template: Template | None
+    base: dict[str, Json]
+    constant: Json = None
+    fixed: bool = False
+    _known: tuple[Json, str] | None = None
+
+    def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> Json:
+        """The text rendered, as the literal it then is: `"10"` is a number, `"[1]"` a list; `""` is an empty text.
+
+        types: literals of other types stay texts.
+        """
+        if self.template is None:
+            return self.constant
+        if self.fixed and not types:
+            return self._settled()[0]
+        return self.template.value({**self.base, **names}, types=types)
+
+    def text(self, names: Names = NO_NAMES) -> str:
+        """The text rendered, and nothing more."""
+        if self.template is None:
+            return "" if self.constant is None else str(self.constant)
+        return self._settled()[1] if self.fixed else self.template.render({**self.base, **names})
+
+    def true(self, names: Names = NO_NAMES) -> bool:
+        """The text as a condition: empty, `False`, `0`, `{}`, `[]`, `()` and `None` are false."""
+        return bool(self.constant) if self.template is None else self.template.true({**self.base, **names})
+
+    def scope(self, names: Names = NO_NAMES) -> dict[str, Json]:
+        """All names the template sees; a loop may change what it adds to it, and ask `template` each time."""
+        return {**self.base, **names}
+
+    def _settled(self) -> tuple[Json, str]:
+        if self._known is None:
+            assert self.template is not None
+            self._known = (self.template.value(self.base), self.template.render(self.base))
+        return self._known
+
+
+@dataclass(slots=True)
+class MappingExpression:
+    """A map whose keys and values are expressions."""
+
+    template: MappingTemplate
+    base: dict[str, Json]
+
+    def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> Json:
+        """The map, without the entries that are null; what it rendered to, where it was written as one text.
+
+        types: literals of other types stay texts.
+        """
+        return self.template.value({**self.base, **names}, types)
+
+
+@dataclass(slots=True)
+class NestedExpression:
+    """A value with expressions at any depth."""
+
+    template: NestedTemplate
+    base: dict[str, Json]
+
+    def value(self, names: Names = NO_NAMES) -> Json:
+        """The value with every expression in its place."""
+        return self.template.value({**self.base, **names})

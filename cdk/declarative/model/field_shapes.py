@@ -1,0 +1,267 @@
+"""Shapes: what a field of a component takes, read from its annotation.
+
+One reading for everything that speaks of fields: error texts, the JSON Schema of the language, the reference pages.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from inspect import isclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from cdk.base.values import Json
+from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+
+_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Any JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text, a number or a boolean. bounds: JSON Schema's words for the limits it has."""
+
+    type: type
+    bounds: tuple[tuple[str, Json], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some values."""
+
+    values: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list. alone: its one element may be written without the list. least: how many there must be."""
+
+    item: "Shape"
+    alone: bool = False
+    least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """An object with keys of any name."""
+
+    item: "Shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An object with known fields: a component, or a plain model."""
+
+    model: type[BaseModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Any component of a family. default: what it is without a `type`."""
+
+    kind: type[Component]
+    default: Default | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """One of several shapes."""
+
+    options: tuple["Shape", ...]
+
+
+Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part | Family | Either
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShape:
+    """A field as manifests know it. key: its name there. default: None where it is required, or null."""
+
+    key: str
+    shape: Shape
+    required: bool
+    default: Json
+    description: str
+
+
+@cache
+def fields_of(model: type[BaseModel]) -> Mapping[str, FieldShape]:
+    """The fields of a model by their names in a manifest, in the order they are declared, `type` first."""
+    if any(_unresolved(info.annotation) for info in model.model_fields.values()):
+        model.model_rebuild()  # costs the model's validator, which most starts do not need
+    return {field.key: field for field in map(_field, *zip(*model.model_fields.items(), strict=True))}
+
+
+def kind_of(model: type[BaseModel]) -> str:
+    """What a model is called: the `type` of a component, the kind of a family, a class's name otherwise."""
+    if issubclass(model, Component):
+        return model.type_name() or model.__name__.removeprefix("Any")
+    return model.__name__
+
+
+def open_to_more(model: type[BaseModel]) -> bool:
+    """Whether it keeps fields that it does not declare, as what hands them to code of its own does."""
+    return model.model_config.get("extra") == "allow" or "class_name" in model.model_fields
+
+
+def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape there is
+    """What a shape is, as an error says it: `a text, or a list of texts`."""
+    match shape:
+        case Anything():
+            return "anything"
+        case Nothing():
+            return "null"
+        case Scalar(type=kind):
+            return _WORDS[kind]
+        case Choice(values=(value,)):
+            return repr(value)
+        case Choice(values=values):
+            return f"one of {', '.join(map(repr, values))}"
+        case ListOf(item=item, alone=alone):
+            return f"{words(item)}, or a list of them" if alone else f"a list{_of(item)}"
+        case MapOf(item=item):
+            return f"an object{_of(item)}"
+        case Part(model=model):
+            return _article(kind_of(model))
+        case Family(kind=kind):
+            return _article(kind_of(kind))
+        case Either(options=options):
+            said = [words(option) for option in options if not isinstance(option, Nothing)]
+            return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
+
+
+def flat(shape: Shape) -> Iterator[Shape]:
+    """The shapes that one may be, without `Either`."""
+    if isinstance(shape, Either):
+        for option in shape.options:
+            yield from flat(option)
+    else:
+        yield shape
+
+
+def models_in(shape: Shape) -> Iterator[type[BaseModel]]:
+    """The models that a shape names; those of a family are its members."""
+    match shape:
+        case ListOf(item=item) | MapOf(item=item):
+            yield from models_in(item)
+        case Either(options=options):
+            for option in options:
+                yield from models_in(option)
+        case Part(model=model):
+            yield model
+        case Family(kind=kind):
+            yield from kind.members().values()
+        case _:
+            return
+
+
+def _unresolved(annotation: Any) -> bool:  # noqa: ANN401 - annotations have no common type
+    if get_origin(annotation) is Literal:
+        return False
+    return isinstance(annotation, str | ForwardRef) or any(map(_unresolved, get_args(annotation)))
+
+
+def _field(name: str, info: FieldInfo) -> FieldShape:
+    shape = shape_of(info.annotation, info.metadata)
+    required = info.is_required()
+    default = None if required else info.get_default(call_default_factory=False)
+    if info.default_factory is not None:
+        default = {} if isinstance(shape, MapOf) else []
+    return FieldShape(info.alias or name, shape, required, default, info.description or "")
+
+
+def shape_of(annotation: Any, marks: Sequence[Any] = ()) -> Shape:  # noqa: ANN401 - annotations have no common type
+    """The shape that an annotation means. marks: what is annotated onto it."""
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        return shape_of(inner, [*more, *marks])
+    shape = _bare(annotation)
+    for mark in marks:
+        shape = _marked(shape, mark)
+    return shape
+
+
+def _bare(annotation: Any) -> Shape:  # noqa: ANN401, PLR0911 - annotations have no common type
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if annotation is None or annotation is NoneType:
+        return Nothing()
+    if origin in {Union, UnionType}:
+        return Either(tuple(shape_of(option) for option in inner))
+    if origin is Literal:
+        return Choice(inner)
+    bare = origin or annotation
+    if isclass(bare) and not issubclass(bare, str):
+        if issubclass(bare, BaseModel):
+            return Family(bare) if issubclass(bare, Component) and bare.type_name() is None else Part(bare)
+        if issubclass(bare, Mapping):
+            return MapOf(shape_of(inner[1]) if inner else Anything())
+        if issubclass(bare, Sequence | set | frozenset):
+            return ListOf(shape_of(inner[0]) if inner else Anything())
+    return Scalar(bare) if bare in _WORDS else Anything()
+
+
+_BOUNDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "min_length": "minLength",
+    "pattern": "pattern",
+}
+
+
+def _marked(shape: Shape, mark: Any) -> Shape:  # noqa: ANN401 - marks have no common type
+    match shape:
+        case Either(options=options):
+            return Either(tuple(_marked(option, mark) for option in options))
+        case Family(kind=kind) if isinstance(mark, Default):
+            return Family(kind, mark)
+        case ListOf(item=item, least=least) if mark is ONE_OR_MANY:
+            return ListOf(item, alone=True, least=least)
+        case ListOf(item=item, alone=alone) if getattr(mark, "min_length", None):
+            return ListOf(item, alone, mark.min_length)
+        case Scalar(type=kind, bounds=bounds):
+            more = (
+                (word, getattr(mark, name)) for name, word in _BOUNDS.items() if getattr(mark, name, None) is not None
+            )
+            return Scalar(kind, (*bounds, *more))
+        case _:
+            return shape
+
+
+def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
+    match item:
+        case Anything():
+            return ""
+        case Scalar(type=kind) if kind is not bool:
+            return f" of {_WORDS[kind].partition(' ')[2]}s"
+        case Either(options=options) if all(isinstance(one, Scalar) for one in options):
+            return f" of {' or '.join(_of(one).removeprefix(' of ') for one in options)}"
+        case ListOf():
+            return f" of {words(item).removeprefix('a ').replace('list', 'lists', 1)}"
+        case Part(model=model):
+            return f" of {_plural(kind_of(model))}"
+        case Family(kind=kind):
+            return f" of {_plural(kind_of(kind))}"
+        case _:
+            return f", each {words(item)}"
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
+
+
+def _plural(name: str) -> str:
+    return f"{name[:-1]}ies" if name.endswith("y") else name if name.endswith("s") else f"{name}s"

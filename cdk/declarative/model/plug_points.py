@@ -1,0 +1,371 @@
+"""The plug points of the manifest language: what kinds of component there are, and what each builds.
+
+No code but the contracts. A component belongs to a family by subclassing it; a field annotated with a family takes
+any of its members.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from pydantic import Field
+
+from cdk.base.errors import CdkError
+from cdk.base.values import Json, JsonSchema, Record
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.datetime_cursor import ManifestCountCursor, ManifestCursor
+from cdk.declarative.model.request_builder import Draft
+from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, Response
+from cdk.rest.records.extractor import Extractor
+from cdk.state.slice import Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.state.window import Window
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.stream import Item, Stream
+
+# --- records of a page -------------------------------------------------------------------------------------------
+
+Transform: TypeAlias = Callable[[list[dict[str, Json]], Names], None]
+"""Changes a page of records in place. The names are those of the slice."""
+
+Select: TypeAlias = Callable[[list[dict[str, Json]], Names], list[dict[str, Json]]]
+"""Gives the records of a page to keep."""
+
+Normalize: TypeAlias = Callable[[list[dict[str, Json]]], None]
+"""Casts the values of a page's records to their schema's types, in place."""
+
+Backoff: TypeAlias = Callable[[Response | CdkError, int], float | None]
+"""Seconds to wait after the nth attempt ended like this; None when this strategy cannot tell."""
+
+
+class AnyDecoder(Component):
+    """Reads one format of bodies."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Decoder: ...
+
+
+class AnyExtractor(Component):
+    """Finds the records of a response that `decoder` reads."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor: ...
+
+
+class AnyTransformation(Component):
+    """Changes records."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Transform: ...
+
+
+class AnyRecordFilter(Component):
+    """Decides which records to keep."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Select: ...
+
+
+class AnySchemaNormalization(Component):
+    """Casts values to the types of a schema."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, schema: JsonSchema) -> Normalize: ...
+
+
+# --- requests ----------------------------------------------------------------------------------------------------
+
+
+class AnyAuthenticator(Component):
+    """Adds credentials."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Authenticator | None: ...
+
+
+class AnyBackoffStrategy(Component):
+    """Says how long to wait before a request is tried again."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Backoff: ...
+
+
+class AnyErrorHandler(Component):
+    """Says what an answer means and whether to try again."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> ErrorHandler: ...
+
+
+class AnyRequestBody(Component):
+    """The body of a request."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]: ...
+
+
+class Requester(Protocol):
+    """Drafts requests and sends them."""
+
+    client: HttpClient
+
+    def draft(self, names: Names) -> Draft:
+        """A request with everything but pages and slices in it."""
+
+
+class AnyRequester(Component):
+    """Says what to ask for, and how to ask."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
+        """The requester.
+
+        decoder: the stream's; one that streams wants bodies as they come. cached: answers are kept, because other
+        streams ask the same.
+        """
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """A page that was read, for finding the next one.
+
+    raw: records in the response. kept: records after the filter; last: the last of them. token: what the page was
+    asked with, None for the first.
+    """
+
+    response: Response
+    body: Json
+    raw: int
+    kept: int
+    last: Record | None
+    token: Json
+    names: Names
+
+
+class PageStrategy(Protocol):
+    """Finds the token of the next page. Without state.
+
+    size: records of a full page, where that is said. reads_body: its expressions look into the response. counts: what
+    its tokens count, in words (`pages from 1`); `records` ask for the same place whatever the size of a page is; None
+    for tokens that only the API knows.
+    """
+
+    size: int | None
+    reads_body: bool
+    counts: str | None
+
+    def first(self) -> Json:
+        """The token of the first page; None when it is asked for without one."""
+
+    def next(self, page: Turned, size: int | None) -> Json:
+        """The token of the page after `page`; None when it was the last. size: records of a full page."""
+
+
+class AnyPaginationStrategy(Component):
+    """How the next page is found."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy: ...
+
+
+class Pages(Protocol):
+    """Pages of a slice: how the next is found, and how it is asked for. counts: see PageStrategy."""
+
+    reads_body: bool
+    counts: str | None
+
+    def first(self) -> Json:
+        """The token of the first page."""
+
+    def size(self) -> int | None:
+        """Records of a full page, where that is said."""
+
+    def ask(self, draft: Draft, token: Json, size: int | None) -> None:
+        """Put a page's token, and the size, into a request."""
+
+    def next(self, page: Turned, size: int | None) -> Json:
+        """The token of the page after `page`; None when it was the last."""
+
+
+class AnyPaginator(Component):
+    """How pages are found and asked for."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages: ...
+
+
+# --- slices ------------------------------------------------------------------------------------------------------
+
+
+class Router(Protocol):
+    """The partitions of a stream."""
+
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+        """The partitions, in order, when the parents stand at `parents`."""
+
+    def ask(self, draft: Draft, slice: Slice) -> None:
+        """Put what says which partition into a request."""
+
+    @property
+    def parents(self) -> Sequence[Stream]:
+        """The streams whose records make the partitions, where a state may tell how far these were read."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the progress of parents is part of the state."""
+
+
+class AnyPartitionRouter(Component):
+    """What a stream is read once for."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Router: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """A cursor, and how its windows are asked for.
+
+    cursor: plans windows. ask: puts a window into a request. shared: one cursor for all partitions.
+    fields: the names of a window's start and end in expressions. client_side: the source does not filter, so records
+    that lie outside of the window are dropped. data_feed: they come newest first, so the first that is too old ends
+    the pages. catalog_cursor: the catalog may choose the field.
+    """
+
+    cursor: ManifestCursor | ManifestCountCursor
+    ask: Callable[[Draft, Slice], None]
+    fields: tuple[str, str] = ("start_time", "end_time")
+    shared: bool = False
+    client_side: bool = False
+    data_feed: bool = False
+    catalog_cursor: bool = False
+
+    def wants(self, record: Record, window: Window | None) -> bool:
+        """Whether a record lies in a window; one without a cursor value does."""
+        value = record.get(self.cursor.field)
+        return value is None or window is None or self.cursor.wants(window, value)
+
+
+class AnyIncrementalSync(Component):
+    """How a stream advances."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Incremental: ...
+
+
+class AnyStateMigration(Component):
+    """Turns an old form of a stream's state into today's."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]: ...
+
+
+# --- streams -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StreamParts:
+    """What a retriever must know of the stream it reads for."""
+
+    name: str = ""
+    incremental: Incremental | None = None
+    transforms: Sequence[Transform] = ()
+    schema: Callable[[], JsonSchema] = dict
+    cached: bool = False
+
+
+class SliceReader(Protocol):
+    """Reads the slices of a stream, and knows its partitions."""
+
+    router: Router | None
+
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """The records of a slice, in pages that say where a cut read may go on."""
+
+
+class AnyRetriever(Component):
+    """Reads the records of a slice."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader: ...
+
+
+class AnySchemaLoader(Component):
+    """Finds a stream's schema."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]: ...
+
+
+class AnyStreams(Component):
+    """Streams of a source, any number."""
+
+    @abstractmethod
+    def streams(self, ctx: BuildContext) -> Iterator[Stream]: ...
+
+
+class AnyStream(AnyStreams):
+    """A stream, or what stands for one."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext, *, as_parent: bool = False) -> Stream: ...
+
+    def streams(self, ctx: BuildContext) -> Iterator[Stream]:
+        """The one stream."""
+        yield self.build(ctx)
+
+
+class AnyComponentsResolver(Component):
+    """Makes streams of a template."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]: ...
+
+
+class AnyCheck(Component):
+    """Says whether a connection works."""
+
+    config_overrides: dict[str, Json] | None = Field(None, description="Values of the config that only the check uses.")
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]: ...
+
+    def names(self, config: Mapping[str, Json]) -> Sequence[str]:  # noqa: ARG002 - for overriding
+        """The streams that the check needs; none where it needs to know all there are."""
+        return ()
+
+
+# --- config ------------------------------------------------------------------------------------------------------
+
+
+class AnyConfigTransformation(Component):
+    """Changes a config in place."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Callable[[dict[str, Json]], None]: ...
+
+
+class AnyValidator(Component):
+    """Raises ConfigError for a config it does not accept."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], None]: ...
+
+
+class AnyValidationStrategy(Component):
+    """Raises ValueError for a value it does not accept."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Callable[[Json], None]: ...
+
+
+class AnyCallRatePolicy(Component):
+    """How often some requests may be sent."""
+
+    @abstractmethod
+    def build(self, ctx: BuildContext) -> Json: ...

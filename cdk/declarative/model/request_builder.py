@@ -1,0 +1,150 @@
+"""Draft: a request under construction, which several components add to, and none may overwrite what another put."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+
+from cdk.base.errors import ManifestError
+from cdk.base.values import Json, to_json
+from cdk.rest import Request
+from cdk.rest.http.origin import CredentialScope
+
+Place: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
+"""Where something is put into a request."""
+
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+
+
+class Draft:
+    """One request. `put` adds to it, `request` makes it.
+
+    url: absolute. text: a body that is sent as it is; nothing else may then be in the body. stream: the answer is
+    handed on as it comes. scope: where its secrets may go; None for the origin of `url` as it was first. base: gives
+    what relative links are joined to, where it is not `url`.
+    """
+
+    __slots__ = (
+        "_first",
+        "base",
+        "form",
+        "headers",
+        "json",
+        "method",
+        "params",
+        "scope",
+        "stream",
+        "text",
+        "url",
+        "where",
+    )
+
+    def __init__(self, method: str, url: str, where: str, *, stream: bool = False) -> None:
+        self.method, self.url, self.where, self.stream = method, url, where, stream
+        self.base: Callable[[], str] | None = None
+        self.scope: CredentialScope | None = None
+        self._first = url
+        self.params: dict[str, Json] = {}
+        self.headers: dict[str, Json] = {}
+        self.form: dict[str, Json] = {}
+        self.json: Json = {}
+        self.text: str | None = None
+
+    def put(self, place: Place, path: Sequence[str], value: Json) -> None:
+        """Add one value; `path` has one part except in a JSON body.
+
+        Raises ManifestError: something is there already, other than the same value in a JSON body.
+        """
+        match place:
+            case "request_parameter":
+                self._put_flat(self.params, path[0], value, "the query parameter")
+            case "header":
+                self._put_flat(self.headers, path[0], value, "the header")
+            case "body_data":
+                self._free_body()
+                self._put_flat(self.form, path[0], value, "the form field")
+            case "body_json":
+                self._free_body()
+                self._put_deep(path, value)
+
+    def put_params(self, params: Mapping[str, Json]) -> None:
+        """Add query parameters."""
+        for name, value in params.items():
+            self._put_flat(self.params, name, value, "the query parameter")
+
+    def put_headers(self, headers: Mapping[str, Json]) -> None:
+        """Add headers."""
+        for name, value in headers.items():
+            self._put_flat(self.headers, name, value, "the header")
+
+    def follow(self, link: str) -> None:
+        """Ask `link` instead of the URL so far; a relative one is joined to the beginning of the requester's URLs."""
+        base = self.url if self.base is None else self.base()
+        self.url = urljoin(base if base.endswith("/") else f"{base}/", link)
+
+    def request(self) -> Request:
+        """The request as drafted. Parameters that the URL has already, with the same value, are sent once."""
+        body, headers = self._body()
+        for name, value in self.headers.items():
+            headers[name] = value if type(value) is str else str(value)
+        params = _texts(self.params, self.url)
+        scope = self.scope
+        if scope is None and self.url is not self._first:
+            scope = CredentialScope.of([self._first])
+        return Request(self.method, self.url, params, headers, body, stream=self.stream, scope=scope)
+
+    def _body(self) -> tuple[bytes | None, dict[str, str]]:
+        if self.text:
+            if self.json or self.form:
+                raise ManifestError(f"{self.where}: the body cannot be a text and fields at once; keep one of the two")
+            return self.text.encode(), {}
+        if self.json:
+            if self.form:
+                raise ManifestError(f"{self.where}: the body cannot be JSON and a form at once; keep one of the two")
+            return to_json(self.json, str), {"Content-Type": _JSON}
+        if self.form:
+            return urlencode(_texts(self.form, ""), doseq=True).encode(), {"Content-Type": _FORM}
+        return None if self.text is None else b"", {}
+
+    def _free_body(self) -> None:
+        if self.text is not None:
+            raise ManifestError(
+                f"{self.where}: the body is a text, so nothing can be added to it; write it as an object"
+            )
+
+    def _put_flat(self, fields: dict[str, Json], name: str, value: Json, what: str) -> None:
+        if name in fields:
+            raise self._twice(f"{what} {name!r}")
+        fields[name] = value
+
+    def _put_deep(self, path: Sequence[str], value: Json) -> None:
+        *outer, last = path
+        node = self.json
+        for key in outer:
+            node = node.setdefault(key, {})
+            if type(node) is not dict:
+                raise self._twice(f"{' > '.join(path)} of the JSON body")
+        if last in node and node[last] != value:
+            raise self._twice(f"{' > '.join(path)} of the JSON body")
+        node[last] = value
+
+    def _twice(self, what: str) -> ManifestError:
+        return ManifestError(f"{self.where}: {what} is set twice; keep it in one place")
+
+
+def _texts(fields: Mapping[str, Json], url: str) -> dict[str, Json]:
+    """Fields as they are sent: texts, and lists of texts."""
+    given = set(parse_qsl(urlsplit(url).query, keep_blank_values=True)) if "?" in url else ()
+    texts: dict[str, Json] = {}
+    for name, value in fields.items():
+        if type(value) is str:
+            text: Json = value
+        elif value is None:
+            continue
+        elif isinstance(value, list | tuple):
+            text = [str(item) for item in value]
+        else:
+            text = str(value)
+        if (name, text) not in given if type(text) is str else True:
+            texts[name] = text
+    return texts

@@ -1,0 +1,1 @@
+"""Streams that manifests make, and how they read their pages."""

@@ -1,0 +1,188 @@
+"""ManifestStream: a stream that a manifest describes."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from cdk.base.times.clock import Clock
+from cdk.base.values import Json, JsonSchema
+from cdk.declarative.model.datetime_cursor import ManifestCursor
+from cdk.declarative.model.plug_points import Incremental, SliceReader
+from cdk.rest.auth.tokens import IssuedToken
+from cdk.state.position import Checkpoint, Edge, Position
+from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.state.wire import encode
+from cdk.streams.checkpoint import CheckpointReader, ParentState
+from cdk.streams.stream import Item, Stream
+
+
+class ManifestStream(Stream):
+    """Partitions of a router, windows of a cursor, pages of a retriever. Built by `DeclarativeStream`.
+
+    reload: rebuilds the stream in another process: the manifest and the config travel, not what was built of them.
+    issue: gives the access tokens of its requests, for so many seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reader: SliceReader,
+        *,
+        config: Mapping[str, Json],
+        clock: Clock,
+        schema: Callable[[], JsonSchema],
+        primary_key: Sequence[str | Sequence[str]] = (),
+        incremental: Incremental | None = None,
+        migrate: Sequence[Callable[[Json], Json]] = (),
+    ) -> None:
+        super().__init__(config)
+        self.name, self.primary_key = name, primary_key
+        self._reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
+        self._incremental = incremental
+        self.template = ""
+        self.reload: Callable[[], Stream] | None = None
+        self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
+        if incremental is not None:
+            self.cursor, self.cursor_field = incremental.cursor, incremental.cursor.field
+            self.supports_checkpointing = True
+        self.partitioned = reader.router is not None
+        self.has_parents = reader.router is not None and bool(reader.router.parents)
+
+    @property
+    def empty_state(self) -> Json:
+        """What states say of a stream that has read nothing: where its cursor starts."""
+        if self._incremental is None:
+            return {}
+        if self.partitioned:
+            return {"use_global_cursor": False, "states": [], "lookback_window": 0}
+        return {self._incremental.cursor.field: self._incremental.cursor.start}
+
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """See cdk.rest.auth.tokens.TokenUser."""
+        return self.issue(seconds)
+
+    def json_schema(self) -> JsonSchema:
+        """The schema that the manifest gives."""
+        return self._schema()
+
+    def now(self) -> datetime:
+        return self._clock()
+
+    def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+        return [WHOLE] if self._reader.router is None else self._reader.router.partitions(parents)
+
+    def partitions(self) -> Iterable[Partition]:
+        return [item for item in self.partitions_since({}) if isinstance(item, Partition)]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        return self._reader.read(slice)
+
+    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
+        if self._incremental is None:
+            return super().checkpoint_reader(state)
+        if self._incremental.shared and WHOLE not in state.positions and (kept := state.extra.get("state")):
+            state = replace(state, positions={**state.positions, WHOLE: Checkpoint(dict(kept))})
+        reader = super().checkpoint_reader(self._looking_back(state))
+        return _Known(reader, self._incremental, state, self)
+
+    def _looking_back(self, state: StreamState) -> StreamState:
+        """The state from which partitions start that share a cursor.
+
+        It was reached by the last one that was read: what came to the others meanwhile lies before it, by no more than
+        the read took.
+        """
+        shared, seconds = state.positions.get(WHOLE), state.extra.get("lookback_window")
+        if not (self.partitioned and isinstance(self.cursor, ManifestCursor) and isinstance(shared, Checkpoint)):
+            return state
+        if not isinstance(seconds, int) or self.cursor.field not in shared.cursor:
+            return state
+        value = self.cursor.back(shared.cursor[self.cursor.field], timedelta(seconds=seconds))
+        return state.with_(WHOLE, Checkpoint({**shared.cursor, self.cursor.field: value}))
+
+    def migrate_state(self, blob: Json) -> Json:
+        """An old form of the state in today's form, as the manifest's migrations know it."""
+        for migrate in self._migrate:
+            blob = migrate(blob)
+        return blob
+
+    def __reduce__(self) -> tuple[Callable[[], Stream], tuple[()]]:
+        if self.reload is None:
+            raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
+        return self.reload, ()
+
+
+def _no_tokens(_: float) -> Mapping[str, IssuedToken]:
+    """The tokens of requests without."""
+    return {}
+
+
+class _Known(CheckpointReader):
+    """A reader that also keeps what existing connectors find in the state of an incremental substream.
+
+    `state` is the greatest cursor value of all partitions and `lookback_window` the seconds that the read took; both
+    are written when it is complete.
+    """
+
+    def __init__(
+        self, inner: CheckpointReader, incremental: Incremental, state: StreamState, stream: ManifestStream
+    ) -> None:
+        self._inner, self._incremental, self._stream = inner, incremental, stream
+        self._begun = stream.now()
+        self._last, self._said = state, False
+        self._kept = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
+        shared = state.positions.get(WHOLE)
+        known = shared.cursor if isinstance(shared, Checkpoint) else self._kept.get("state") or {}
+        self._greatest: Json = known.get(incremental.cursor.field)
+
+    def next(self) -> Slice | None:
+        return self._inner.next()
+
+    def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
+        self._inner.observe(slice, position, edge)
+        if edge is not None and self._stream.partitioned and edge.value != self._greatest:
+            known = [value for value in (self._greatest, edge.value) if value is not None]
+            self._greatest = self._incremental.cursor.greatest(known)
+
+    def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
+        return self._inner.resume(slice, position, edge)
+
+    def forget_missing(self, now: datetime, after: timedelta) -> int:
+        return self._inner.forget_missing(now, after)
+
+    @property
+    def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
+        """See CheckpointReader."""
+        return self._inner.mismatch
+
+    @property
+    def finished(self) -> bool:
+        return self._inner.finished
+
+    def get_checkpoint(self) -> StreamState | None:
+        state = self._inner.get_checkpoint()
+        if not self._stream.partitioned:
+            return state
+        if state is not None:
+            self._last = state
+        if not self.finished:
+            return None if state is None else replace(state, extra=self._kept)
+        if self._said and state is None:
+            return None
+        self._said = True
+        return self._complete(self._last)
+
+    def _complete(self, state: StreamState) -> StreamState:
+        seconds = math.ceil((self._stream.now() - self._begun).total_seconds())
+        kept = {**self._kept, "lookback_window": max(1, seconds)}
+        if not state.parents and self._stream.has_parents:
+            kept["parent_state"] = {}
+        if self._greatest is not None:
+            kept["state"] = {self._incremental.cursor.field: self._greatest}
+            if self._incremental.shared:
+                kept["use_global_cursor"] = True
+                if state.parents:
+                    kept["parent_state"] = {name: encode(at, incremental=True) for name, at in state.parents.items()}
+                return StreamState({}, {}, kept)
+        return replace(state, extra=kept)

@@ -1,0 +1,81 @@
+"""PageSizes: how many records a page is asked for, while an API refuses pages that are too large."""
+
+from dataclasses import dataclass
+
+from cdk.base.errors import TransientError
+from cdk.base.logs import logger
+from cdk.base.times.clock import Sleep
+from cdk.base.values import Json
+from cdk.rest.errors.signals import ReducePageSize
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """How pages shrink.
+
+    factor: what the size is divided by. minimum: the smallest size. attempts: reductions in a row. wait: seconds
+    before the first of them, twice that before the second, and so on. again: how often a page of the smallest size is
+    asked for once more. restores: whether the next page is large again. advice: for the person who reads the error.
+    """
+
+    factor: float
+    minimum: int
+    attempts: int
+    wait: float
+    again: int
+    restores: bool
+    advice: str
+    sleep: Sleep
+
+
+class PageSizes:
+    """The size of the pages of one slice. asked: that of the next page; None where none is said."""
+
+    __slots__ = ("_again", "_reduced", "_reduction", "_whole", "asked", "reducible")
+
+    def __init__(self, reduction: Reduction | None, size: int | None) -> None:
+        self.asked = self._whole = size
+        self.reducible = reduction is not None
+        self._reduction, self._reduced, self._again = reduction, 0, 0
+
+    def resume(self, size: Json) -> None:
+        """Go on with pages of a size to which an earlier attempt had reduced them, where it would have gone on."""
+        reduction = self._reduction
+        if reduction is None or reduction.restores or type(size) is not int or self._whole is None:
+            return
+        if reduction.minimum <= size < self._whole:
+            self.asked = size
+
+    def succeeded(self) -> None:
+        """A page came: reductions are counted anew."""
+        self._reduced = self._again = 0
+        if self._reduction is not None and self._reduction.restores:
+            self.asked = self._whole
+
+    def reduce(self, refused: ReducePageSize) -> None:
+        """Wait, then ask for less.
+
+        Raises TransientError: there is no less to ask for, or it was tried too often.
+        """
+        reduction, size = self._reduction, self.asked
+        if reduction is None or size is None:
+            raise refused
+        smaller = max(reduction.minimum, int(size / reduction.factor))
+        if smaller < size:
+            if self._reduced == reduction.attempts:
+                self._give_up(reduction, refused, f"after {self._reduced} reductions in a row")
+            self._reduced += 1
+            self.asked = smaller
+        elif self._again < reduction.again:
+            self._again += 1
+        else:
+            self._give_up(reduction, refused, f"the smallest that minimum_page_size ({reduction.minimum}) allows")
+        wait = reduction.wait * (self._reduced + self._again)
+        logger.info("%s; asking for %d records instead of %d in %.1f s", refused.message, self.asked, size, wait)
+        reduction.sleep(wait)
+
+    def _give_up(self, reduction: Reduction, refused: ReducePageSize, why: str) -> None:
+        advice = f" {reduction.advice}" if reduction.advice else ""
+        raise TransientError(
+            f"the API refuses pages of {self.asked} records, {why}: {refused.message}.{advice}"
+        ) from refused

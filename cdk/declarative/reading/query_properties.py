@@ -1,0 +1,108 @@
+"""Properties: which properties of its records a stream asks for, in groups that an API takes at once."""
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from cdk.base.values import Json, canonical
+from cdk.declarative.model.slice_names import SliceView
+
+NAME = "query_properties"
+"""The name under which expressions see the properties of a request."""
+
+Records: TypeAlias = list[dict[str, Json]]
+Merge: TypeAlias = Callable[[Sequence[Records]], Records]
+
+
+@dataclass(slots=True)
+class Properties:
+    """The properties to ask for. Found once, when a page is first asked for.
+
+    load: finds all of them. group: cuts them into what one request may ask for. always: what each request asks for.
+    merged: the records of a page, from those of its requests.
+    """
+
+    load: Callable[[], Sequence[str]]
+    group: Callable[[Sequence[str]], Iterable[list[str]]]
+    merged: Merge
+    always: Sequence[str] = ()
+    _known: list[list[str]] = field(default_factory=list)
+
+    def chunks(self) -> Sequence[list[str]]:
+        """The properties of each request; at least one request."""
+        if not self._known:
+            self._known = [[*self.always, *some] for some in self.group(self.load())] or [list(self.always)]
+        return self._known
+
+
+def with_properties(names: dict[str, Json], properties: list[str]) -> dict[str, Json]:
+    """The names of a slice, and the properties: as a name of their own and among the slice's extra fields."""
+    seen: SliceView = copy(names["stream_slice"])
+    seen.extra_fields = {**seen.extra_fields, NAME: properties}
+    return {**names, NAME: properties, "stream_slice": seen, "stream_partition": seen, "stream_interval": seen}
+
+
+def whole(properties: Sequence[str]) -> list[list[str]]:
+    """All properties in one request."""
+    return [list(properties)]
+
+
+def by_count(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
+    """Groups of at most `limit` properties."""
+    return lambda properties: [list(properties[n : n + limit]) for n in range(0, len(properties), limit)]
+
+
+def by_length(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
+    """Groups whose text is at most `limit` long: a property counts as its length and three for what parts it.
+
+    One that is longer than the limit is a group of its own.
+    """
+
+    def group(properties: Sequence[str]) -> Iterable[list[str]]:
+        some: list[str] = []
+        size = 0
+        for name in properties:
+            length = len(name) + 3
+            if some and size + length > limit:
+                yield some
+                some, size = [], 0
+            some.append(name)
+            size += length
+        if some:
+            yield some
+
+    return group
+
+
+def by_key(key: Callable[[dict[str, Json]], Json]) -> Merge:
+    """Records with the same key become one, in the order in which keys came; those without one stay as they are."""
+
+    def merged(parts: Sequence[Records]) -> Records:
+        if len(parts) == 1:
+            return parts[0]
+        known: dict[str, dict[str, Json]] = {}
+        records: Records = []
+        for record in (record for part in parts for record in part):
+            value = key(record)
+            name = None if value is None else canonical(value)
+            if name is None:
+                records.append(record)
+            elif (other := known.get(name)) is None:
+                known[name] = record
+                records.append(record)
+            else:
+                _merge(other, record)
+        return records
+
+    return merged
+
+
+def _merge(into: dict[str, Json], record: dict[str, Json]) -> None:
+    """Add what `record` has; where both have a value, that of `record` counts, and objects are merged."""
+    for name, value in record.items():
+        held = into.get(name)
+        if type(held) is dict and type(value) is dict:
+            _merge(held, value)
+        else:
+            into[name] = value

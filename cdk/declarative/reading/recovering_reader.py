@@ -1,0 +1,190 @@
+"""Recoveries: a slice whose pages an API refuses is read again from its first page, or in smaller windows.
+
+What a window is cut into becomes part of the positions in it, so a read that is cut in between goes on there.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+
+from cdk.base.errors import FatalError, TransientError
+from cdk.base.logs import logger
+from cdk.base.values import Json, Record
+from cdk.declarative.model.datetime_cursor import ManifestCursor
+from cdk.declarative.model.durations import Duration, earlier, later
+from cdk.declarative.model.plug_points import Incremental, Router, SliceReader
+from cdk.rest.errors.signals import ResetPagination, SplitWindow
+from cdk.state.position import Checkpoint, Start
+from cdk.state.slice import Slice
+from cdk.state.window import Window
+from cdk.streams.stream import Item, Page
+
+_LEFT = "windows"
+"""The key of a position that says what is left of a slice: the window that is read now, and those behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """When pages begin anew. action: from where. limit: after how many records, besides when the API asks for it."""
+
+    action: Literal["RESET", "SPLIT_USING_CURSOR"]
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a window is cut. halves: its two halves; None when it is too small. advice: for the reader of the error."""
+
+    halves: Callable[[Window], tuple[Window, Window] | None]
+    advice: str = ""
+
+
+class RecoveringReader:
+    """Reads slices as `inner` does, and in other pieces when that is refused."""
+
+    def __init__(
+        self, inner: SliceReader, incremental: Incremental | None, *, reset: Reset, split: Split | None
+    ) -> None:
+        self.router: Router | None = inner.router
+        self._inner, self._reset, self._split = inner, reset, split
+        # To look at the cursor's value of each record costs what records that stay text save.
+        self._incremental = incremental if reset.action == "SPLIT_USING_CURSOR" else None
+
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """See SliceReader.
+
+        Raises FatalError: beginning anew would bring the same. Raises TransientError: a window cannot be cut more.
+        """
+        left, resets = _left(slice), 0
+        while left:
+            attempt = _Attempt(replace(slice, window=left[0]), left, whole=left == [slice.window])
+            try:
+                yield from attempt.read(self._inner, self._incremental, self._reset.limit)
+            except SplitWindow as refused:
+                left = self._cut(refused, attempt)
+            except ResetPagination as refused:
+                resets += 1
+                left = self._anew(refused, attempt, resets)
+            else:
+                left = left[1:]
+            if left:
+                slice = replace(slice, start=Start())
+                if left != [slice.window]:
+                    yield Checkpoint({_LEFT: [_written(window) for window in left]})
+
+    def _cut(self, refused: SplitWindow, attempt: "_Attempt") -> list[Window | None]:
+        window = attempt.slice.window
+        if self._split is None or window is None:
+            raise refused
+        halves = self._split.halves(window)
+        if halves is None:
+            advice = f" {self._split.advice}" if self._split.advice else ""
+            raise TransientError(
+                f"the API refuses {_shown(window)}, which cannot be cut more: {refused.message}.{advice}"
+            ) from refused
+        logger.info("%s; reading %s and %s instead", refused.message, *map(_shown, halves))
+        _warn(attempt)
+        return [*halves, *attempt.left[1:]]
+
+    def _anew(self, refused: ResetPagination, attempt: "_Attempt", resets: int) -> list[Window | None]:
+        window = attempt.slice.window
+        if self._reset.action == "RESET":
+            if resets > 1:
+                raise FatalError(f"{refused.message}; the pages began anew once, and it came to the same") from refused
+            logger.info("%s; reading again from the first page", refused.message)
+            _warn(attempt)
+            return attempt.left
+        reached = attempt.greatest
+        if window is None or reached is None or reached == window.start:
+            raise FatalError(
+                f"{refused.message}; no record is newer than the start of {_shown(window)}, so it cannot be read "
+                "from further on: choose a smaller `step`, or a higher limit"
+            ) from refused
+        logger.info("%s; reading on from %s", refused.message, reached)
+        _warn(attempt)
+        return [replace(window, start=reached), *attempt.left[1:]]
+
+
+class _Attempt:
+    """One try at a window. left: that window and those behind it. handed: records that went on."""
+
+    def __init__(self, slice: Slice, left: list[Window | None], *, whole: bool) -> None:
+        self.slice, self.left, self._whole = slice, left, whole
+        self.handed = 0
+        self.greatest: Json = None
+
+    def read(self, inner: SliceReader, incremental: Incremental | None, limit: int | None) -> Iterator[Item]:
+        """The items of the window. Raises ResetPagination: there are as many records as the limit says."""
+        for item in inner.read(self.slice):
+            if isinstance(item, Page):
+                self._see(item.records, incremental)
+                if limit is not None and self.handed >= limit:
+                    yield Page(item.records, None)
+                    raise ResetPagination(f"{self.handed} records were read, and the limit is {limit}")
+                yield item if self._whole or item.next is None else Page(item.records, self._position(item.next))
+            else:
+                if isinstance(item, dict):
+                    self._see([item], incremental)
+                yield item
+
+    def _see(self, records: Sequence[Record], incremental: Incremental | None) -> None:
+        self.handed += len(records)
+        if incremental is None:
+            return
+        cursor = incremental.cursor
+        values = [value for record in records if (value := record.get(cursor.field)) is not None]
+        if values:
+            self.greatest = cursor.greatest(values if self.greatest is None else [self.greatest, *values])
+
+    def _position(self, following: Mapping[str, Json]) -> Mapping[str, Json]:
+        return {**following, _LEFT: [_written(window) for window in self.left]}
+
+
+def halves_of(cursor: ManifestCursor, smallest: Duration | None) -> Callable[[Window], tuple[Window, Window] | None]:
+    """The function that cuts windows of a cursor with a granularity into halves, unless they are that small."""
+    granularity, read, write = cursor._granularity, cursor._moment, cursor._write  # noqa: SLF001 - the kit's own cursor
+    assert granularity is not None
+
+    def halves(window: Window) -> tuple[Window, Window] | None:
+        start, end = read(window.start), read(window.end)
+        if start is None or end is None or (smallest is not None and end <= later(start, smallest)):
+            return None
+        middle = start + (end - start) / 2
+        if isinstance(granularity, timedelta) and granularity:
+            # Of an odd number of granules the earlier half has the smaller part.
+            middle = start + granularity * (((end - start) // granularity + 1) // 2)
+        before = earlier(middle, granularity)
+        first, second = write(before), write(middle)
+        if before < start or middle > end or second == window.start:
+            return None
+        return replace(window, end=first, until=second, last=False), replace(window, start=second)
+
+    return halves
+
+
+def _left(slice: Slice) -> list[Window | None]:
+    """The windows of a slice that are not read yet, the first of them from the slice's position on."""
+    saved = slice.start.cursor.get(_LEFT) if isinstance(slice.start, Checkpoint) else None
+    if not saved or slice.window is None:
+        return [slice.window]
+    windows = [Window(start, end, until, last=False) for start, end, until in saved]
+    return [*windows[:-1], replace(windows[-1], last=slice.window.last)]
+
+
+def _written(window: Window | None) -> Json:
+    return None if window is None else [window.start, window.end, window.until]
+
+
+def _shown(window: Window | None) -> str:
+    return "the slice" if window is None else f"the window from {window.start} to {window.end}"
+
+
+def _warn(attempt: _Attempt) -> None:
+    if attempt.handed:
+        logger.warning(
+            "%s: of the %d records that were read of %s some come again",
+            attempt.slice,
+            attempt.handed,
+            _shown(attempt.slice.window),
+        )

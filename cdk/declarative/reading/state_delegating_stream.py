@@ -1,0 +1,98 @@
+"""DelegatingStream: read in full while there is no state, incrementally once there is one."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+
+from cdk.base.logs import logger
+from cdk.base.values import Json, JsonSchema
+from cdk.declarative.model.datetime_cursor import ManifestCursor
+from cdk.declarative.model.durations import Duration, earlier
+from cdk.declarative.reading.manifest_stream import ManifestStream
+from cdk.rest.auth.tokens import IssuedToken
+from cdk.state.slice import Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint import CheckpointReader, ParentState
+from cdk.streams.stream import Item, Stream
+
+
+class DelegatingStream(Stream):
+    """Two streams under one name. The state decides which of them a read uses.
+
+    retention: how far back the API can look; with an older state, or one whose date cannot be read, the stream is
+    read in full.
+    """
+
+    def __init__(self, full: ManifestStream, incremental: ManifestStream, *, retention: Duration | None) -> None:
+        super().__init__(full.config)
+        self.full, self.later, self._retention = full, incremental, retention
+        self.name, self.primary_key = incremental.name, incremental.primary_key
+        self.template = ""
+        self.reload: Callable[[], Stream] | None = None
+        self._chosen: ManifestStream = full
+        self._choose(full)
+
+    def _choose(self, stream: ManifestStream) -> None:
+        # The full one leaves a cursor value for the incremental one where it has a cursor, too.
+        self._chosen = stream
+        self.cursor, self.cursor_field = stream.cursor, stream.cursor_field
+        self.supports_checkpointing = stream.supports_checkpointing
+
+    @property
+    def empty_state(self) -> Json:
+        return self._chosen.empty_state
+
+    def migrate_state(self, blob: Json) -> Json:
+        self._choose(self._fitting(self.later.migrate_state(blob)))
+        return self._chosen.migrate_state(blob) if self._chosen is self.later else None
+
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """See cdk.rest.auth.tokens.TokenUser."""
+        return self._chosen.access_tokens(seconds)
+
+    def json_schema(self) -> JsonSchema:
+        return self._chosen.json_schema()
+
+    def now(self) -> datetime:
+        return self._chosen.now()
+
+    def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+        return self._chosen.partitions_since(parents)
+
+    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
+        return self._chosen.checkpoint_reader(state)
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        return self._chosen.read_records(slice)
+
+    def __reduce__(self) -> tuple[Callable[[], ManifestStream], tuple[()]]:
+        # What travels is the stream that was chosen: the state, which chooses, stays with the driver.
+        if self.reload is None:
+            raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
+        return partial(_chosen, self.reload, later=self._chosen is self.later), ()
+
+    def _fitting(self, blob: Json) -> ManifestStream:
+        if not isinstance(blob, Mapping) or not blob or all(str(key).startswith("__ab_") for key in blob):
+            return self.full
+        if self._retention is not None and self.later.cursor is not None:
+            # Of partitions it is the greatest value of all that counts.
+            known = blob.get("state", blob)
+            value = known.get(self.later.cursor.field) if isinstance(known, Mapping) else None
+            oldest = earlier(self.now(), self._retention)
+            if value is None or not self._since(value, oldest):
+                logger.warning("%s: the state is older than what the API keeps, so it is read in full", self.name)
+                return self.full
+        return self.later
+
+    def _since(self, value: Json, oldest: datetime) -> bool:
+        cursor = self.later.cursor
+        if not isinstance(cursor, ManifestCursor):
+            return True
+        moment = cursor.moment(value)
+        return moment is not None and moment >= oldest
+
+
+def _chosen(reload: Callable[[], Stream], *, later: bool) -> ManifestStream:
+    stream = reload()
+    assert isinstance(stream, DelegatingStream)
+    return stream.later if later else stream.full

@@ -1,0 +1,1 @@
+"""The manifest as JSON, before any component exists: references, parameters, old spellings, errors with lines."""

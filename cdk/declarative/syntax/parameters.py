@@ -1,0 +1,99 @@
+"""`$parameters`: values that a component gives to all components below it.
+
+A parameter becomes a field of every component below where that field is missing or empty, which is how `name`,
+`path` and `url_base` are written once; and `{{ parameters.x }}` reads it anywhere. Airbyte: the same, quirks included,
+since manifests rely on them.
+"""
+
+from collections.abc import Mapping
+
+from cdk.base.values import Json
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.field_shapes import Family, ListOf, Part, Shape, fields_of, flat, kind_of
+
+_PARAMETERS = "$parameters"
+
+
+def propagate(
+    component: Mapping[str, Json],
+    *,
+    parent: str = "",
+    field: str = "",
+    inherited: Mapping[str, Json] | None = None,
+    parent_wins: bool = False,
+) -> dict[str, Json]:
+    """`component` with the types that are implied and the parameters that apply, in it and in all below it.
+
+    parent, field: the type of the component around it, and the field of that where it stands. inherited: the parameters
+    from there. parent_wins: they count more than those of the components below, as streams of a template want it.
+    """
+    made = dict(component)
+    own = made.get(_PARAMETERS) or {}
+    if not isinstance(own, Mapping):
+        return made  # which validation refuses
+    inherited = inherited or {}
+    if "type" not in made and (implied := implied_type(parent, field, made)) is not None:
+        made = {"type": implied, **made}
+    if "type" not in made:
+        return _through(made, inherited, parent_wins=parent_wins)
+    made.pop(_PARAMETERS, None)
+    if _is_schema(made):
+        return made
+    current = {**own, **inherited} if parent_wins else {**inherited, **own}
+    for name, value in current.items():
+        made[name] = made.get(name) or value
+    _descend(made, str(made["type"]), current, parent_wins=parent_wins)
+    if current:
+        made[_PARAMETERS] = current
+    return made
+
+
+def implied_type(component: str, field: str, value: Mapping[str, Json]) -> str | None:
+    """The type that an object without one has in a field of a component; None where there is none."""
+    kind = Component.registry.get(component)
+    known = None if kind is None else fields_of(kind).get(field)
+    return None if known is None else _implied(known.shape, value)
+
+
+def _implied(shape: Shape, value: Mapping[str, Json]) -> str | None:
+    """The first that an option of a shape implies; what families say counts before what stands there plainly."""
+    options = [option.item if isinstance(option, ListOf) else option for option in flat(shape)]
+    options = [inner for option in options for inner in flat(option)]
+    said = [option.default.of(value) for option in options if isinstance(option, Family) and option.default]
+    plain = [kind_of(o.model) for o in options if isinstance(o, Part) and issubclass(o.model, Component)]
+    return next((name for name in (*said, *plain) if name is not None), None)
+
+
+def _descend(made: dict[str, Json], kind: str, current: Mapping[str, Json], *, parent_wins: bool) -> None:
+    for name, value in made.items():
+        if not isinstance(value, dict | list):
+            continue
+        # A parameter called like the field would otherwise be put into itself, without end.
+        given = {key: item for key, item in current.items() if key != name} if name in current else current
+        if isinstance(value, dict):
+            made[name] = propagate(value, parent=kind, field=name, inherited=given, parent_wins=parent_wins)
+        elif any(isinstance(item, dict) for item in value):
+            made[name] = [
+                propagate(item, parent=kind, field=name, inherited=given, parent_wins=parent_wins)
+                if isinstance(item, dict)
+                else item
+                for item in value
+            ]
+
+
+def _through(made: dict[str, Json], inherited: Mapping[str, Json], *, parent_wins: bool) -> dict[str, Json]:
+    """A plain object: only looked through for components, which stand directly in it."""
+    if any(isinstance(value, dict) and _is_component(value) for value in made.values()):
+        for name, value in made.items():
+            if isinstance(value, dict) and _is_component(value):
+                made[name] = propagate(value, inherited=inherited, parent_wins=parent_wins)
+    return made
+
+
+def _is_component(value: Mapping[str, Json]) -> bool:
+    return isinstance(kind := value.get("type"), str) and kind in Component.registry
+
+
+def _is_schema(value: Mapping[str, Json]) -> bool:
+    """Whether it is a JSON Schema, whose `type` names no component."""
+    return value["type"] not in Component.registry if isinstance(value["type"], str) else True

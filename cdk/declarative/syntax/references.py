@@ -1,0 +1,156 @@
+"""`$ref` and `#/...`: parts of a manifest that are written once and used in several places."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from cdk.base.errors import ManifestError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+
+Keys = Sequence[str | int]
+
+_REF = "$ref"
+# What these hold is data for the API or a person, where a text may begin like a reference.
+_PLAIN = frozenset({"config_overrides"})
+
+
+class References:
+    """Finds what the references of one manifest mean.
+
+    An object with `$ref` is the object referred to, with its own keys winning; a text that begins with `#/` is replaced
+    by what it refers to. Airbyte: the same, except that what nothing uses is not looked at.
+    """
+
+    def __init__(self, manifest: Mapping[str, Json]) -> None:
+        self._manifest = manifest
+        self._known: dict[str, Json] = {}
+        self._seen: dict[int, Json] = {}
+        self._open: list[str] = []
+
+    def resolve(self, value: Json, keys: Keys = ()) -> Json:
+        """`value` without references. Parts may be shared: do not change them.
+
+        Raises ManifestError naming the place: a reference leads nowhere, or in a circle.
+        """
+        if isinstance(value, str):
+            return self._target(value, keys) if value.startswith("#/") else value
+        if not isinstance(value, dict | list):
+            return value
+        # A part that stands in several places, as YAML's aliases do, is resolved once and stays one object.
+        if id(value) not in self._seen:
+            self._seen[id(value)] = self._parts_of(value, keys)
+        return self._seen[id(value)]
+
+    def _parts_of(self, value: dict[str, Json] | list[Json], keys: Keys) -> Json:
+        match value:
+            case {"$ref": str() as link, **own}:
+                target = self._target(link, (*keys, _REF))
+                if not own:
+                    return target
+                if not isinstance(target, Mapping):
+                    raise ManifestError(
+                        f"{link!r} leads to {_kind(target)}, so no fields can stand beside the $ref", path=_dotted(keys)
+                    )
+                return {**target, **{name: self._part(str(name), part, keys) for name, part in own.items()}}
+            case dict():
+                return {name: self._part(name, part, keys) for name, part in value.items()}
+            case _:
+                return [self.resolve(part, (*keys, i)) for i, part in enumerate(value)]
+
+    def where(self, keys: Keys) -> Keys:
+        """The place in the manifest as it is written, of `keys` in the manifest as it is resolved."""
+        node: Json = self._manifest
+        place: Keys = []
+        for key in keys:
+            node, place = self._through(node, place)
+            if isinstance(node, Mapping) and key not in node and isinstance(link := node.get(_REF), str):
+                node, place = self._through(link, place)
+            try:
+                node = node[key]
+            except (KeyError, IndexError, TypeError):
+                return place
+            place = [*place, key]
+        return place
+
+    def _through(self, node: Json, place: Keys) -> tuple[Json, list[str | int]]:
+        seen = 0
+        while seen < 64:  # noqa: PLR2004 - a circle is found when it is resolved
+            link = node if isinstance(node, str) else node.get(_REF) if isinstance(node, Mapping) else None
+            if not isinstance(link, str) or not link.startswith("#/") or (isinstance(node, Mapping) and len(node) > 1):
+                break
+            try:
+                node, place, seen = self._at(link), _parts(link), seen + 1
+            except ManifestError:
+                break
+        return node, list(place)
+
+    def _part(self, name: str, part: Json, keys: Keys) -> Json:
+        return part if name in _PLAIN else self.resolve(part, (*keys, name))
+
+    def _target(self, link: str, keys: Keys) -> Json:
+        if link in self._known:
+            return self._known[link]
+        if link in self._open:
+            circle = " -> ".join([*self._open[self._open.index(link) :], link])
+            raise ManifestError(f"the references go in a circle: {circle}", path=_dotted(keys))
+        self._open.append(link)
+        try:
+            found = self._known[link] = self.resolve(self._at(link, keys), _parts(link))
+        finally:
+            self._open.pop()
+        return found
+
+    def _at(self, link: str, keys: Keys = ()) -> Json:
+        node: Json = self._manifest
+        rest = link.removeprefix("#/")
+        while rest:
+            key, after = next(_steps(node, rest), (None, ""))
+            if key is None:
+                first = rest.partition("/")[0]
+                hint = did_you_mean(first, map(str, node)) if isinstance(node, Mapping) else ""
+                raise ManifestError(
+                    f"the reference {link!r} leads nowhere: there is no {first!r}{hint}", path=_dotted(keys)
+                )
+            node, rest = node[key], after
+            if rest and isinstance(node, str | dict):
+                # A reference inside the path: the rest is looked for where it leads.
+                node = node if isinstance(node, dict) and _REF not in node else self.resolve(node)
+        return node
+
+
+def _steps(node: Json, rest: str) -> Iterator[tuple[str | int, str]]:
+    """How the path may go on from `node`: a key may itself hold slashes."""
+    first, _, after = rest.partition("/")
+    if isinstance(node, Mapping):
+        if rest in node:
+            yield rest, ""
+        if first in node:
+            yield first, after
+    elif isinstance(node, list) and first.isdecimal() and int(first) < len(node):
+        yield int(first), after
+
+
+def _parts(link: str) -> list[str | int]:
+    return [int(part) if part.isdecimal() else part for part in link.removeprefix("#/").split("/")]
+
+
+def bounded(value: Json, most: int) -> bool:
+    """Whether a value written out, with what it shares repeated, has at most so many parts. Counts each part once."""
+    sizes: dict[int, int] = {}
+
+    def size(part: Json) -> int:
+        if not isinstance(part, dict | list):
+            return 1
+        if id(part) not in sizes:
+            inner = part.values() if isinstance(part, dict) else part
+            sizes[id(part)] = 1 + sum(map(size, inner))
+        return sizes[id(part)]
+
+    return size(value) <= most
+
+
+def _kind(value: Json) -> str:
+    return "a list" if isinstance(value, list) else "a text" if isinstance(value, str) else repr(value)
+
+
+def _dotted(keys: Keys) -> str:
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")

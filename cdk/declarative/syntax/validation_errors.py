@@ -1,0 +1,321 @@
+"""What is wrong with a manifest that does not validate, in its author's words and with every place at once.
+
+Validation says whether a manifest is right; this says why it is not. It walks the manifest along the shapes that its
+components declare, so where a field takes several forms there is one sentence, about the form that was meant.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from cdk.base.suggestions import nearest
+from cdk.base.values import Json
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.field_shapes import (
+    Anything,
+    Choice,
+    Either,
+    Family,
+    ListOf,
+    MapOf,
+    Nothing,
+    Part,
+    Scalar,
+    Shape,
+    fields_of,
+    flat,
+    kind_of,
+    open_to_more,
+    words,
+)
+from cdk.declarative.syntax.legacy_syntax import gone, renamed
+from cdk.declarative.syntax.wording import an, failed_check, named
+
+Keys = tuple[str | int, ...]
+
+_SHOWN = 8
+# What a place holds for each form that was tried there: `list[str]`, `function-plain[_pick()]`.
+_FORM = re.compile(r"[\[(]")
+_OURS = frozenset({"type", "$parameters"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong at one place of a manifest.
+
+    sure: it is why the manifest is refused; others are guesses. inside: it is about all that is inside the place.
+    """
+
+    keys: Keys
+    text: str
+    sure: bool = True
+    inside: bool = True
+
+    def tells(self, place: Keys) -> bool:
+        """Whether what validation says of a place needs no more words."""
+        around = place == self.keys[: len(place)]
+        return self.sure and (around or (self.inside and self.keys == place[: len(self.keys)]))
+
+
+def explained(value: Json, model: type[BaseModel], error: ValidationError) -> list[Problem]:
+    """The problems of a value that is no `model`, in the order of the manifest, guesses last."""
+    details = [(_place(detail["loc"], value), detail) for detail in error.errors(include_url=False)]
+    places = {keys for keys, _ in details}
+    # Validation has the last word: what a field takes besides its shape, through a validator of its own, is no problem.
+    found = [p for p in _explain(Part(model), value, ()) if not p.sure or any(_same(p.keys, place) for place in places)]
+    for keys, detail in details:
+        if not any(problem.tells(keys) for problem in found):
+            found.append(Problem(keys, failed_check(detail) + _inherited(detail, value, keys)))
+    return sorted(found, key=lambda problem: not problem.sure)
+
+
+def _same(keys: Keys, place: Keys) -> bool:
+    """Whether an error at a place of validation is what a problem tells of: there, inside, or of the object around."""
+    return place[: len(keys)] == keys or place == keys[:-1]
+
+
+def _inherited(detail: ErrorDetails, value: Json, keys: Keys) -> str:
+    """Which of the fields that an error names came from `$parameters`."""
+    for key in keys:
+        value = value[key]
+    if not isinstance(value, Mapping) or not isinstance(given := value.get("$parameters"), Mapping):
+        return ""
+    said = set(re.findall(r"\w+", detail["msg"]))
+    names = [name for name in given if name in said and value.get(name) == given[name]]
+    return f"; {' and '.join(names)} came from $parameters" if names else ""
+
+
+def listed(error: ValidationError) -> list[Problem]:
+    """What is wrong with a value that is not known any more, as far as the error tells."""
+    kept: dict[Keys, Problem] = {}
+    for detail in error.errors(include_url=False):
+        keys = tuple(key for key in detail["loc"] if isinstance(key, int) or not _FORM.search(key))
+        kept.setdefault(keys, Problem(keys, failed_check(detail)))
+    return list(kept.values())
+
+
+def misspelt(value: Json, model: type[BaseModel]) -> Iterator[Problem]:
+    """Fields that nothing knows and that look like one that is known, in a value that is a `model`."""
+    return (problem for problem in _explain(Part(model), value, ()) if not problem.sure)
+
+
+def _explain(shape: Shape, value: Json, keys: Keys) -> Iterator[Problem]:
+    match shape:
+        case Either():
+            yield from _either(shape, value, keys)
+        case Part(model=model):
+            yield from _part(model, shape, value, keys)
+        case Family():
+            yield from _member(shape, value, keys)
+        case ListOf(item=item) if isinstance(value, list | tuple):
+            for i, part in enumerate(value):
+                yield from _explain(item, part, (*keys, i))
+        case ListOf(item=item, alone=True) if isinstance(value, Mapping):
+            yield from _explain(item, value, keys)
+        case MapOf(item=item) if isinstance(value, Mapping):
+            for name, part in value.items():
+                yield from _explain(item, part, (*keys, name))
+        case _:
+            if not _is(shape, value):
+                yield _wrong(shape, value, keys)
+
+
+def _is(shape: Shape, value: Json) -> bool:
+    """Whether a value without parts has a shape."""
+    match shape:
+        case Anything():
+            return True
+        case Nothing():
+            return value is None
+        case Scalar(type=kind):
+            return _accepts(kind, value)
+        case Choice(values=values):
+            return any(value == known and type(value) is type(known) for known in values)
+        case _:
+            return False
+
+
+def _either(shape: Either, value: Json, keys: Keys) -> Iterator[Problem]:
+    """The problems with the form that was meant; those of no form in particular when that cannot be told."""
+    tries = [(option, list(_explain(option, value, keys))) for option in flat(shape)]
+    best = min(tries, key=lambda one: sum(problem.sure for problem in one[1]))[1]
+    if any(problem.sure for problem in best):
+        meant = [found for option, found in tries if _may_be_meant(option, value)]
+        told = isinstance(value, Mapping | list) and len(meant) == 1
+        best = meant[0] if told else [_wrong(shape, value, keys)]
+    yield from best
+
+
+def _may_be_meant(option: Shape, value: Json) -> bool:
+    """Whether a list or an object is written the way an option is."""
+    alone = isinstance(option, ListOf) and option.alone
+    return isinstance(option, Part | Family) or alone if isinstance(value, Mapping) else isinstance(option, ListOf)
+
+
+def _member(shape: Family, value: Json, keys: Keys) -> Iterator[Problem]:
+    kind, members = shape.kind, shape.kind.members()
+    if not isinstance(value, Mapping):
+        yield _wrong(shape, value, keys)
+        return
+    name = value.get("type")
+    if name is None and shape.default is not None:
+        name = shape.default.of(value)
+    if name is None:
+        yield Problem(keys, f"this {kind_of(kind)} has no `type`{_expected(members)}")
+    elif (member := members.get(name) if isinstance(name, str) else None) is None:
+        yield Problem((*keys, "type"), _stranger(name, kind_of(kind), members))
+    else:
+        yield from _fields(member, value, keys)
+
+
+def _part(model: type[BaseModel], shape: Part, value: Json, keys: Keys) -> Iterator[Problem]:
+    if not isinstance(value, Mapping):
+        yield _wrong(shape, value, keys)
+        return
+    name = model.type_name() if issubclass(model, Component) else None
+    found = value.get("type", name)
+    if name is not None and found != name:
+        yield Problem((*keys, "type"), _stranger(found, name, {name: model}))
+        if isinstance(found, str) and found in Component.registry:
+            return  # its fields are those of something else
+    yield from _fields(model, value, keys)
+
+
+def _fields(model: type[BaseModel], value: Mapping[str, Json], keys: Keys) -> Iterator[Problem]:
+    fields, kind = fields_of(model), kind_of(model)
+    strange = _strange(model, value, root=not keys)
+    told: set[str] = set()
+    for name, field in fields.items():
+        if name == "type":
+            continue
+        if name in value:
+            yield from _explain(field.shape, value[name], (*keys, name))
+        elif field.required:
+            slip = next((written for written, near in strange.items() if near == name), None)
+            if slip is None:
+                yield Problem(keys, f"{kind} needs the field {name!r}, {words(field.shape)}", inside=False)
+            else:
+                told.add(slip)
+                yield Problem((*keys, slip), f"{kind} needs the field {name!r}; found {slip!r}, did you mean {name!r}?")
+    yield from _slips(model, value, keys, {name: near for name, near in strange.items() if name not in told})
+
+
+def _slips(
+    model: type[BaseModel], value: Mapping[str, Json], keys: Keys, strange: Mapping[str, str]
+) -> Iterator[Problem]:
+    """What is not wrong, and probably not meant: fields with a slip, and fields of old manifests."""
+    kind = kind_of(model)
+    for name, near in strange.items():
+        yield Problem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", sure=False)
+    for name in () if open_to_more(model) else value:
+        if name not in fields_of(model) and name not in strange and (today := renamed(name)) is not None:
+            text = f"the field {name!r} of {kind} is passed over; today one writes {today}"
+            yield Problem((*keys, name), text, sure=False)
+
+
+def _strange(model: type[BaseModel], value: Mapping[str, Json], *, root: bool) -> dict[str, str]:
+    """Fields that a model does not know, and the known one that each is near.
+
+    Parameters become fields, so they are none. What another component knows is often left over from it: below the root
+    it counts only where it is near a required field.
+    """
+    fields, parameters = fields_of(model), value.get("$parameters") or {}
+    odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OURS]
+    if not odd or open_to_more(model):
+        return {}
+    known = _known_everywhere()
+    free = [name for name in fields if name not in _OURS and name not in value]
+    needed = [name for name in free if fields[name].required]
+    near = {name: _near(name, needed if name in known and not root else free) for name in odd}
+    return {name: field for name, field in near.items() if field is not None}
+
+
+def _near(name: str, free: Sequence[str]) -> str | None:
+    """The known field that an unknown one is: what it was renamed to, or what it looks like."""
+    if (today := renamed(name)) is not None:
+        return today if today in free else None
+    return nearest(name, free)
+
+
+def _known_everywhere() -> frozenset[str]:
+    size = len(Component.registry)
+    if size not in _KNOWN:
+        models = [kind for kind in Component.registry.values() if not open_to_more(kind)]
+        _KNOWN[size] = frozenset(f.alias or name for kind in models for name, f in kind.model_fields.items())
+    return _KNOWN[size]
+
+
+_KNOWN: dict[int, frozenset[str]] = {}
+
+
+def _stranger(name: Json, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
+    """What to say of a `type` that cannot stand where a `kind` is expected."""
+    if not isinstance(name, str):
+        return f"found {named(name)}, expected the type of {an(kind)}, a text"
+    if (reason := gone(name)) is not None:
+        return f"the type {name!r} is no longer part of the language: {reason}"
+    if name in Component.registry:
+        return f"{an(name)} cannot stand here{_expected(members)}"
+    if (near := nearest(name, members)) is not None:
+        return f"unknown type {name!r}; did you mean {near!r}?"
+    return f"unknown type {name!r}{_expected(members)}"
+
+
+def _expected(members: Mapping[str, type[BaseModel]]) -> str:
+    names = sorted(members)
+    if not names:
+        return ", and there is none"
+    if len(names) == 1:
+        return f", expected {an(names[0])}"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f", expected one of {', '.join(names[:_SHOWN])}{more}"
+
+
+def _wrong(shape: Shape, value: Json, keys: Keys) -> Problem:
+    return Problem(keys, f"found {named(value)}, expected {words(shape)}{_advice(shape, value)}")
+
+
+def _advice(shape: Shape, value: Json) -> str:
+    options = list(flat(shape))
+    if isinstance(value, str):
+        choices = [one for option in options if isinstance(option, Choice) for one in option.values]
+        if (near := nearest(value, filter(_is_text, choices))) is not None:
+            return f"; did you mean {near!r}?"
+    if isinstance(value, bool | int | float) and any(o == Scalar(str) for o in options):
+        return f"; write '{named(value).rpartition(' ')[2]}', in quotes"
+    if any(isinstance(o, ListOf) and _explains(o.item, value) for o in options):
+        return f"; write [{value!r}]" if isinstance(value, str) else "; write it behind a dash (-), as one of a list"
+    if not isinstance(value, Mapping) and (family := next((o for o in options if isinstance(o, Family)), None)):
+        implied = family.default.type if family.default is not None else ""
+        return f"; write an object with `type: {implied}`" if implied else "; write an object with a `type`"
+    return ""
+
+
+def _explains(item: Shape, value: Json) -> bool:
+    return not list(_explain(item, value, ()))
+
+
+def _accepts(kind: type, value: Json) -> bool:
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _place(loc: Sequence[str | int], value: Json) -> Keys:
+    """The keys in `value` that an error's place has; the names of forms that were tried are none."""
+    keys: list[str | int] = []
+    for key in loc:
+        inside = isinstance(value, Mapping) and key in value
+        if inside or (isinstance(value, list) and isinstance(key, int) and key < len(value)):
+            value = value[key]
+            keys.append(key)
+    return tuple(keys)

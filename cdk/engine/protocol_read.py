@@ -1,0 +1,237 @@
+"""A sync as protocol lines: statuses, pages of records, states, errors, in one order."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from cdk.base.errors import CatalogError, CdkError
+from cdk.base.logs import logger
+from cdk.base.run import one_run
+from cdk.base.suggestions import did_you_mean
+from cdk.base.times.clock import Clock, system_clock
+from cdk.base.values import Json, Record
+from cdk.engine.checkpoint_throttle import Pace
+from cdk.engine.executors import Executor, serial
+from cdk.engine.read import read
+from cdk.protocol import (
+    AirbyteMessage,
+    AirbyteStateMessage,
+    AirbyteStateStats,
+    AirbyteStreamStatus,
+    ConfiguredAirbyteCatalog,
+    ConfiguredAirbyteStream,
+    Mask,
+    StreamDescriptor,
+    SyncMode,
+    Type,
+    error_line,
+    error_text,
+    milliseconds,
+    record_lines,
+    state_line,
+    status_line,
+)
+from cdk.state.log.secret_check import Leaks
+from cdk.state.manager import ConnectorStateManager
+from cdk.state.stream_state import StreamState
+from cdk.streams.state_check import check_values
+from cdk.streams.stream import Stream
+
+Write: TypeAlias = Callable[[bytes], None]
+"""Takes whole lines, in order, and has written them when it returns."""
+
+
+class StreamsFailed(CdkError):
+    """Some streams could not be read to the end; the error of each has been said with its own kind.
+
+    To a platform it is a config_error, as Airbyte's summary is, whatever the kinds of the streams' errors.
+    """
+
+    failure_type = "config_error"
+
+    def __init__(self, failures: Mapping[StreamDescriptor, Exception]) -> None:
+        """Keep the error of each stream in `failures`."""
+        texts = "; ".join(f"{descriptor}: {error_text(error)}" for descriptor, error in failures.items())
+        super().__init__(f"{len(failures)} of the streams could not be read to the end: {texts}")
+        self.failures = failures
+
+
+class Watch(Protocol):
+    """Somebody who wants to see how a read goes."""
+
+    def started(self, stream: StreamDescriptor) -> None:
+        """The stream begins."""
+
+    def records(self, stream: StreamDescriptor, count: int, size: int) -> None:
+        """A page of `count` records and `size` bytes has been written."""
+
+    def state(self, stream: StreamDescriptor, blob: Json) -> None:
+        """A state has been written."""
+
+    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None:
+        """The stream is read, or has failed."""
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def started(self, stream: StreamDescriptor) -> None: ...
+    def records(self, stream: StreamDescriptor, count: int, size: int) -> None: ...
+    def state(self, stream: StreamDescriptor, blob: Json) -> None: ...
+    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None: ...
+
+
+def run_read(
+    streams: Iterable[Stream],
+    catalog: ConfiguredAirbyteCatalog,
+    manager: ConnectorStateManager,
+    write: Write,
+    *,
+    execute: Executor = serial,
+    clock: Clock = system_clock,
+    mask: Mask = str,
+    leaks: Leaks | None = None,
+    watch: Watch | None = None,
+) -> None:
+    """Read the streams of `catalog` in its order, going on from the states in `manager`.
+
+    Of each stream `write` gets: STARTED, RUNNING before its first record, a page of records at a time, states that
+    come after all records they cover, and COMPLETE, before which there is always a state that counts the last records:
+    the one before, once more, where they did not change it. A stream that fails ends with INCOMPLETE and its error, and
+    the next one goes on. mask: hides secrets in errors. leaks: secrets that no state may have; its stream fails.
+
+    Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
+    Raises StreamsFailed after the last stream, when any has failed.
+    """
+    with one_run():
+        out = _Out(write, clock, leaks or Leaks(), watch or Unwatched())
+        _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
+
+
+def _read_all(
+    streams: Iterable[Stream],
+    catalog: ConfiguredAirbyteCatalog,
+    manager: ConnectorStateManager,
+    out: "_Out",
+    *,
+    execute: Executor,
+    mask: Mask,
+) -> None:
+    offered = {StreamDescriptor(name=stream.name, namespace=stream.namespace): stream for stream in streams}
+    states = _restore(catalog, offered, manager)
+    failures: dict[StreamDescriptor, Exception] = {}
+    for configured in catalog.streams:
+        descriptor = configured.stream.descriptor
+        out.watch.started(descriptor)
+        try:
+            stream = _find(configured, offered)
+            _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute)
+        except Exception as error:  # noqa: BLE001 - one stream failing, for whatever reason, does not stop the others
+            failures[descriptor] = error
+            out.write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, out.clock()))
+            out.write(error_line(error, out.clock(), mask=mask, stream=descriptor))
+        out.watch.ended(descriptor, failures.get(descriptor))
+    if failures:
+        raise StreamsFailed(failures)
+
+
+class _Out(NamedTuple):
+    """Where the lines of a read go, and what looks at them on the way."""
+
+    write: Write
+    clock: Clock
+    leaks: Leaks
+    watch: Watch
+
+
+class _StreamRun:
+    """One stream on its way out: counts what has been written since its last state."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        descriptor: StreamDescriptor,
+        manager: ConnectorStateManager,
+        out: "_Out",
+    ) -> None:
+        self._stream, self._descriptor, self._manager = stream, descriptor, manager
+        self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks
+        self._pace = Pace(out.clock)
+        self._running = False
+        self._count = 0
+
+    def run(self, state: StreamState, execute: Executor) -> None:
+        """Read the stream from `state` to its end. Raises what reading raises, after the state that could be saved."""
+        self._say(AirbyteStreamStatus.STARTED)
+        try:
+            for item in read(self._stream, state, execute, self._pace.due):
+                if isinstance(item, StreamState):
+                    state = item
+                    self._save(self._manager.checkpoint(self._stream, state))
+                else:
+                    self._records(item)
+        finally:
+            last = self._manager.checkpoint(self._stream, state, final=True)
+            if last is None and self._count:
+                last = self._manager.create_state_message(self._descriptor.name, self._descriptor.namespace)
+            self._save(last)
+        self._say(AirbyteStreamStatus.COMPLETE)
+
+    def _records(self, page: Sequence[Record]) -> None:
+        if not self._running:
+            self._running = True
+            self._say(AirbyteStreamStatus.RUNNING)
+        name, namespace = self._descriptor.name, self._descriptor.namespace
+        lines = record_lines(name, namespace, page, milliseconds(self._clock()))
+        self._write(lines)
+        self._count += len(page)
+        self._pace.wrote_records(len(lines))
+        self._watch.records(self._descriptor, len(page), len(lines))
+
+    def _save(self, state: AirbyteStateMessage | None) -> None:
+        if state is None:
+            return
+        stats = AirbyteStateStats(record_count=float(self._count))
+        line = state_line(AirbyteMessage(type=Type.STATE, state=state.model_copy(update={"source_stats": stats})))
+        self._leaks.refuse(line, f"state of {self._descriptor}")
+        self._write(line)
+        self._count = 0
+        self._pace.wrote_state(len(line))
+        if state.stream is not None:
+            self._watch.state(self._descriptor, state.stream.stream_state)
+
+    def _say(self, status: AirbyteStreamStatus) -> None:
+        self._write(status_line(self._descriptor, status, self._clock()))
+
+
+def _restore(
+    catalog: ConfiguredAirbyteCatalog, offered: dict[StreamDescriptor, Stream], manager: ConnectorStateManager
+) -> dict[StreamDescriptor, StreamState]:
+    """The states of all streams, so that a bad one is found before the first request."""
+    states: dict[StreamDescriptor, StreamState] = {}
+    for configured in catalog.streams:
+        descriptor = configured.stream.descriptor
+        if descriptor in states:
+            raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r} twice; once is enough")
+        if descriptor in offered:
+            states[descriptor] = manager.restore(offered[descriptor])
+            check_values(offered[descriptor], states[descriptor])
+    return states
+
+
+def _find(configured: ConfiguredAirbyteStream, offered: dict[StreamDescriptor, Stream]) -> Stream:
+    """The stream that a catalog asks for. Raises CatalogError: the source lacks it, or has another cursor."""
+    descriptor = configured.stream.descriptor
+    stream = offered.get(descriptor)
+    if stream is None:
+        hint = did_you_mean(str(descriptor), map(str, offered))
+        raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r}, which the source lacks{hint}")
+    if configured.sync_mode is SyncMode.INCREMENTAL:
+        wanted = ".".join(configured.cursor_field or ())
+        if stream.cursor_field is None:
+            logger.warning(
+                "%s has no cursor: it is read in full, although the catalog asks for incremental", descriptor
+            )
+        elif wanted and wanted != stream.cursor_field:
+            hint = did_you_mean(wanted, [stream.cursor_field])
+            raise CatalogError(f"the catalog asks for the cursor {wanted!r} of {descriptor}, which it lacks{hint}")
+    return stream

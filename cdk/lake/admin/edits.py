@@ -1,0 +1,185 @@
+"""What a person can make of a stream's state: each is a new `Saved`, and what it means for the table. Pure.
+
+Nothing here ever moves a position forward, but `given`, where a person says every word of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from cdk.base.errors import BadState, StateError
+from cdk.base.values import Json
+from cdk.lake.admin.diff import Move, moves
+from cdk.lake.delta.table_state import Saved
+from cdk.state.position import Checkpoint, Position, Start
+from cdk.state.slice import WHOLE, Partition
+from cdk.state.stream_state import StreamState
+from cdk.state.wire import decode, encode
+from cdk.streams.cursor import Cursor
+from cdk.streams.state_check import check_fields, check_values
+from cdk.streams.stream import Stream
+
+_FAR = datetime(9000, 1, 1, tzinfo=UTC)
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new state for a stream. what: for the history of the table. moves: what becomes of the cursors.
+
+    means: what the next sync does with the table's rows, in sentences.
+    """
+
+    what: str
+    saved: Saved
+    moves: tuple[Move, ...]
+    means: tuple[str, ...]
+
+
+def reset(saved: Saved, partition: Partition | None = None) -> Change:
+    """Read the stream, or one partition, from its start. Raises StateError: the state has no such partition."""
+    if partition is not None:
+        if saved.complete and saved.sync_mode != "incremental":
+            raise StateError("the last full refresh is complete: the next sync reads every partition from its start")
+        state = _read(saved)
+        stands = _standing(state, partition)
+        positions: dict[Partition, Position] = {n: p for n, p in state.positions.items() if n != stands}
+        if WHOLE in positions:
+            # What is kept for all partitions would count for this one as well.
+            positions[stands] = Start()
+        return _moved(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
+    means = [_again(saved.write_mode, "The next sync reads the stream from its start.")]
+    if saved.write_mode == "append":
+        means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
+    records = saved.records if saved.write_mode == "append_dedup" else 0
+    new = Saved(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
+    return Change("reset", new, tuple(moves(saved.state, None)), tuple(means))
+
+
+def rewound(saved: Saved, stream: Stream, to: str, partition: Partition | None = None) -> Change:
+    """Move cursors that are beyond `to` back to it. to: a moment, or a number for a cursor that counts.
+
+    What an attempt that was cut had read beyond `to` is read again, and so are all parents of a substream, since a
+    parent that has not changed would not bring its partition up again.
+    Raises StateError: the stream has no cursor, or its state has no such partition. BadState: `to` is no value of it.
+    """
+    cursor = stream.cursor
+    if cursor is None or saved.sync_mode != "incremental":
+        raise StateError(
+            "there is no cursor to move back: the stream is read whole, or moves its state by itself; "
+            "use `state reset` or `state set`",
+            stream=stream.name,
+        )
+    state = _read(saved, stream)
+    target = _written(cursor, to)
+    wanted = None if partition is None else _standing(state, partition)
+    positions = {
+        name: _back(cursor, position, target) if wanted in (None, name) else position
+        for name, position in state.positions.items()
+    }
+    if positions == dict(state.positions):
+        return Change(f"rewind to {to}", saved, (), ("Every cursor stands there already, or before: nothing changes.",))
+    return _moved(f"rewind to {to}", saved, replace(state, positions=positions, parents={}), stream)
+
+
+def given(saved: Saved, stream: Stream, blob: Json, what: str = "set") -> Change:
+    """Take `blob`, in any form that the stream reads. Raises BadState: it is none."""
+    state = decoded(stream, blob)
+    check_values(stream, state)
+    check_fields(stream, state)
+    if saved.sync_mode == "incremental":
+        return _moved(what, saved, state, stream)
+    new = saved
+    if saved.complete:
+        new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=(), known=None)
+    change = _moved(what, new, state, stream)
+    means = "The next sync goes on from there; what lies before is not part of the new generation."
+    return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
+
+
+def rolled_back(saved: Saved | None, older: Saved, number: int) -> Change:
+    """Take an earlier state of the same table."""
+    means = _again(older.write_mode, "What was read since is read again.")
+    before = None if saved is None else saved.state
+    return Change(
+        f"rollback to state {number}", replace(older, logged=None), tuple(moves(before, older.state)), (means,)
+    )
+
+
+def decoded(stream: Stream, blob: Json) -> StreamState:
+    """A stream's state of its wire form, old forms included. Raises BadState."""
+    return decode(
+        stream.migrate_state(blob),
+        path=f"state of {stream.name}",
+        cursor_field=stream.cursor_field,
+        partition_field=stream.partition_field,
+    )
+
+
+def _read(saved: Saved, stream: Stream | None = None) -> StreamState:
+    if stream is not None:
+        return decoded(stream, saved.state)
+    blob = saved.state
+    if isinstance(blob, Mapping) and "state_type" in blob:
+        raise StateError("the state is a list of date ranges and has no partitions; reset the whole stream")
+    return decode(blob)
+
+
+def _moved(what: str, saved: Saved, state: StreamState, stream: Stream | None = None) -> Change:
+    blob = encode(
+        state,
+        incremental=saved.sync_mode == "incremental",
+        cursor_field=None if stream is None else stream.cursor_field,
+        exact=True,
+    )
+    means = _again(saved.write_mode, "The next sync reads again what lies behind the new position.")
+    return Change(what, replace(saved, state=blob), tuple(moves(saved.state, blob)), (means,))
+
+
+def _again(write_mode: str, first: str) -> str:
+    match write_mode:
+        case "append":
+            then = "Records that it reads again become further rows beside those that are there"
+        case "append_dedup":
+            then = "Records that it reads again replace the rows of their keys: nothing is there twice"
+        case "overwrite":
+            then = "The rows that are there stay until the new generation is complete and replaces them"
+        case _:
+            then = "What becomes of rows that are there follows from the write mode of the next sync"
+    return f"{first} {then}."
+
+
+def _standing(state: StreamState, partition: Partition) -> Partition:
+    """The partition as the state has it. Raises StateError."""
+    if partition in state.positions:
+        return partition
+    named = ", ".join(name.key for name in list(state.positions)[:_NAMED])
+    there = f"{len(state.positions)} of them, such as {named}" if state.positions else "none"
+    raise StateError(f"the state has no partition {partition.key}, expected one that it has: there are {there}")
+
+
+def _written(cursor: Cursor, to: str) -> Json:
+    """`to` as the cursor writes its values: where a window that begins there starts."""
+    window = next(iter(cursor.windows(to, _FAR, again=False)), None)
+    if window is None:
+        raise StateError(f"found {to!r}, expected a value before the cursor's own end")
+    return window.start
+
+
+def _back(cursor: Cursor, position: Position, target: Json) -> Position:
+    """A position no further than `target`. Digests of records go with the value they belong to."""
+    match position:
+        case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
+            if cursor.greatest([value]) is None:
+                raise BadState(f"state.{cursor.field}", value, "a value of the stream's cursor")
+            if _beyond(cursor, value, target):
+                return Checkpoint({**kept, cursor.field: target})
+            open_ = resume is not None and (resume.open or _beyond(cursor, resume.through, target))
+            return Checkpoint(position.cursor, edge) if open_ else position
+        case _:
+            return position
+
+
+def _beyond(cursor: Cursor, value: Json, target: Json) -> bool:
+    """Whether a value lies after another. Of equals the later one in the list counts as the greatest."""
+    return bool(value != target and cursor.greatest([value, target]) == value)

@@ -1,0 +1,120 @@
+"""States from and to the forms of other programs: Airbyte's state messages, Singer's bookmarks, dlt's state."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from cdk.base.errors import BadState, StateError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+from cdk.lake.admin.locate import Located
+from cdk.lake.delta.table_state import Saved
+from cdk.state.wire import decode, encode
+from cdk.streams.stream import Stream
+
+
+def message(one: Located, saved: Saved, *, exact: bool) -> Json:
+    """A stream's state as a STREAM message. exact: with what only tables keep, so that nothing is lost."""
+    blob = saved.state
+    ranges = isinstance(blob, Mapping) and "state_type" in blob
+    if not (exact or ranges):
+        blob = encode(decode(blob), incremental=saved.sync_mode == "incremental")
+    descriptor = {"name": one.stream, **({"namespace": one.namespace} if one.namespace else {})}
+    return {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": blob or {}}}
+
+
+def is_singer(document: Json) -> bool:
+    """Whether a document is a Singer state, or the message that carries one."""
+    return isinstance(document, Mapping) and (
+        "bookmarks" in document or (document.get("type") == "STATE" and "bookmarks" in (document.get("value") or {}))
+    )
+
+
+def from_singer(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> Iterator[tuple[str, Json]]:
+    """The state of each stream that has a bookmark, in our form.
+
+    Understood are `replication_key` with `replication_key_value`, `partitions` of these with their `context`, and the
+    older map from the name of the cursor to its value. Raises BadState and StateError: anything else, or a stream or
+    cursor that the source lacks.
+    """
+    bookmarks = (document["value"] if "bookmarks" not in document else document)["bookmarks"]
+    if not isinstance(bookmarks, Mapping):
+        raise BadState("bookmarks", bookmarks, "a map from stream to bookmark")
+    for name, bookmark in bookmarks.items():
+        path = f"bookmarks.{name}"
+        if name not in streams:
+            raise StateError(f"the source has no such stream{did_you_mean(name, streams)}", path=path)
+        field = streams[name].cursor_field
+        if field is None:
+            raise StateError("the stream has no cursor, so a bookmark says nothing to it", path=path)
+        if not isinstance(bookmark, Mapping):
+            raise BadState(path, bookmark, "a map with replication_key_value")
+        if partitions := bookmark.get("partitions"):
+            yield name, {"use_global_cursor": False, "states": list(_partitions(partitions, field, path))}
+        elif bookmark:
+            yield name, _cursor(bookmark, field, path)
+
+
+def is_dlt(document: Json) -> bool:
+    """Whether a document is the state of a dlt pipeline."""
+    return isinstance(document, Mapping) and "sources" in document and not {"type", "stream"} & document.keys()
+
+
+def from_dlt(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> Iterator[tuple[str, Json]]:
+    """The state of each stream that is called like a resource with an `incremental`, in our form.
+
+    Its `last_value` counts. What it knows of the rows that have that value (`unique_hashes`) says nothing here, so
+    these are read once more. Raises BadState and StateError: another form, a stream or cursor that the source lacks,
+    or a resource that several sources have.
+    """
+    known: dict[str, str] = {}
+    for path, name, cursors in _resources(document["sources"]):
+        if name not in streams:
+            raise StateError(f"the source has no such stream{did_you_mean(name, streams)}", path=path)
+        if name in known:
+            raise StateError(f"{known[name]} has a state of the same stream; leave one of them out", path=path)
+        known[name] = path
+        field = streams[name].cursor_field
+        if field is None:
+            raise StateError("the stream has no cursor, so a last value says nothing to it", path=path)
+        if not isinstance(cursors, Mapping) or not isinstance(found := cursors.get(field), Mapping):
+            raise BadState(f"{path}.incremental", cursors, f"a map with {field!r}, the stream's cursor")
+        if (value := found.get("last_value")) is not None:
+            yield name, {field: _untyped(value)}
+
+
+def _resources(sources: Json) -> Iterator[tuple[str, str, Json]]:
+    """The path, the name and the cursors of each resource with an `incremental`."""
+    for source, said in sources.items() if isinstance(sources, Mapping) else ():
+        resources = said.get("resources") if isinstance(said, Mapping) else None
+        for name, kept in resources.items() if isinstance(resources, Mapping) else ():
+            if isinstance(kept, Mapping) and kept.get("incremental"):
+                yield f"sources.{source}.resources.{name}", name, kept["incremental"]
+
+
+def _untyped(value: Json) -> Json:
+    """A value of dlt's without the character that tells its type: a decimal, a moment, a date, ..."""
+    return value[1:] if isinstance(value, str) and "\uf026" <= value[:1] <= "\uf02f" else value
+
+
+def _partitions(items: Json, field: str, path: str) -> Iterator[Json]:
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise BadState(f"{path}.partitions", items, "a list of bookmarks, each with its context")
+    for i, item in enumerate(items):
+        where = f"{path}.partitions[{i}]"
+        match item:
+            case {"context": Mapping() as context}:
+                rest = {key: value for key, value in item.items() if key != "context"}
+                yield {"partition": dict(context), "cursor": _cursor(rest, field, where)}
+            case _:
+                raise BadState(where, item, "a bookmark with a context")
+
+
+def _cursor(bookmark: Mapping[str, Json], field: str, path: str) -> Mapping[str, Json]:
+    """A bookmark as a cursor value. Progress markers say what was read out of order and not in full: not taken."""
+    if "progress_markers" in bookmark:
+        raise BadState(path, "progress_markers", "a finished bookmark: finish the read there, or remove the markers")
+    key, value = bookmark.get("replication_key", field), bookmark.get("replication_key_value", bookmark.get(field))
+    if key != field:
+        raise BadState(f"{path}.replication_key", key, f"{field!r}, the stream's cursor")
+    if value is None:
+        raise BadState(path, dict(bookmark), f"a replication_key_value, or a value of {field!r}")
+    return {field: value}

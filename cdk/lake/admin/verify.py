@@ -1,0 +1,156 @@
+"""The files of states and tables: whether all are there that a state needs, and which nobody needs any more."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import orjson
+from deltalake import DeltaTable
+
+from cdk.base.errors import BadState, StateError
+from cdk.base.values import from_json
+from cdk.lake.admin.locate import Located
+from cdk.lake.admin.table_audit import Audit, audit
+from cdk.lake.delta.commit_log import actions
+from cdk.lake.delta.state_blobs import number
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.merge import scratch_files
+from cdk.lake.parquet.table_files import missing_files
+from cdk.lake.storage.folder import Disk, Place
+
+_DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a stream's state. broken: the next sync fails, or rows are missing."""
+
+    stream: str
+    text: str
+    broken: bool = True
+
+
+@dataclass(frozen=True)
+class Waste:
+    """A file that nobody needs. why: what it was."""
+
+    root: Place
+    name: str
+    why: str
+    bytes: int
+
+
+def audits(one: Located) -> dict[str, Audit]:
+    """The receipts of a stream's table, added up, and those of its history, by the name of the table."""
+    audited = {one.name: audit(one.root, one.stream)}
+    if one.history is not None and DeltaTable.is_deltatable(one.history.uri, one.history.storage_options):
+        audited[f"{one.name}, history"] = audit(one.history, one.stream)
+    return audited
+
+
+def findings(one: Located, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
+    """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
+    yield from _of_receipts(audited)
+    table = one.open(pipeline, lost=True)
+    try:
+        one.open(pipeline)
+    except StateError as error:
+        yield Finding(one.name, str(error))
+    else:
+        if table.state_version is None:
+            return
+        if table.held != table.state_version:
+            whose = "no state, so the next sync reads from the start" if table.held is None else _state(table.held)
+            yield Finding(one.name, f"the table was restored; its rows belong to {whose}", broken=False)
+    for version in _kept(one, pipeline, table):
+        try:
+            table.load(version)
+        except StateError as error:
+            if version != table.held:
+                yield Finding(one.name, f"{_state(version)} cannot be rolled back to: {error}", broken=False)
+    if missing := missing_files(one.root, [file.path for file in table.files()]):
+        yield Finding(one.name, f"{len(missing)} files of the table are gone, such as {missing[0]}")
+    if table.saved is not None:
+        yield from _of_saved(one, table, table.saved, audited[one.name])
+
+
+def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[Finding]:
+    for name, found in audited.items():
+        yield from (Finding(name, text) for text in found.wrong)
+        yield from (Finding(name, text, broken=False) for text in found.notes())
+
+
+def _of_saved(one: Located, table: StreamTable, saved: Saved, audited: Audit) -> Iterator[Finding]:
+    if not one.root.has([file.path for file in saved.pending]):
+        text = "files of a generation that is not visible yet are gone; the next sync reads it from its start"
+        yield Finding(one.name, text, broken=False)
+    rows = table.row_count()
+    visible = saved.write_mode != "overwrite" or saved.complete
+    if audited.since and visible and rows is not None and rows < saved.records:
+        # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
+        text = f"the table has {rows:,} rows, and its state counts {saved.records:,}: some were deleted since"
+        yield Finding(one.name, text, broken=False)
+
+
+def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[Waste]:
+    """Old states and drafts, and data files that no version in the table's log names, if they are older than `age`.
+
+    Files that a state of any pipeline names stay, those of kept older states too. In a store the data files are left
+    alone: which other pipelines have states there cannot be listed. Files of merges that were killed go everywhere.
+    Raises StateError: a state cannot be read, so nobody knows which files it names.
+    """
+    states, table = one.states(pipeline), one.open(pipeline)
+    versions = _kept(one, pipeline, table)
+    kept = {f"{n}.json" for n in (*versions, *table.bases(versions))}
+    spare = [(states, name, "a state that is kept no more, or a draft") for name in states.names() if name not in kept]
+    named = _waiting(one.root) if isinstance(one.root, Disk) else set()
+    for root in (one.root, one.history):
+        if isinstance(root, Disk):
+            named |= _named(root)
+            orphans = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
+            spare.extend((root, name, "rows that were never committed") for name in orphans)
+    spare.extend((place, name, "keys of a merge that was killed") for place, name in scratch_files(one.root))
+    for place, name, why in spare:
+        there = place.settle(name)
+        if datetime.fromtimestamp(there.modified / 1000, now.tzinfo) <= now - age:
+            yield Waste(place, name, why, there.size)
+
+
+def _state(version: int) -> str:
+    return f"state {number(version)}"
+
+
+def _kept(one: Located, pipeline: str, table: StreamTable) -> list[int]:
+    """The versions of states that are the table's own, newest first."""
+    if table.saved is None:
+        names = [name.removesuffix(".json") for name in one.states(pipeline).names()]
+        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
+    return table.states
+
+
+def _named(root: Place) -> set[str]:
+    """The files that a version in the log names, also those that left the table: RESTORE wants them."""
+    with root.explaining():
+        table = DeltaTable(root.uri, storage_options=root.storage_options)
+        files = {str(uri).rpartition("/")[2] for uri in table.file_uris()}
+    for version in range(table.version(), -1, -1):
+        try:
+            lines = actions(root, version)
+        except FileNotFoundError:
+            break
+        files |= {line[kind]["path"] for line in lines for kind in ("add", "remove") if kind in line}
+    return files
+
+
+def _waiting(root: Disk) -> set[str]:
+    """The files that states of any pipeline name: a generation that is not visible yet, rows for a history."""
+    named: set[str] = set()
+    for path in root.path.glob("_cdk_state/*/*.json"):
+        try:
+            blob = from_json(path.read_bytes())
+            named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind] or ()}
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise BadState(str(path), str(error), "a state; remove it if it is no longer needed") from error
+    return named

@@ -1,0 +1,122 @@
+"""Rows of old files as the table's new schema has them, without loss. Needs no Spark; runs in its tasks.
+
+Numbers become the shortest text that reads back the same, booleans `true` and `false`, moments RFC 3339 (`Z` where the
+column was in UTC), structs and lists JSON. NaN and infinity,
+which JSON has not, become the texts NaN, Infinity and -Infinity.
+"""
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdk.base.errors import BugError
+from cdk.base.values import Json
+from cdk.lake.arrow.json_text import shown
+
+_EXACT = 2**53
+
+
+def widened(batch: pa.RecordBatch, to: pa.Schema) -> pa.RecordBatch:
+    """`batch` with the columns of `to`, in their order; those it lacks are null.
+
+    Raises BugError: it has a column that `to` has not, or values that its new type does not hold (see `unfit`).
+    """
+    if lost := [name for name in batch.schema.names if name not in to.names]:
+        raise BugError(f"columns {', '.join(lost)} of a file are not in the schema it is to be written with")
+    arrays = []
+    for field in to:
+        if field.name not in batch.schema.names:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        try:
+            arrays.append(_as(batch.column(field.name), field.type))
+        except pa.ArrowException as error:
+            old = batch.schema.field(field.name).type
+            raise BugError(f"column {field.name!r} cannot be widened from {old} to {field.type}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema=to)
+
+
+def unfit(batch: pa.RecordBatch, to: pa.Schema) -> frozenset[str]:
+    """The columns of `batch` that cannot be widened to `to`: a double would round one of their whole numbers.
+
+    Give them to `plan` as `exact`. A double holds each whole number up to 2^53.
+    """
+    both = [field for field in to if field.name in batch.schema.names]
+    return frozenset(f.name for f in both if not all(_exact_pairs(batch.column(f.name), f.type)))
+
+
+def _exact_pairs(array: pa.Array, to: pa.DataType) -> Iterator[bool]:
+    kind = array.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(to):
+        for i, field in enumerate(kind):
+            yield from _exact_pairs(array.flatten()[i], to.field(field.name).type)
+    elif pa.types.is_list(kind) and pa.types.is_list(to):
+        yield from _exact_pairs(array.flatten(), to.value_type)
+    elif pa.types.is_integer(kind) and pa.types.is_floating(to):
+        ends = pc.min_max(array).as_py()
+        yield ends["min"] is None or (ends["min"] >= -_EXACT and ends["max"] <= _EXACT)
+
+
+def _as(array: pa.Array, to: pa.DataType) -> pa.Array:
+    kind = array.type
+    if kind == to:
+        return array
+    if pa.types.is_string(to):
+        return as_texts(array)
+    if pa.types.is_struct(kind) and pa.types.is_struct(to):
+        inner = dict(zip((field.name for field in kind), array.flatten(), strict=True))
+        fields = [
+            _as(inner[field.name], field.type) if field.name in inner else pa.nulls(len(array), field.type)
+            for field in to
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(to), mask=array.is_null())
+    if pa.types.is_list(kind) and pa.types.is_list(to):
+        return _list(array, _as(array.flatten(), to.value_type))
+    return array.cast(to)
+
+
+def _list(array: pa.ListArray, values: pa.Array) -> pa.ListArray:
+    """A list array as `array` is, of other values: those of its lists, one after the other."""
+    ends = pc.cumulative_sum(pc.list_value_length(array).fill_null(0)).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, values, mask=array.is_null())
+
+
+def as_texts(array: pa.Array) -> pa.Array:
+    """The values of a column as a text column holds them. Raises ArrowException: they are of a type without texts."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return pc.strftime(array, format="%Y-%m-%dT%H:%M:%SZ" if kind.tz else "%Y-%m-%dT%H:%M:%S")
+    if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+        values = (_plain(value) for value in _dated(array).to_pylist())
+        return pa.array([None if value is None else shown(value) for value in values], pa.string())
+    return array.cast(pa.string())
+
+
+def _dated(array: pa.Array) -> pa.Array:
+    """The array with dates and moments as text: Python has none before its year 1."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        fields = [_dated(inner) for inner in array.flatten()]
+        return pa.StructArray.from_arrays(fields, names=[field.name for field in kind], mask=array.is_null())
+    if pa.types.is_list(kind):
+        return _list(array, _dated(array.flatten()))
+    return as_texts(array) if pa.types.is_temporal(kind) else array
+
+
+def _plain(value: Json) -> Json:
+    """A value of Arrow's as JSON has it; what is no number there is a text."""
+    match value:
+        case dict():
+            return {name: _plain(inner) for name, inner in value.items()}
+        case list():
+            return [_plain(inner) for inner in value]
+        case float() if not math.isfinite(value):
+            return shown(value)
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else str(value)
+        case _:
+            return value

@@ -1,0 +1,221 @@
+"""JSON Schema -> the columns of a table.
+
+| declared | column |
+|---|---|
+| `integer`; `number` with `airbyte_type: integer` | 64-bit integer |
+| `number`; `integer` or `number` | double |
+| `airbyte_type: big_integer`; an integer whose bounds need more than 64 bits | decimal of 38 digits, else text |
+| `airbyte_type: big_number` | text: a decimal has a fixed scale, and would round |
+| `boolean` | boolean |
+| `string`, `time`; several simple types, `string` among them | text |
+| `date`; `date-time` | date; timestamp in UTC, in microseconds |
+| `date-time` with `airbyte_type: timestamp_without_timezone` | timestamp without a zone |
+| object with declared properties; array with one kind of items | struct; list |
+| `oneOf`, `anyOf` of one type beside null; integer or number | that type; double |
+| anything else, or nothing | JSON text |
+
+A field that is not declared gets the type that its values have, `inferred`: boolean, 64-bit integer, double, else text.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from cdk.base.records.inferred import inferred_type
+from cdk.base.values import Json, JsonSchema
+from cdk.lake.arrow.json_schema import Plain, both, plain, type_names
+
+MOMENT = pa.timestamp("us", tz="UTC")
+# Delta's `timestamp_ntz`: needs a table feature, which delta-rs turns on when it creates the table or adds the column.
+LOCAL_TIME = pa.timestamp("us")
+BIG_INTEGER = pa.decimal128(38, 0)
+
+# The kit's own columns, named as Airbyte's destinations name them.
+RAW_ID, EXTRACTED_AT, META, GENERATION = (
+    "_airbyte_raw_id",
+    "_airbyte_extracted_at",
+    "_airbyte_meta",
+    "_airbyte_generation_id",
+)
+ADDITIONAL = "_airbyte_additional"
+CHANGE = pa.struct([(name, pa.string()) for name in ("field", "change", "reason", "original")])
+OWN_COLUMNS: Mapping[str, pa.DataType] = {
+    ADDITIONAL: pa.string(),
+    RAW_ID: pa.string(),
+    EXTRACTED_AT: MOMENT,
+    META: pa.struct([("changes", pa.list_(CHANGE))]),
+    GENERATION: pa.int64(),
+}
+
+# Delta's log holds a schema of 40 levels and fails at 60 (delta-rs 1.6).
+_DEEPEST = 30
+# Fields in one column. References that branch reach any number within 30 levels.
+_MOST = 2_000
+
+# Delta refuses a comma, semicolon, braces, brackets, =, a blank and white space in the names of tables without column
+# mapping, which delta-rs 1.6 does not write; a column whose name begins with NUL is read as null.
+_REFUSED = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+_SIMPLE = frozenset({"integer", "number", "boolean", "string"})
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+
+
+@dataclass(frozen=True)
+class JsonText:
+    """A column whose values are kept as JSON text, because the schema does not say enough for a column type."""
+
+
+ColumnType: TypeAlias = pa.DataType | JsonText
+
+
+def columns(schema: JsonSchema) -> dict[str, ColumnType]:
+    """The type of each declared property of a record, in the schema's order, by the property's name.
+
+    Types are never narrower than the schema. Tables do not tell `id` from `ID`: a property whose column would differ
+    from an earlier one, or from one of the kit's own, in case alone gets no column, and neither does one whose name
+    no column can have.
+    """
+    taken = set(OWN_COLUMNS)
+    declared = {}
+    for name, kind in _properties(plain(schema, schema) or schema).items():
+        column = column_name(name)
+        if column is not None and column.lower() not in taken:
+            taken.add(column.lower())
+            declared[name] = _Column(schema).type(kind)
+    return declared
+
+
+_INFERRED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64()}
+INFERRED: Mapping[pa.DataType, Json] = {pa.bool_(): True, pa.int64(): 0, pa.float64(): 0.5}
+"""Types of columns that are inferred and may become wider, each with a value of no other."""
+
+
+def inferred(values: Iterable[Json], column: pa.DataType | None = None) -> pa.DataType | None:
+    """The type of the column of an undeclared field; None: nothing but nulls is known of it.
+
+    column: the type that the column has, one of INFERRED; the result holds its values, too. Raises NotJson.
+    """
+    known = [] if column is None else [INFERRED[column]]
+    found = inferred_type([*known, *values])
+    return None if found is None else _INFERRED.get(found, pa.string())
+
+
+def column_name(field: str) -> str | None:
+    """The name of a field's column: `_` for each character that Delta refuses, `a b` -> `a_b`.
+
+    None: no column can have the name, for it is empty, or has half a character.
+    """
+    return None if not field or _LONE_SURROGATE.search(field) else _REFUSED.sub("_", field)
+
+
+def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
+    """The Arrow schema of a table: the columns of the declared fields, then the kit's own. Everything is nullable."""
+    fields = [(column_name(name) or name, arrow_type(kind)) for name, kind in declared.items()]
+    return pa.schema([*fields, *OWN_COLUMNS.items()])
+
+
+def arrow_type(kind: ColumnType) -> pa.DataType:
+    """The type that the table gives a column."""
+    return pa.string() if isinstance(kind, JsonText) else kind
+
+
+class _Column:
+    """One column's type, worked out of its schema. root: the document that references lead into."""
+
+    def __init__(self, root: Json) -> None:
+        self._root, self._left = root, _MOST
+
+    def type(self, declared: Json, depth: int = 1) -> ColumnType:
+        self._left -= 1
+        said = plain(declared, self._root) if depth <= _DEEPEST and self._left >= 0 else None
+        if said is None:
+            return JsonText()
+        for key in ("oneOf", "anyOf"):
+            if key in said:
+                return self._choice(said, key, depth)
+        match [name for name in type_names(said.get("type")) if name != "null"]:
+            case ["object"]:
+                return self._struct(_properties(said), depth + 1)
+            case ["array"]:
+                inner = self.type(said.get("items"), depth + 1) if "prefixItems" not in said else JsonText()
+                return inner if isinstance(inner, JsonText) else pa.list_(inner)
+            case names:
+                return _scalar(names, said)
+
+    def _choice(self, said: Plain, key: str, depth: int) -> ColumnType:
+        """The one type of all choices beside null."""
+        choices = said[key] if isinstance(said[key], list) else []
+        rest = {name: value for name, value in said.items() if name != key}
+        kinds: set[ColumnType] = set()
+        for choice in choices:
+            obeyed = both(rest, plain(choice, self._root))
+            if obeyed is None:
+                return JsonText()
+            if type_names(obeyed.get("type")) != ["null"]:
+                kinds.add(self.type(obeyed, depth + 1))
+        if kinds == {pa.int64(), pa.float64()}:
+            return pa.float64()
+        return kinds.pop() if len(kinds) == 1 else JsonText()
+
+    def _struct(self, properties: Mapping[str, Json], depth: int) -> ColumnType:
+        """A struct of all the properties; one that could not hold each under its own name would drop the rest."""
+        if not properties or len({name.lower() for name in properties}) < len(properties):
+            return JsonText()
+        fields = []
+        for name, declared in properties.items():
+            kind = self.type(declared, depth) if column_name(name) == name else JsonText()
+            if isinstance(kind, JsonText):
+                return kind
+            fields.append((name, kind))
+        return pa.struct(fields)
+
+
+def _scalar(names: list[str], said: Plain) -> ColumnType:
+    """The column of simple types, sorted by name."""
+    precise = said.get("airbyte_type")
+    if names in (["string"], ["integer"], ["number"], ["integer", "number"]) and precise in (
+        "big_integer",
+        "big_number",
+    ):
+        # A decimal of big_number would have a fixed scale, and round.
+        return BIG_INTEGER if precise == "big_integer" else pa.string()
+    match names:
+        case ["string"]:
+            return _string(said)
+        case ["integer"]:
+            return _integer(said)
+        case ["number"] | ["integer", "number"]:
+            return pa.int64() if precise == "integer" else pa.float64()
+        case ["boolean"]:
+            return pa.bool_()
+        case _:
+            plain_text = "string" in names and _SIMPLE.issuperset(names)
+            return pa.string() if plain_text else JsonText()
+
+
+def _string(said: Plain) -> pa.DataType:
+    match said.get("format"):
+        case "date":
+            return pa.date32()
+        case "date-time":
+            return LOCAL_TIME if said.get("airbyte_type") == "timestamp_without_timezone" else MOMENT
+        case _:
+            return pa.string()
+
+
+def _integer(said: Plain) -> pa.DataType:
+    """As many bits as the bounds need."""
+    bounds = [abs(said[key]) for key in _BOUNDS if type(said.get(key)) in {int, float}]
+    if all(bound <= 2**63 for bound in bounds):
+        return pa.int64()
+    return BIG_INTEGER if all(bound < 10**38 for bound in bounds) else pa.string()
+
+
+def _properties(schema: Json) -> Mapping[str, Json]:
+    """The declared properties; a schema of another shape, such as `true`, declares none."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}

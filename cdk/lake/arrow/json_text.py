@@ -1,0 +1,46 @@
+"""Values as JSON text, whatever they hold."""
+
+import json
+
+import orjson
+
+from cdk.base.records.plain_values import json_of, plain
+from cdk.base.values import Json
+
+NO_JSON = "NaN and infinity are no JSON"
+_NAN = "\0"
+"""Stands for NaN and infinities where they are looked for: no JSON text has it."""
+
+
+def json_text(value: Json) -> str | None:
+    """`value` as JSON, None when it holds NaN or infinity.
+
+    Raises NotJson: JSON has nothing like it, or it is too deep for any writer of JSON.
+    """
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:  # an integer of more than 64 bits, a lone surrogate, many levels, a Decimal
+        text = json_of(value, special=_NAN)
+        return None if _NAN in text else text
+    # orjson writes NaN as null.
+    if "null" in text and orjson.loads(text) != value and _NAN in json_of(value, special=_NAN):
+        return None
+    return text
+
+
+def from_json_text(text: str) -> Json:
+    """The value that `json_text` wrote. Other decoders refuse the lone surrogates that it escapes."""
+    return json.loads(text)
+
+
+def shown(value: Json) -> str:
+    """`value` as a person reads it: a text as it is, anything else as JSON, with NaN and Infinity. Raises NotJson."""
+    value = plain(value)
+    if isinstance(value, str) and valid(value) == value:
+        return value
+    return json_text(value) or json_of(value)
+
+
+def valid(text: str) -> str:
+    """The text as UTF-8 can hold it: a lone surrogate is written as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,277 @@
+"""Records -> Arrow batches. Bad data never stops a sync and never vanishes.
+
+A value that does not fit its column becomes null and is kept, as text, in `_airbyte_meta.changes`; a field without a
+column is kept as JSON text in `_airbyte_additional`, or gets a column of its own, of the type that its values have, and
+as wide as later ones need it. A text column takes other values as JSON text. pyarrow alone would not do: it turns 1.5
+into 1 for an integer column, true into 1.0 for a number, "abc" into ["a", "b", "c"] for a list, and drops undeclared
+fields of a struct.
+
+What never gets here: a record that has a key twice, for decoders of JSON keep the last value of it (RFC 8259, 4).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from cdk.base.errors import FatalError
+from cdk.base.records.plain_values import ALREADY, plain
+from cdk.base.records.typed_json_lines import Expected
+from cdk.base.times.clock import Clock, system_clock
+from cdk.base.values import Json, NotJson, Record
+from cdk.lake.arrow.coerce import Change, change, fit
+from cdk.lake.arrow.columns import (
+    ADDITIONAL,
+    EXTRACTED_AT,
+    GENERATION,
+    INFERRED,
+    META,
+    MOMENT,
+    RAW_ID,
+    ColumnType,
+    arrow_type,
+    column_name,
+    inferred,
+    table_schema,
+)
+from cdk.lake.arrow.json_text import NO_JSON, json_text
+from cdk.lake.arrow.row_ids import RowIds, Runs
+from cdk.lake.arrow.typed_json_reader import Straight
+from cdk.lake.arrow.vectorized import at_once, by_field
+
+
+class Rows:
+    """Turns pages of records into batches of one table's schema.
+
+    schema: that of the last batch. It grows at its end, by a column for each undeclared field, while there is room, and
+    columns that were inferred become wider; a batch from before has fewer columns, or narrower ones.
+    """
+
+    def __init__(
+        self,
+        declared: Mapping[str, ColumnType],
+        *,
+        generation: int,
+        clock: Clock = system_clock,
+        unique: str | None = None,
+        room: int = 0,
+        follows: Collection[str] = (),
+        infers: bool = True,
+    ) -> None:
+        """Make rows of `generation`. unique: what is in their ids, see RowIds.
+
+        room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`. follows:
+        fields whose columns, of types of INFERRED, become as wide as their values need. infers: whether new columns are
+        such; otherwise they are text.
+        """
+        self.schema = table_schema(declared)
+        self._columns = dict(declared)
+        self._places = {name: column_name(name) or name for name in declared}
+        self._names = frozenset(declared)
+        self._straight = Straight(declared)
+        self._taken = {name.lower() for name in self.schema.names}
+        self._room = room
+        self._grown: dict[str, tuple[pa.DataType, ...]] = {}
+        self._follows, self._infers = set(follows), infers
+        # Undeclared fields that were null wherever they were met: nothing says yet of which type their columns are.
+        self._nulls: set[str] = set()
+        self._new = 0
+        self._generation, self._clock = generation, clock
+        self._ids = RowIds(unique)
+
+    @property
+    def grown(self) -> Mapping[str, tuple[pa.DataType, ...]]:
+        """The undeclared fields that got columns, in the order they were met, and those whose columns became wider.
+
+        With the types that their columns have had in batches, the widest last.
+        """
+        return dict(self._grown)
+
+    @property
+    def expected(self) -> Expected | None:
+        """The type of records that become columns without being decoded; None where none would."""
+        return self._straight.expected
+
+    def batch(self, records: Sequence[Record], runs: Runs | None = None) -> pa.RecordBatch:
+        """One row per record, in order. runs: the slices that they belong to; by default they are of one, number 0.
+
+        Raises FatalError: a record is not an object, or NotJson, one of its values is not made of JSON's types.
+        """
+        changes: dict[int, list[Change]] = {}
+        odd: Sequence[int] = ()
+        columns = self._straight.of(records)
+        if columns is None:
+            columns, odd = self._fitted(records, changes)
+        size = len(records)
+        arrays = {
+            self._places[name]: columns[name] if name in columns else pa.nulls(size, arrow_type(kind))
+            for name, kind in self._columns.items()
+        }
+        arrays[ADDITIONAL] = self._additional(records, odd, changes)
+        arrays[RAW_ID] = self._ids.take([(0, size)] if runs is None else runs)
+        arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
+        arrays[META] = self._meta(changes, size)
+        arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)
+        return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+    def _fitted(
+        self, records: Sequence[Record], changes: dict[int, list[Change]]
+    ) -> tuple[Mapping[str, pa.Array], Sequence[int]]:
+        """The columns that some of the records have, and which records have undeclared fields."""
+        if not {dict}.issuperset(map(type, records)):
+            _check(records)
+        fields = by_field(records)
+        if fields is not None and self._names.issuperset(fields) and not self._any_in_nulls(fields):
+            odd: Sequence[int] = ()
+        else:
+            odd = [i for i, record in enumerate(records) if self._is_odd(record)]
+        if odd and self._new < self._room:
+            self._grow([records[i] for i in odd])
+        arrays: dict[str, pa.Array] = {}
+        for name in list(self._columns):
+            values: Sequence[Json] | None
+            values = [record.get(name) for record in records] if fields is None else fields.get(name)
+            if values is not None:
+                arrays[name] = self._column(name, values, changes)
+        return arrays, odd
+
+    def _is_odd(self, record: Record) -> bool:
+        """Whether a record has undeclared fields that there are no columns for, and that are not null as always."""
+        return not self._names.issuperset(record) or any(record.get(name) is not None for name in self._nulls)
+
+    def _any_in_nulls(self, fields: Mapping[str, Sequence[Json]]) -> bool:
+        return any(any(value is not None for value in fields.get(name, ())) for name in self._nulls)
+
+    def _column(self, name: str, values: Sequence[Json], changes: dict[int, list[Change]]) -> pa.Array:
+        """The values of a field as its column holds them; one that was inferred becomes as wide as they need."""
+        kind = self._columns[name]
+        if name in self._follows and isinstance(kind, pa.DataType):
+            # A double takes whole numbers, too, and not each of them decides alone whether a column can be one.
+            if kind != pa.float64() or int not in set(map(type, values)):
+                array = at_once(values, kind)
+                if array is not None:
+                    return array
+            with _naming(name):
+                wide = inferred(values, kind)
+            if wide is not None and wide != kind:
+                kind = wide
+                self._change(name, kind)
+        return _column(name, values, kind, changes)
+
+    def _grow(self, records: Sequence[Record]) -> None:
+        """Give the undeclared fields of some records columns, while there is room.
+
+        A name that a column could not have as it is would need another, and two tasks might choose the same.
+        """
+        found: dict[str, list[Json]] = {}
+        for record in records:
+            for name, value in record.items():
+                if name not in self._columns and column_name(name) == name and name.lower() not in self._taken:
+                    found.setdefault(name, []).append(value)
+        for name, values in found.items():
+            with _naming(name):
+                kind = inferred(values)
+            if kind is None and len(self._nulls) < self._room:
+                self._nulls.add(name)
+            if kind is None:
+                continue
+            self._nulls.discard(name)
+            if self._new < self._room and name.lower() not in self._taken:
+                self._new += 1
+                self._taken.add(name.lower())
+                self._places[name] = name
+                self._change(name, kind if self._infers else pa.string())
+        if self._new >= self._room:
+            self._nulls.clear()
+        self._names = frozenset(self._columns) | self._nulls
+        self._straight = self._straight_of()
+
+    def _change(self, name: str, kind: pa.DataType) -> None:
+        """Give a field a column of a type, or its column another."""
+        column, before = self._places[name], self._columns.get(name)
+        self._columns[name] = kind
+        if before is None:
+            self.schema = self.schema.append(pa.field(column, kind))
+        else:
+            self.schema = self.schema.set(self.schema.get_field_index(column), pa.field(column, kind))
+        earlier = self._grown.get(column, () if before is None else (arrow_type(before),))
+        self._grown[column] = (*earlier, kind)
+        (self._follows.add if kind in INFERRED else self._follows.discard)(name)
+        self._straight = self._straight_of()
+
+    def _straight_of(self) -> Straight:
+        return Straight({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())})
+
+    def _additional(self, records: Sequence[Record], odd: Sequence[int], changes: dict[int, list[Change]]) -> pa.Array:
+        if not odd:
+            return pa.nulls(len(records), pa.string())
+        texts: list[str | None] = [None] * len(records)
+        for i in odd:
+            fields = {name: value for name, value in records[i].items() if name not in self._names}
+            noted: list[Change] = []
+            texts[i] = _rest(fields, noted) if fields else None
+            if noted:
+                changes.setdefault(i, []).extend(noted)
+        return pa.array(texts, pa.string())
+
+    def _meta(self, changes: Mapping[int, list[Change]], size: int) -> pa.Array:
+        kind = self.schema.field(META).type
+        if changes:
+            return pa.array([{"changes": changes.get(i, [])} for i in range(size)], kind)
+        # As a rule; a quarter of a batch's time if each row were looked at, or if a scalar were repeated.
+        (noted,) = kind
+        ends = pa.repeat(pa.scalar(0, pa.int32()), size + 1)
+        none = pa.ListArray.from_arrays(ends, pa.nulls(0, noted.type.value_type), type=noted.type)
+        return pa.StructArray.from_arrays([none], fields=[noted])
+
+
+def _check(records: Sequence[Record]) -> None:
+    for i, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise FatalError(
+                f"record {i + 1} of a page is of type {type(record).__name__}, expected a JSON object; "
+                "check what the stream takes for its records"
+            )
+
+
+def _rest(fields: Record, noted: list[Change]) -> str | None:
+    """Fields without a column, as JSON. What is no JSON is left out, and noted."""
+    try:
+        text = json_text(fields)
+    except NotJson:
+        for name, value in fields.items():
+            with _naming(name):
+                json_text(value)
+        raise
+    if text is None:
+        left_out = {name: value for name, value in fields.items() if json_text(value) is None}
+        noted += [change(name, "LEFT_OUT", NO_JSON, value) for name, value in left_out.items()]
+        text = json_text({name: value for name, value in fields.items() if name not in left_out})
+    return text
+
+
+def _column(name: str, values: Sequence[Json], kind: ColumnType, changes: dict[int, list[Change]]) -> pa.Array:
+    """The values as `kind`: at once where each is of the right type, else one by one."""
+    if (array := at_once(values, kind)) is not None:
+        return array
+    fitted = []
+    with _naming(name):
+        if not ALREADY.issuperset(map(type, values)):
+            values = list(map(plain, values))
+            if (array := at_once(values, kind)) is not None:
+                return array
+        for i, value in enumerate(values):
+            noted: list[Change] = []
+            fitted.append(fit(value, kind, name, noted))
+            if noted:
+                changes.setdefault(i, []).extend(noted)
+    return pa.array(fitted, arrow_type(kind))
+
+
+@contextmanager
+def _naming(field: str) -> Iterator[None]:
+    """Say which field holds what is no JSON."""
+    try:
+        yield
+    except NotJson as error:
+        raise NotJson(f"the field {field!r} of a record: {error}") from None

@@ -1,0 +1,194 @@
+"""What happens to a table when the schema of its stream has changed.
+
+A table never loses a column and no column becomes narrower, so old rows stay what they were. Pure: decides, and leaves
+the table to its owner.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from cdk.base.errors import ConfigError
+from cdk.lake.arrow.columns import INFERRED, OWN_COLUMNS, ColumnType, JsonText, arrow_type, column_name, table_schema
+from cdk.lake.arrow.type_promotion import only_gains, wider, writable
+
+MOST_COLUMNS = 1000
+"""Undeclared fields get columns until the table has this many. A source that puts ids into names has any number."""
+
+
+Grown: TypeAlias = Mapping[str, Sequence[pa.DataType]]
+"""Columns that a task made or made wider, and the types that they have in its files, the widest last; see `Rows`."""
+
+
+class Policy(StrEnum):
+    """What a stream does when its table does not fit its schema.
+
+    evolve: the table follows; undeclared fields get columns of the types that their values have. freeze: the stream
+    fails. discard: the table stays; values that it cannot hold are kept in `_airbyte_meta`, fields without a column in
+    `_airbyte_additional`.
+    """
+
+    EVOLVE = "evolve"
+    FREEZE = "freeze"
+    DISCARD = "discard"
+
+
+@dataclass(frozen=True)
+class Widening:
+    """A column whose old files are to be written again, with `widened`."""
+
+    column: str
+    old: pa.DataType
+    new: pa.DataType
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do with a table, and what is then written.
+
+    columns: for `Rows`, by the name of the field. schema: the table's, when all is done; its columns keep their order.
+    add: columns to add, and structs with the fields they gain, which old files need not be rewritten for. widen: the
+    rest. room, follows: for `Rows`, how many undeclared fields may get columns, and which of them have columns that may
+    become wider.
+    """
+
+    columns: Mapping[str, ColumnType]
+    schema: pa.Schema
+    add: tuple[pa.Field, ...] = ()
+    widen: tuple[Widening, ...] = ()
+    room: int = 0
+    follows: frozenset[str] = frozenset()
+
+
+def plan(
+    table: pa.Schema | None,
+    declared: Mapping[str, ColumnType],
+    policy: Policy,
+    *,
+    met: Mapping[str, pa.DataType] | None = None,
+    exact: Collection[str] = (),
+    stream: str = "",
+    path: str = "",
+) -> Plan:
+    """What becomes of `table` (None: there is none yet) and the declared columns of its stream.
+
+    met: columns of undeclared fields, and the types that their values need. exact: columns whose numbers a double would
+    round, as `unfit` found them in the table's files; they become text.
+    Raises ConfigError, with every difference: the policy is freeze and the table would have to change, or the table
+    has a column that the kit cannot write.
+    """
+    if table is None:
+        table = pa.schema(list(OWN_COLUMNS.items()))
+        start = table_schema(declared)
+        return Plan(dict(declared), start, tuple(start), (), _room(start, policy))
+    wanted = {column_name(name) or name: kind for name, kind in declared.items()}
+    problems = list(_problems(table, wanted, policy))
+    if problems:
+        raise ConfigError(
+            f"the table and the stream's schema differ: {'; '.join(problems)}. "
+            "Sync into another path, change the schema back, or choose another schema policy "
+            "(evolve changes the table, discard keeps it)",
+            path=path,
+            stream=stream,
+        )
+    return _evolved(table, declared, met or {}, exact) if policy is Policy.EVOLVE else _kept(table, declared)
+
+
+def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
+    """A table's schema with the columns that a task gave undeclared fields, as wide as its rows need them.
+
+    None: the task's files do not fit, for the table has a name in another spelling since the task
+    began: a task beside it was quicker. Its slices are to be read again; the new columns then stand in the plan, and it
+    ends there.
+    """
+    spelled = {name.lower(): name for name in schema.names}
+    for name, kinds in grown.items():
+        known = spelled.get(name.lower())
+        if known is None:
+            spelled[name.lower()] = name
+            schema = schema.append(pa.field(name, kinds[-1]))
+            continue
+        there = schema.field(known).type
+        wide = wider(there, kinds[-1])
+        if known != name or wide is None or not (there in INFERRED or pa.types.is_string(there)):
+            return None
+        schema = schema.set(schema.get_field_index(name), pa.field(name, wide))
+    return schema
+
+
+def _evolved(
+    table: pa.Schema, declared: Mapping[str, ColumnType], met: Mapping[str, pa.DataType], exact: Collection[str]
+) -> Plan:
+    fields = {field.name: field for field in table}
+    writes: dict[str, ColumnType] = {}
+    add, widen = [], []
+    for name, kind in [*declared.items(), *OWN_COLUMNS.items(), *met.items()]:
+        column = column_name(name) or name
+        old, new = fields.get(column), arrow_type(kind)
+        if old is not None:
+            new = wider(old.type, new, exact=column in exact)
+        if old is None or new != old.type:
+            fields[column] = pa.field(column, new)
+            if old is None or only_gains(old.type, new):
+                add.append(fields[column])
+            else:
+                widen.append(Widening(column, old.type, new))
+        if name in declared:
+            writes[name] = _as_declared(new, kind)
+    taken = {column_name(name) for name in writes}
+    rest = {
+        field.name: field.type for field in fields.values() if field.name not in taken and field.name not in OWN_COLUMNS
+    }
+    known = {name: kind for name, kind in rest.items() if writable(kind)}
+    schema = pa.schema(list(fields.values()))
+    # A field of the name of a column that the kit cannot write must not get another.
+    room = _room(schema, Policy.EVOLVE) if len(known) == len(rest) else 0
+    follows = frozenset(name for name, kind in known.items() if kind in INFERRED)
+    return Plan({**writes, **known}, schema, tuple(add), tuple(widen), room, follows)
+
+
+def _kept(table: pa.Schema, declared: Mapping[str, ColumnType]) -> Plan:
+    """The plan that writes what the table has a column for."""
+    fields = {field.name: field.type for field in table}
+    writes = {}
+    for name, kind in declared.items():
+        old = fields.get(column_name(name))
+        if old is not None and writable(old):
+            writes[name] = _as_declared(old, kind)
+    own = tuple(pa.field(name, kind) for name, kind in OWN_COLUMNS.items() if name not in fields)
+    return Plan(writes, pa.schema([*table, *own]), own)
+
+
+def _as_declared(column: pa.DataType, kind: ColumnType) -> ColumnType:
+    return kind if isinstance(kind, JsonText) and pa.types.is_string(column) else column
+
+
+def _room(schema: pa.Schema, policy: Policy) -> int:
+    return max(0, MOST_COLUMNS - len(schema)) if policy is Policy.EVOLVE else 0
+
+
+def _problems(table: pa.Schema, wanted: Mapping[str, ColumnType], policy: Policy) -> Iterator[str]:
+    """What keeps the stream from being written, a clause each."""
+    spelled = {name.lower(): name for name in table.names}
+    for name, kind in OWN_COLUMNS.items():
+        known = spelled.get(name)
+        if known is not None and (known != name or not only_gains(kind, table.field(known).type)):
+            yield f"column {known!r}, one of the kit's own, is {table.field(known).type}, expected {name!r} of {kind}"
+    if policy is Policy.DISCARD:
+        return
+    for name, kind in wanted.items():
+        known = spelled.get(name.lower())
+        new = arrow_type(kind)
+        if known is None:
+            if policy is Policy.FREEZE:
+                yield f"column {name!r} is missing in the table, and {new} in the schema"
+        elif known != name:
+            yield f"column {name!r} is spelled {known!r} in the table, which cannot hold both"
+        else:
+            old = table.field(name).type
+            hold = wider(old, new)
+            if hold is None or (policy is Policy.FREEZE and hold != old):
+                yield f"column {name!r} is {old} in the table, and {new} in the schema"

@@ -1,0 +1,88 @@
+"""The type that holds the values of two types: what a column becomes when its schema changes."""
+
+from itertools import chain
+
+import pyarrow as pa
+
+from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
+
+_DATES = (pa.date32(), MOMENT, LOCAL_TIME)
+# A double has 53 bits for a whole number.
+_SURELY_EXACT_BITS = 32
+
+
+def wider(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> pa.DataType | None:
+    """The narrowest type that holds both without loss; None when there is none, for `old` is no type of the kit's.
+
+    Integer -> double (text where `exact`: the column has whole numbers that a double rounds) or decimal; date ->
+    timestamp; a struct field by field, the old ones first; a list by its elements; anything else -> text.
+    """
+    if old == new or pa.types.is_string(old):
+        return old
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        return _struct(old, new, exact=exact)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        element = wider(old.value_type, new.value_type, exact=exact)
+        return element if element is None else pa.list_(element)
+    if not _readable(old):
+        return None
+    return _scalar(old, new, exact=exact) or pa.string()
+
+
+def writable(kind: pa.DataType) -> bool:
+    """Whether the kit writes values of this type; a table that something else made may have others."""
+    if pa.types.is_struct(kind):
+        return all(writable(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return writable(kind.value_type)
+    known = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, *_DATES)
+    return kind in known or pa.types.is_signed_integer(kind)
+
+
+def only_gains(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether `new` is `old` with more fields in its structs: old files need not be written again to be read as it."""
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        return all(_has(new, field.name) and only_gains(field.type, new.field(field.name).type) for field in old)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return only_gains(old.value_type, new.value_type)
+    return bool(old == new)
+
+
+def _readable(kind: pa.DataType) -> bool:
+    """Whether `cdk.lake.arrow.cast` can make text of this type."""
+    if pa.types.is_struct(kind):
+        return all(_readable(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _readable(kind.value_type)
+    return writable(kind) or pa.types.is_float32(kind) or pa.types.is_decimal(kind)
+
+
+def _struct(old: pa.StructType, new: pa.StructType, *, exact: bool) -> pa.DataType | None:
+    added = [field for field in new if not _has(old, field.name)]
+    names = [field.name.lower() for field in chain(old, added)]
+    if len(set(names)) < len(names):  # two spellings of one name, which a table cannot hold
+        return pa.string() if _readable(old) else None
+    kept = [(f.name, wider(f.type, new.field(f.name).type, exact=exact) if _has(new, f.name) else f.type) for f in old]
+    if any(kind is None for _, kind in kept):
+        return None
+    return pa.struct([*kept, *((field.name, field.type) for field in added)])
+
+
+def _has(kind: pa.StructType, name: str) -> bool:
+    return bool(kind.get_field_index(name) >= 0)
+
+
+def _scalar(old: pa.DataType, new: pa.DataType, *, exact: bool) -> pa.DataType | None:
+    """The simple type that holds both; None: only text does."""
+    for one, other in ((old, new), (new, old)):
+        if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other) and one.bit_width <= other.bit_width:
+            return other
+        if pa.types.is_floating(one) and other == pa.float64():
+            return other
+        if pa.types.is_signed_integer(one) and other == BIG_INTEGER:
+            return other
+        if one == pa.date32() and other in (MOMENT, LOCAL_TIME):
+            return other
+        if pa.types.is_signed_integer(one) and pa.types.is_floating(other):
+            return None if exact and one.bit_width > _SURELY_EXACT_BITS else pa.float64()
+    return None

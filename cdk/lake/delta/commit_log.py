@@ -1,0 +1,59 @@
+"""A table's log, commit by commit, as far back as the table keeps it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import orjson
+
+from cdk.base.values import Json
+from cdk.lake.delta.stream_table import NOTE
+from cdk.lake.storage.folder import Place
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a table. version: as Delta counts. at: by the clock of whoever made it.
+
+    state: the version of the state that it moved to, if it moved it. rows: those of the files it added; None where one
+    does not say. replaced: it removed files. note: what a person did.
+    """
+
+    version: int
+    at: datetime | None
+    operation: str
+    state: int | None = None
+    rows: int | None = 0
+    replaced: bool = False
+    note: str = ""
+
+
+def commits(root: Place, app: str, version: int) -> Iterator[Commit]:
+    """The commits up to `version`, newest first; those that were cleaned up are not there. app: whose state."""
+    for at in range(version, -1, -1):
+        try:
+            lines = actions(root, at)
+        except FileNotFoundError:
+            return
+        info: Mapping[str, Json] = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
+        added = [_rows(line["add"]) for line in lines if "add" in line]
+        moved = [line["txn"]["version"] for line in lines if line.get("txn", {}).get("appId") == app]
+        yield Commit(
+            at,
+            datetime.fromtimestamp(info["timestamp"] / 1000, UTC) if "timestamp" in info else None,
+            str(info.get("operation", "")),
+            state=moved[0] if moved else None,
+            rows=None if None in added else sum(n for n in added if n is not None),
+            replaced=any("remove" in line for line in lines),
+            note=str(info.get(NOTE, "")),
+        )
+
+
+def actions(root: Place, version: int) -> list[Mapping[str, Json]]:
+    """The actions of one commit. Raises FileNotFoundError: the log has it no more."""
+    return [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
+
+
+def _rows(add: Mapping[str, Json]) -> int | None:
+    rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
+    return rows

@@ -1,0 +1,180 @@
+"""Merging by delta-rs: which of the rows that were read are upserts, inserts or removals, and what they amount to.
+
+The rules are those of merging files (`cdk.lake.parquet.merge`): the same winners, compared in the same way with the rows that
+are there. delta-rs only carries it out, by key. The table's keys are read as its readers see them, batch by batch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdk.base.errors import FatalError
+from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.columns import ADDITIONAL, META, OWN_COLUMNS, RAW_ID
+from cdk.lake.delta.engine_writes import INSERT, OPERATION, REMOVE, TARGET, UPSERT
+from cdk.lake.parquet.dedup import APART, DELETED, FILE, HIDDEN, NUMBER, ROW, STALE, keyed, newest, pairs
+from cdk.lake.parquet.merge import Merge
+from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.writer import DataFile
+
+
+@dataclass(frozen=True)
+class EngineMerge:
+    """What becomes of the rows that were read. The figures are those of `cdk.lake.parquet.merge.Merged`.
+
+    rows: of the table before it. operations: what is done with which of the rows that were read, by `_file` and `_row`.
+    expected: what delta-rs is to count.
+    """
+
+    merge: Merge
+    staged: Sequence[DataFile]
+    operations: pa.Table
+    rows: int
+    added: int
+    replaced: int
+    stale: int
+    superseded: int
+    deleted: int
+    apart: int
+    expected: dict[str, int]
+
+    def source(self) -> Iterator[pa.RecordBatch]:
+        """The rows for `cdk.lake.delta.engine_writes.merged`; one that takes the place of several comes several times."""
+        merge = self.merge
+        for n, file in enumerate(self.staged):
+            mine = self.operations.filter(pc.equal(self.operations[FILE], n))
+            start = 0
+            for batch in rows_of(merge.staged or merge.root, file.path, {}, merge.schema):
+                end = start + batch.num_rows
+                here = mine.filter(pc.and_(pc.greater_equal(mine[ROW], start), pc.less(mine[ROW], end)))
+                part = widened(batch, merge.schema).take(_array(pc.subtract(here[ROW], start)))
+                start = end
+                for name in (OPERATION, TARGET):
+                    part = part.append_column(pa.field(name, pa.string()), _array(here[name]))
+                if part.num_rows:
+                    yield part
+
+
+def compared(
+    merge: Merge, staged: Sequence[DataFile], scan: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
+) -> EngineMerge:
+    """Compare what was read with the rows of the table. scan: gives columns of these.
+
+    Raises FatalError: rows cannot be told apart by what a predicate of delta-rs sees.
+    """
+    count = len(merge.identity.keys)
+    read = [merge.keyed(merge.staged or merge.root, file.path) for file in staged]
+    winners = newest(read, count)
+    _check_visible(winners, merge)
+    rows, found = 0, [_PAIRS.empty_table()]
+    # What an existing row without a key holds counts only where it may be one of those that were read.
+    names = merge.schema.names if winners[APART].null_count < winners.num_rows else _few(merge)
+    for batch in scan(names):
+        rows += batch.num_rows
+        there = _keyed(batch, merge)
+        _check_visible(there, merge)
+        met = pairs(there, winners, count)
+        met = met.append_column(RAW_ID, there[RAW_ID].take(met[ROW])).select(_PAIRS.names)
+        found.append(met.cast(_PAIRS))
+    met = pa.concat_tables(found)
+    lost = _unique(met.filter(met[STALE])[NUMBER])
+    stale = pc.is_in(winners[NUMBER], value_set=lost)
+    met = met.filter(pc.invert(pc.is_in(met[NUMBER], value_set=lost)))
+    apart = winners[NUMBER].filter(pc.is_valid(winners[APART]))
+    operations = _operations(winners, stale, met, _array(apart))
+    counts = {name: _sum(pc.equal(operations[OPERATION], name)) for name in (UPSERT, INSERT)}
+    return EngineMerge(
+        merge,
+        staged,
+        operations,
+        rows,
+        added=counts[UPSERT] + counts[INSERT],
+        replaced=met.num_rows,
+        stale=_sum(stale),
+        superseded=sum(part.num_rows for part in read) - winners.num_rows,
+        deleted=_sum(pc.and_not(winners[DELETED], stale)),
+        apart=sum(part.num_rows - part[APART].null_count for part in read),
+        expected={
+            "inserted": counts[INSERT],
+            "updated": counts[UPSERT],
+            "deleted": met.num_rows - counts[UPSERT],
+        },
+    )
+
+
+_PAIRS = pa.schema([(NUMBER, pa.int64()), (STALE, pa.bool_()), (RAW_ID, pa.string())])
+
+
+def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Array) -> pa.Table:
+    """What becomes of each winner. met: the rows that they replace. apart: numbers of those without a key."""
+    counts = pc.value_counts(_array(met[NUMBER]))
+    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    matched, many = (pc.is_in(winners[NUMBER], value_set=found) for found in (counts.field("values"), several))
+    gone = pc.and_not(winners[DELETED], stale)
+    kept = pc.and_not(pc.invert(winners[DELETED]), stale)
+    keyless = pc.is_in(winners[NUMBER], value_set=apart)
+    upserts, removals = pc.and_not(pc.and_(kept, matched), many), pc.and_(matched, pc.or_(gone, pc.and_(kept, many)))
+    parts = [
+        _said(winners.filter(pc.and_(kept, pc.or_(pc.invert(matched), many))), INSERT),
+        _said(winners.filter(pc.and_not(upserts, keyless)), UPSERT),
+        _said(winners.filter(pc.and_not(removals, keyless)), REMOVE),
+    ]
+    # A key finds all of its rows; without one, each has to be named.
+    for which, operation in ((upserts, UPSERT), (removals, REMOVE)):
+        targets = met.filter(pc.is_in(met[NUMBER], value_set=_array(winners[NUMBER].filter(pc.and_(which, keyless)))))
+        parts.append(_said(winners.take(targets[NUMBER]), operation, targets[RAW_ID]))
+    return pa.concat_tables(parts)
+
+
+def _said(winners: pa.Table, operation: str, targets: pa.ChunkedArray | None = None) -> pa.Table:
+    size = winners.num_rows
+    table = winners.select([FILE, ROW]).append_column(OPERATION, pa.repeat(pa.scalar(operation), size))
+    return table.append_column(TARGET, pa.nulls(size, pa.string()) if targets is None else targets)
+
+
+def _keyed(batch: pa.RecordBatch, merge: Merge) -> pa.Table:
+    """Rows of the table as merging compares them."""
+    table = pa.Table.from_batches([batch])
+    own = [(name, kind) for name, kind in OWN_COLUMNS.items() if name not in merge.schema.names]
+    fields = pa.schema([*merge.schema, *own])
+
+    def rest(names: Sequence[str] | None, mask: pa.Array) -> pa.Table:
+        wanted = pa.schema([fields.field(name) for name in (merge.schema.names if names is None else names)])
+        there = [name for name in wanted.names if name in table.column_names]
+        rows = table.select(there).filter(mask).combine_chunks().to_batches()
+        return pa.Table.from_batches([widened(part, wanted) for part in rows], wanted)
+
+    names = merge.identity.columns(merge.schema)
+    part = pa.Table.from_batches([widened(batch.select(names), pa.schema([fields.field(name) for name in names]))])
+    return keyed(part, merge.identity, rest)
+
+
+def _check_visible(rows: pa.Table, merge: Merge) -> None:
+    if HIDDEN in {None if one is None else one[:1] for one in pc.unique(rows[APART]).to_pylist()}:
+        raise FatalError(
+            f"a value of the primary key ({', '.join(merge.identity.keys)}) has more than its column holds, such as "
+            "fractions of a microsecond, and the table has features with which rows cannot be told apart by more than "
+            "that. Let the key be a text, or sync into a table without them",
+            path=str(merge.root),
+        )
+
+
+def _few(merge: Merge) -> list[str]:
+    names = [*merge.identity.columns(merge.schema), META, ADDITIONAL]
+    return [name for name in dict.fromkeys(names) if name in merge.schema.names]
+
+
+def _unique(numbers: pa.ChunkedArray) -> pa.Array:
+    return _array(numbers.unique())
+
+
+def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _sum(which: pa.Array | pa.ChunkedArray) -> int:
+    return pc.sum(which).as_py() or 0

@@ -1,0 +1,119 @@
+"""Commits that delta-rs makes by its own MERGE, UPDATE, DELETE or writer, where a table's features need that.
+
+Each is a `Change`: a function of the table's handle and of the properties of the commit, which carry the state's
+marker. Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks constraints,
+writes the change feed, and knows deletion vectors; measured with 1.6, as is how it takes names: in backticks.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from cdk.lake.arrow.columns import GENERATION, RAW_ID
+from cdk.lake.parquet.dedup import DELETED_AT
+
+Change: TypeAlias = Callable[[DeltaTable, CommitProperties], Mapping[str, int]]
+"""Makes one commit; returns what delta-rs counted."""
+Rows: TypeAlias = Iterable[pa.RecordBatch]
+
+OPERATION = "_cdk_operation"
+"""The column of `merged` rows that says what becomes of each."""
+TARGET = "_cdk_target"
+"""The column of `merged` rows that has the `_airbyte_raw_id` of the row to meet, where that has null in its key."""
+UPSERT, INSERT, REMOVE = "upsert", "insert", "remove"
+
+
+def appended(rows: Rows, schema: pa.Schema) -> Change:
+    """Add rows."""
+
+    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+        reader = pa.RecordBatchReader.from_batches(schema, rows)
+        write_deltalake(handle, reader, mode="append", commit_properties=properties)
+        return {}
+
+    return change
+
+
+def overwritten(rows: Rows, schema: pa.Schema) -> Change:
+    """Put rows in place of those that are there."""
+
+    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+        reader = pa.RecordBatchReader.from_batches(schema, rows)
+        write_deltalake(handle, reader, mode="overwrite", commit_properties=properties)
+        return {}
+
+    return change
+
+
+def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
+    """Merge rows that have an `OPERATION` and a `TARGET` besides the columns of `schema`.
+
+    An upsert takes the place of the one row with its key, a removal has no successor, an insert meets no row. A row
+    with null in its key meets the one whose id it has in `TARGET`.
+    """
+    values = {_quoted(name): f"read.{_quoted(name)}" for name in schema.names}
+    same = " AND ".join(f"(there.{_quoted(key)} IS NOT DISTINCT FROM read.{_quoted(key)})" for key in keys)
+    # An equality, so that rows are looked up and not compared each with each.
+    null = " OR ".join(f"there.{_quoted(key)} IS NULL" for key in keys)
+    same += f" AND (CASE WHEN {null} THEN there.{_quoted(RAW_ID)} END IS NOT DISTINCT FROM read.{_quoted(TARGET)})"
+    operation = f"read.{_quoted(OPERATION)}"
+    columns = schema.append(pa.field(OPERATION, pa.string())).append(pa.field(TARGET, pa.string()))
+
+    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+        source = pa.RecordBatchReader.from_batches(columns, rows)
+        found = (
+            handle.merge(
+                source,
+                f"{same} AND {operation} <> '{INSERT}'",
+                source_alias="read",
+                target_alias="there",
+                commit_properties=properties,
+            )
+            .when_matched_delete(f"{operation} = '{REMOVE}'")
+            .when_matched_update(values, f"{operation} = '{UPSERT}'")
+            .when_not_matched_insert(values, f"{operation} <> '{REMOVE}'")
+            .execute()
+        )
+        names = ("inserted", "updated", "deleted")
+        return {name: int(found[f"num_target_rows_{name}"]) for name in names}
+
+    return change
+
+
+def flagged(schema: pa.Schema, generation: int, now: datetime) -> Change:
+    """Put `now` into the rows of other generations that are not flagged."""
+    text = f"'{now.isoformat().replace('+00:00', 'Z')}'"
+    value = text if pa.types.is_string(schema.field(DELETED_AT).type) else f"to_timestamp_micros({text})"
+
+    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+        found = handle.update(
+            updates={_quoted(DELETED_AT): value},
+            predicate=_gone(schema, generation),
+            commit_properties=properties,
+        )
+        return {"updated": int(found["num_updated_rows"])}
+
+    return change
+
+
+def deleted(schema: pa.Schema, generation: int) -> Change:
+    """Delete the rows of other generations that are not flagged."""
+
+    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+        found = handle.delete(_gone(schema, generation), commit_properties=properties)
+        return {"deleted": int(found["num_deleted_rows"])}
+
+    return change
+
+
+def _gone(schema: pa.Schema, generation: int) -> str:
+    """As `cdk.lake.parquet.generation_diff` has it: a row without a number is none of the kit's, and stays."""
+    other = f"{_quoted(GENERATION)} <> {generation}"
+    return f"{other} AND {_quoted(DELETED_AT)} IS NULL" if DELETED_AT in schema.names else other
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,213 @@
+"""The history of a table that is merged into: a table beside it with every row as it came.
+
+It follows: the commit to the table names the files that belong to the history, then they are added there, once. Each
+state of the table knows the one before that brought rows, so a history that is behind, by however many commits, is told
+what it lacks. Where that is not known, or those files are gone, the table's own log is read: every row that a file of
+it still has, and the history has not, is copied, by the row's id.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdk.base.crash_points import crash_point
+from cdk.base.errors import StateError
+from cdk.base.logs import logger
+from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.columns import RAW_ID
+from cdk.lake.arrow.type_promotion import only_gains, wider
+from cdk.lake.delta.commit_log import actions
+from cdk.lake.delta.receipt import Receipt, row_count
+from cdk.lake.delta.state_blobs import number
+from cdk.lake.delta.stream_table import StreamTable, repeat_if_changed
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.partitioning import Texts, restored
+from cdk.lake.parquet.rewrite import Rewrite
+from cdk.lake.parquet.table_files import TableFile, missing_files
+from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.storage.folder import Place
+from cdk.spark.cluster.executors import Spread, here
+
+_BATCH_ROWS = 64_000
+
+
+class History:
+    """The table of all rows that came to `main`. Its state is the version of the state of `main` it has followed to."""
+
+    def __init__(self, root: Place, main: StreamTable, pipeline: str, stream: str, bounded: Sequence[str] = ()) -> None:
+        """Open it, or create it with the columns of `main`. bounded: columns whose bounds go into the log.
+
+        Raises ConfigError, StateError and TransientError: see StreamTable.
+        """
+        self.main, self._stream, self._bounded = main, stream, tuple(bounded)
+        # Its state only saves work: without it, the rows say what it has.
+        self.table = StreamTable(
+            root, pipeline, f"{stream}/history", main.schema, lost=True, partition_by=main.partition_by
+        )
+
+    def follow(self) -> None:
+        """Add what the last commit to the table brought, or more where more is lacking.
+
+        Raises StateError, and what a store or a file raises.
+        """
+        if self._followed is None or self._followed == self.main.held:
+            return
+        files = self._named_since(self._followed)
+        if files is None or missing_files(self.table.root, [file.path for file in files]):
+            self._fill()
+        elif files:
+            crash_point("before_history")
+            self._commit(self._fitting(files))
+
+    def make_whole(self, spread: Spread = here) -> None:
+        """Give the history the columns of the table, and the rows that it lacks. Raises what `follow` does."""
+        names = missing_files(self.table.root, [file.path for file in self.table.files()])
+        if gone := [file for file in self.table.files() if file.path in names]:
+            logger.warning("%s: %d files of %s are gone", self._stream, len(gone), self.table.root)
+            self._commit([], remove=gone)
+        self._align(spread)
+        if self._followed is None:
+            self._fill()
+        else:
+            self.follow()
+
+    @property
+    def _followed(self) -> int | None:
+        """The version of the table's state up to which the history has all rows; None: nobody knows."""
+        version: int | None = None if self.table.saved is None else self.table.saved.state
+        return version
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        """Give the history columns that the table has gained."""
+        self.table.add([column for column in columns if column.name not in self.table.schema.names])
+
+    def _named_since(self, followed: int) -> list[DataFile] | None:
+        """The files that commits to the table have named since the one to `followed`; None: not all are known."""
+        saved, at = self.main.saved, self.main.held
+        files: list[DataFile] = []
+        while saved is not None and at is not None and number(at) > number(followed):
+            if saved.logged is not None:
+                if not saved.logged:
+                    return None  # rows came while there was no history
+                files = [*saved.logged, *files]
+            at = saved.logged_at
+            try:
+                saved = None if at is None or number(at) <= number(followed) else self.main.load(at)
+            except StateError:
+                return None
+        return files
+
+    def _align(self, spread: Spread) -> None:
+        """Bring columns and files to types that hold what the table's do: a widening may have ended between the two."""
+        found = self.table.schema
+        target = self._target(found, frozenset())
+        gains = [field for field in target if field.name not in found.names or _gains(found, field)]
+        self.table.add(gains)
+        if self.table.schema.equals(target):
+            return
+        by = self.table.partition_by
+        exact = Rewrite(self.table.root, target, (), by).unfit(self.table.files(), spread)
+        rewrite = Rewrite(self.table.root, self._target(self.table.schema, exact), self._bounded, by)
+        repeat_if_changed(self.table, partial(self._written_again, rewrite, spread))
+
+    def _written_again(self, rewrite: Rewrite, spread: Spread) -> None:
+        saved = self.table.saved or Saved("incremental", "append")
+        files = rewrite.files(self.table.files(), spread)
+        self.table.commit(saved, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
+
+    def _target(self, found: pa.Schema, exact: frozenset[str]) -> pa.Schema:
+        fields = {field.name: field for field in found}
+        for field in self.main.schema:
+            old = fields.get(field.name)
+            kind = field.type if old is None else wider(old.type, field.type, exact=field.name in exact)
+            if kind is None:
+                where = f"{self.table.root}: column {field.name!r}"
+                raise StateError(f"{where} is {old and old.type}, and {field.type} in the table that it follows")
+            fields[field.name] = pa.field(field.name, kind)
+        return pa.schema(list(fields.values()))
+
+    def _fitting(self, files: Sequence[DataFile]) -> list[DataFile]:
+        """The files, those anew whose columns have other types than the history's."""
+        kinds = {field.name: field.type for field in self.table.schema}
+        fit: list[DataFile] = []
+        unfit: list[DataFile] = []
+        for file in files:
+            with self.table.root.explaining(self._stream), self.table.root.reader(file.path) as source:
+                written = pq.read_schema(source)
+            same = all(only_gains(field.type, kinds.get(field.name, field.type)) for field in written)
+            (fit if same else unfit).append(file)
+        old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in unfit]
+        rewrite = Rewrite(self.table.root, self.table.schema, self._bounded, self.table.partition_by)
+        return [*fit, *rewrite.files(old, here)] if old else fit
+
+    def _fill(self) -> None:
+        """Copy the rows that files of the table's log have and the history has not, each as its first file has it.
+
+        In the driver, 150 bytes of memory a row: this comes once, with the history, or after an accident.
+        """
+        known: set[str] = set()
+        for file in self.table.files():
+            for batch in _batches(self.table.root, unquote(file.path), [RAW_ID]):
+                known.update(filter(None, batch.column(RAW_ID).to_pylist()))
+        schema = self.table.schema
+        writer = TableWriter(self.table.root, schema, self._bounded, self.table.partition_by)
+        try:
+            for path, texts in self._files_of_log():
+                for batch in _batches(self.main.root, path, schema.names):
+                    ids = batch.column(RAW_ID).to_pylist() if RAW_ID in batch.schema.names else []
+                    new = pa.array([row is not None and row not in known for row in ids], pa.bool_())
+                    if pc.any(new).as_py():
+                        known.update(filter(None, ids))
+                        writer.write([widened(restored(batch.filter(new), texts, schema), schema)])
+            files = writer.close()
+        except BaseException:
+            writer.discard()
+            raise
+        if files:
+            text = "%s: its history lacked %d rows that are in the table's log, and has them now; rows that no file of "
+            text += "the table has any more are not among them"
+            logger.warning(text, self._stream, row_count(files))
+        self._commit(files)
+
+    def _files_of_log(self) -> Iterator[tuple[str, Texts]]:
+        """The files that commits to the table have added and that are there, oldest first; then those it has now."""
+        root = self.main.root
+        seen = set()
+        for version in range(self.main.version + 1):
+            try:
+                lines = actions(root, version)
+            except FileNotFoundError:
+                continue  # cleaned up
+            for add in (line["add"] for line in lines if "add" in line):
+                path = unquote(add["path"])
+                if path not in seen and root.has([path]):
+                    seen.add(path)
+                    yield path, {name: text or None for name, text in add.get("partitionValues", {}).items()}
+        for file in self.main.files():
+            if unquote(file.path) not in seen:
+                yield unquote(file.path), file.partition
+
+    def _commit(self, files: Sequence[DataFile], remove: Sequence[TableFile] = ()) -> None:
+        """Add the files and note how far the table was followed; with files to remove, that this is not known."""
+        before = self.table.saved or Saved("incremental", "append")
+        state = None if remove else self.main.held or 0
+        rows = before.records + row_count(files)
+        self.table.commit(replace(before, state=state, records=rows), files, remove=remove)
+
+
+def _gains(found: pa.Schema, field: pa.Field) -> bool:
+    old = found.field(field.name).type
+    return bool(old != field.type) and only_gains(old, field.type)
+
+
+def _batches(root: Place, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, those of the columns that it has."""
+    with root.explaining(), root.reader(path) as source:
+        file = pq.ParquetFile(source)
+        columns = [name for name in names if name in file.schema_arrow.names]
+        yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)

@@ -1,0 +1,182 @@
+"""The states that lie beside a table: a file for each version, which a commit to the table names.
+
+A file alone says nothing: it counts once a commit has moved the table's marker to its version.
+
+A state of many partitions is written as what differs from an earlier one, its *base*, whose file has all of them. So a
+commit costs what it moves, however many partitions the source has, or had once: those that left cannot be forgotten
+where they would be appended again if they came back. A base stays for as long as a state that is kept needs it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import orjson
+
+from cdk.base.errors import BadState, ConfigError, StateError, TransientError
+from cdk.base.values import Json, from_json, to_json
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import Place
+
+_FORMAT = "spark-cdk/1"
+NONCE_BITS = 20
+"""Random bits at the end of a version."""
+_MANY = 1_000
+"""Partitions of a state of which only those are written that differ from an earlier one."""
+
+
+@dataclass
+class _Base:
+    """A state whose file has all its partitions: the digest of each one's entry, by the text of its fields.
+
+    written: entries that states which lean on it have written; as many as it has itself are worth a new one.
+    """
+
+    version: int
+    digests: Mapping[bytes, bytes]
+    written: int = 0
+
+
+class KeptStates:
+    """The states of one stream of one pipeline, in the folder `place`."""
+
+    def __init__(self, place: Place, stream: str) -> None:
+        self._place = place
+        self._stream = stream
+        self._base: _Base | None = None
+        self._bases: dict[int, int] = {}
+
+    def write(self, version: int, saved: Saved) -> None:
+        """Put a state beside the table, as a draft until a commit names it."""
+        # `asdict` would copy the whole state; orjson writes the files by itself.
+        blob = {"format": _FORMAT, "stream": self._stream, **vars(saved)}
+        if entries := _entries(saved.state):
+            blob |= self._shortened(version, saved, entries)
+        bases = {n: base for n in (version, *saved.history) if (base := self._bases.get(n)) is not None}
+        if bases:
+            blob["bases"] = {str(n): base for n, base in bases.items()}
+        self._place.write(f"{version}.json", to_json(blob))
+
+    def _shortened(self, version: int, saved: Saved, entries: Mapping[bytes, Json]) -> Mapping[str, Json]:
+        """What a state file says in place of all partitions; nothing where it is to be a base itself."""
+        digests = {key: _digest(entry) for key, entry in entries.items()}
+        base = self._base
+        # A draft that no commit has named may be removed by anybody.
+        if base is not None and base.version in {*saved.history, *map(self._bases.get, saved.history)}:
+            changed = [entry for key, entry in entries.items() if base.digests.get(key) != digests[key]]
+            gone = [from_json(key) for key in base.digests.keys() - entries.keys()]
+            written = base.written + len(changed) + len(gone)
+            if written <= len(base.digests):
+                base.written = written
+                self._bases[version] = base.version
+                leans = {"version": base.version, "gone": gone, "written": written, "partitions": len(entries)}
+                return {"state": {**saved.state, "states": changed}, "base": leans}
+        self._base = _Base(version, digests)
+        return {}
+
+    def load(self, version: int) -> Saved:
+        """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
+        blob, path = self._read(version)
+        try:
+            blob.pop("stream")
+            self._bases |= {int(n): base for n, base in blob.pop("bases", {}).items()}
+            self._lean(blob, version, path)
+            pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
+            return Saved(
+                **{**blob, "history": tuple(blob["history"]), "newest": tuple(blob.get("newest", ()))},
+                pending=pending or (),
+                logged=logged,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
+
+    def _lean(self, blob: dict[str, Json], version: int, path: str) -> None:
+        """Put the partitions of its base into a state, and remember the base. Raises what `load` does."""
+        leans = blob.pop("base", None)
+        if leans is None:
+            if self._base is None and (entries := _entries(blob["state"])):
+                self._base = _Base(version, {key: _digest(entry) for key, entry in entries.items()})
+            return
+        whole, _ = self._read(leans["version"])
+        entries = _entries(whole["state"])
+        if self._base is None:
+            digests = {key: _digest(entry) for key, entry in entries.items()}
+            self._base = _Base(leans["version"], digests, leans["written"])
+        for fields in leans["gone"]:
+            del entries[to_json(fields)]
+        entries.update({to_json(entry["partition"]): entry for entry in blob["state"]["states"]})
+        if len(entries) != leans["partitions"]:
+            raise BadState(path, len(entries), f"{leans['partitions']} partitions", stream=self._stream)
+        blob["state"]["states"] = list(entries.values())
+
+    def _read(self, version: int) -> tuple[dict[str, Json], str]:
+        """What the file of a version says, and its path."""
+        name = f"{version}.json"
+        path = f"{self._place}/{name}"
+        try:
+            blob = from_json(self._place.read(name))
+        except FileNotFoundError:
+            raise StateError(
+                f"the table stands at state {version}, and this file is missing; bring it back, or move the table "
+                "away to read the stream from its start; `spark-cdk state reset` does so and keeps the rows",
+                path=path,
+                stream=self._stream,
+            ) from None
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise BadState(path, str(error), "the JSON an earlier run wrote", stream=self._stream) from error
+        if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
+            raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
+        return blob, path
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions whose files are there, drafts among them, in any order."""
+        return [version for version, name in self._named() if name.endswith(".json")]
+
+    def bases(self, versions: Collection[int]) -> set[int]:
+        """The versions that states of these versions need besides; of states that were loaded or written here."""
+        return {base for version in versions if (base := self._bases.get(version)) is not None}
+
+    def keep(self, kept: Collection[int], upto: int) -> None:
+        """Remove all states but these, and those that they need, whose number is not above `upto`; see `remove`."""
+        needed = {*kept, *self.bases(kept)}
+        self.remove(lambda version: version not in needed and number(version) <= upto)
+
+    def remove(self, spare: Callable[[int], bool]) -> None:
+        """Remove the states whose version is spare; those that a store does not remove now stay for another time."""
+        with suppress(ConfigError, TransientError):
+            for version, name in list(self._named()):
+                if spare(version):
+                    self._place.delete(name)
+
+    def _named(self) -> Iterator[tuple[int, str]]:
+        """The files of states by their versions, and what a write that was cut has left of one."""
+        for name in self._place.names():
+            path = Path(name)
+            if path.stem.isdecimal() and path.suffix in {".json", ".tmp"}:
+                yield int(path.stem), name
+
+
+def number(version: int) -> int:
+    """Which state of its table a version is: 1 for the first."""
+    return version >> NONCE_BITS
+
+
+def _entries(state: Json) -> dict[bytes, Json]:
+    """The entries of a state's partitions by the texts of their fields; empty where they are few."""
+    states = state.get("states") if isinstance(state, Mapping) else None
+    if not isinstance(states, list) or len(states) < _MANY:
+        return {}
+    entries = {to_json(entry["partition"]): entry for entry in states}
+    return entries if len(entries) == len(states) else {}
+
+
+def _digest(entry: Json) -> bytes:
+    return blake2b(to_json(entry), digest_size=16).digest()
+
+
+def _files(blob: Json) -> tuple[DataFile, ...] | None:
+    return None if blob is None else tuple(DataFile(**file) for file in blob)

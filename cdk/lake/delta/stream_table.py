@@ -1,0 +1,607 @@
+"""A stream's Delta table: rows and state move in one transaction.
+
+A commit names the new files and moves the table's transaction marker `txn(app)` to a fresh version. The state that
+belongs to it was written before, to `_cdk_state/<pipeline>/<version>.json`, so the marker alone says which state holds.
+The rule that makes it exactly-once: the commit goes through the very table handle whose marker was compared with the
+version the state was loaded at. A run whose handle is stale is refused by the log; a fresh handle would not be.
+
+Measured with delta-rs 1.6: the marker survives log clean-up and the commit's metadata does not; the writer does not
+compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker where it was: which state belongs to the
+rows is then told by the log (`cdk.lake.delta.restore_detection`), and the marker still fences.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cdk.base.crash_points import crash_point
+from cdk.base.errors import BugError, CdkError, ConfigError, StateConflict, StateError, TransientError
+from cdk.base.logs import logger
+from cdk.base.times.clock import Clock, system_clock
+from cdk.base.values import to_json
+from cdk.lake.delta.compaction import join_small_files
+from cdk.lake.delta.engine_writes import Change
+from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
+from cdk.lake.delta.restore_detection import state_of_rows
+from cdk.lake.delta.state_blobs import NONCE_BITS, KeptStates, number
+from cdk.lake.delta.table_guard import Guard, check_openable, guard_of
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.partitioning import check_columns, check_same
+from cdk.lake.parquet.table_files import (
+    TableFile,
+    file_actions,
+    files_of,
+    logged_files,
+    lost_files,
+    missing_files,
+    oldest,
+    rows_of,
+    total_rows,
+)
+from cdk.lake.parquet.table_rows import plain
+from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import Place, as_place
+
+NOTE = "spark-cdk.note"
+"""In the metadata of a commit: what a person did to the state."""
+
+_KEPT = 20
+_TRIES = 5
+_NEWEST = 3
+_CLOCKS_DIFFER = 3_600_000
+"""Milliseconds by which clocks of machines that write to one table may differ."""
+_SHOWN = 4096
+_VIOLATED = re.compile("failed validation check|declared as non-nullable")
+"""In what delta-rs says of rows that a constraint refuses."""
+
+
+T = TypeVar("T")
+
+
+class TableChanged(StateError):
+    """Something else, such as OPTIMIZE, came between. Nothing is committed; do it again on the files that are there."""
+
+
+def repeat_if_changed(table: "StreamTable", attempt: Callable[[], T]) -> T:
+    """Run `attempt`, and again, five times at most, while it fails because somebody else has changed the table.
+
+    attempt: asks for the table's files anew, and removes what it wrote when it raises TableChanged. Files that are gone
+    while it reads them are a change, too: OPTIMIZE replaces files, and VACUUM removes what was replaced.
+    Raises StateError: the table's newest version names files that are gone.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return attempt()
+        except TableChanged as error:
+            if not left:
+                raise
+            logger.warning("%s; doing it again", error)
+        except Exception as error:
+            if not left or not table.lost_files():
+                raise
+            logger.warning("%s: files of the table left while they were read (%s); doing it again", table.root, error)
+    raise AssertionError("the last attempt returns or raises")
+
+
+class FilesGone(TransientError):
+    """Files that a commit was to name are gone, or not as they were written. Nothing is committed; read them again."""
+
+    def __init__(self, gone: Sequence[str], count: int, *, stream: str, path: str) -> None:
+        super().__init__(
+            f"{len(gone)} of {count} files that a commit was to name are gone, or not as they were written, such as "
+            f"{gone[0]}. VACUUM removes files that no version names yet when they are older than its retention, 0 "
+            "hours for example. Nothing was committed; run VACUUM while no sync runs, or with a longer retention",
+            stream=stream,
+            path=path,
+        )
+
+
+class StreamTable:
+    """One stream's table, opened for one run. The handle is pinned: see the module.
+
+    saved: the state that belongs to the table's rows; None when there is none.
+    """
+
+    def __init__(
+        self,
+        root: Place | Path,
+        pipeline: str,
+        stream: str,
+        schema: pa.Schema,
+        *,
+        clock: Clock = system_clock,
+        lost: bool = False,
+        partition_by: Sequence[str] | None = None,
+    ) -> None:
+        """Open the table, or create it with `schema`.
+
+        lost: open it also when its state cannot be found or read, as if it had none: a commit then gives it one.
+        partition_by: the columns that divide it; None: those that divide it already, none if it is new.
+
+        Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. StateError: the
+        table's state cannot be found. TransientError: a store does not answer.
+        """
+        self.root = as_place(root)
+        self._clock = clock
+        self._app = f"spark-cdk/{pipeline}/{stream}"
+        self._stream = stream
+        self._states = KeptStates(self.root.join("_cdk_state", pipeline), stream)
+        if unquote(self.root.uri) != str(self.root):
+            raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
+        where = f"streams.{stream.partition('/')[0]}.partition_by"
+        with self.root.explaining(stream):
+            self.root.make()
+            uri, options = self.root.uri, self.root.storage_options
+            if not DeltaTable.is_deltatable(uri, options):
+                check_columns(schema, partition_by or (), where)
+                self._create(schema, partition_by or ())
+            self._handle = self._opened()
+        self.partition_by = tuple(self._handle.metadata().partition_columns)
+        if partition_by is not None:
+            check_same(self.partition_by, tuple(partition_by), where, str(self.root))
+        self._version = self._seen = self._marker()
+        self._guard: tuple[int, Guard] | None = None
+        self._held: int | None = None
+        self.saved: Saved | None = None
+        self._undone: tuple[int, ...] = ()
+        # Versions go up, also where the marker was lost.
+        self._after = self._version
+        try:
+            self._find_state()
+        except StateError:
+            if not lost:
+                raise
+
+    def _find_state(self) -> None:
+        """Load the state that belongs to the rows, if there is one. Raises StateError: it cannot be told or read."""
+        if self._version is None:
+            self._check_new()
+            return
+        self._held, told = self._of_rows(self._version)
+        saved = None if self._held is None else self.load(self._held)
+        if saved is not None and not told:
+            self._check_rows(saved)
+        self.saved = saved
+        if self._held != self._version:
+            with suppress(StateError):
+                self._undone = self.load(self._version).history
+
+    def _check_new(self) -> None:
+        """Raise StateError: the table has no marker, and had one. A first commit that was killed leaves a draft."""
+        versions = self._states.versions
+        if not versions:
+            return
+        newest = max(versions)
+        # The next first commit is number 1 again: however often it is killed, what it leaves are drafts.
+        if number(newest) == 1 and (not self.row_count() or self.other_pipelines):
+            return
+        self._after = newest
+        raise StateError(
+            f"states of this stream lie beside the table, up to number {number(newest)}, and the table's marker "
+            "that says which one holds is gone: the table was cloned or created again, or its transaction ids expired. "
+            "Reading from the start would add every row again. Take the state that fits the table's rows with "
+            "`spark-cdk state rollback`, have all read again with `spark-cdk state reset`, or move the table away",
+            path=str(self.root),
+            stream=self._stream,
+        )
+
+    def _check_rows(self, saved: Saved) -> None:
+        """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
+
+        RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many, and some
+        file is not older.
+        """
+        with self.root.explaining(self._stream):
+            version, files = oldest(self.root, self._handle)
+        rows = rows_of(files)
+        if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
+            return
+        # Whoever joins files writes the rows of that commit anew; the clocks of two machines may differ.
+        joined = not files or max(file.modified for file in files.values()) >= saved.newest_at - _CLOCKS_DIFFER
+        if (rows == saved.rows and joined) or (rows > saved.rows and self.other_pipelines):
+            return
+        raise StateError(
+            f"state {number(self._held or 0)} and the table's rows contradict each other: after it the table had "
+            f"{saved.rows:,} rows, and version {version}, the oldest that its log tells of, has {rows:,} rows and no "
+            "file of that commit. The table was restored to an older version, and the log was cleaned up since. Take "
+            "the state that fits the rows with `spark-cdk state rollback`, this one too if somebody else has added or "
+            "deleted the rows, or have all read again with `spark-cdk state reset`",
+            path=str(self.root),
+            stream=self._stream,
+        )
+
+    @property
+    def other_pipelines(self) -> list[str]:
+        """The other pipelines that have committed to the table and whose states lie beside it."""
+        own, stream = self._app.split("/", 2)[1:]
+        names = sorted(name for name in self.root.join("_cdk_state").folders() if name != own)
+        with self.root.explaining(self._stream):
+            return [
+                name for name in names if self._handle.transaction_version(f"spark-cdk/{name}/{stream}") is not None
+            ]
+
+    def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
+        uri, options = self.root.uri, self.root.storage_options
+        try:
+            # Tried again, delta-rs 1.6 would describe the table that is there now as this one.
+            DeltaTable.create(
+                uri,
+                schema,
+                mode="ignore",
+                partition_by=list(partition_by) or None,
+                configuration=self.root.table_settings,
+                storage_options=options,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except (DeltaError, OSError):
+            if not DeltaTable.is_deltatable(uri, options):
+                raise
+
+    @property
+    def version(self) -> int:
+        """The table's version, as Delta counts it."""
+        return int(self._handle.version())
+
+    @property
+    def guard(self) -> Guard:
+        """What may be done to the table, as the handle sees it."""
+        if self._guard is None or self._guard[0] != self.version:
+            self._guard = (self.version, guard_of(self._handle, str(self.root), self._stream))
+        return self._guard[1]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, as the handle sees them."""
+        return pa.schema(self._handle.schema().to_arrow())
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
+
+        A commit of its own, which moves no state. Raises StateConflict: another run moved it since the table was
+        opened.
+        """
+        for left in reversed(range(_TRIES)):
+            schema = self.schema
+            missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
+            if not missing:
+                return
+            try:
+                self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+            except (DeltaError, OSError) as error:
+                # Somebody else may have changed the columns in the meantime.
+                if not left:
+                    raise self.root.explain(error, self._stream) from None
+            with self.root.explaining(self._stream):
+                self._handle = self._opened()
+            self._seen = self._marker()
+            if self._seen != self._version:
+                raise self._conflict(self._version, None)
+
+    def compact(self) -> int:
+        """Write small files again as large ones where they are many, in a partition if there are any; tell how many.
+
+        A commit of its own, which changes neither rows nor state; VACUUM removes the old files later. Raises
+        StateError, and what a store raises.
+        """
+        with self.root.explaining(self._stream):
+            return join_small_files(self._handle, self.root, self._clock())
+
+    @property
+    def state_version(self) -> int | None:
+        """The version of the state that the last commit moved to; None before the first."""
+        return self._version
+
+    @property
+    def states(self) -> list[int]:
+        """The versions of the states that are kept for a RESTORE: the marker's, then the newest first.
+
+        Those that a RESTORE has undone are among them, for it may be undone itself.
+        """
+        known = (self._version, self._held, *(self.saved.history if self.saved else ()), *self._undone)
+        return [version for version in dict.fromkeys(known) if version is not None]
+
+    @property
+    def held(self) -> int | None:
+        """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
+        return self._held
+
+    def files(self, *keys: str) -> list[TableFile]:
+        """The files of the version that the handle is pinned to. keys: see `files_of`."""
+        with self.root.explaining(self._stream):
+            return files_of(self._handle, *keys)
+
+    def row_count(self, paths: Sequence[str] | None = None) -> int | None:
+        """The rows of the table, or of some of its files, by its log; None: the log does not say."""
+        if paths is not None and not paths:
+            return 0
+        with self.root.explaining(self._stream):
+            files = logged_files(self._handle)
+        return total_rows([files[path].counted for path in (files if paths is None else paths)])
+
+    def lost_files(self) -> bool:
+        """Whether files of the version that the handle is pinned to are gone; it then sees the newest version.
+
+        Raises StateError: files of that one are gone, too.
+        """
+        with self.root.explaining(self._stream):
+            if not missing_files(self.root, [file.path for file in self.files()]):
+                return False
+            self._handle = self._opened()
+            self._seen = self._marker()
+            gone = missing_files(self.root, [file.path for file in self.files()])
+        if gone:
+            raise StateError(
+                f"version {self.version} of the table names {len(gone)} files that are gone, such as {gone[0]}: no "
+                "reader can read it. Restore the files, or the table to a version that has its files",
+                path=str(self.root),
+                stream=self._stream,
+            )
+        return True
+
+    def check_files(self, files: Sequence[DataFile]) -> None:
+        """Raise FilesGone unless all these files lie here, as large as they were written."""
+        with self.root.explaining(self._stream):
+            gone = lost_files(self.root, files)
+        if gone:
+            raise FilesGone(gone, len(files), stream=self._stream, path=str(self.root))
+
+    def commit(
+        self,
+        saved: Saved,
+        files: Sequence[DataFile] = (),
+        *,
+        overwrite: bool = False,
+        schema: pa.Schema | None = None,
+        remove: Sequence[TableFile] = (),
+        alone: bool = False,
+        logged: Sequence[DataFile] | None = None,
+        change: Change | None = None,
+        note: str = "",
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
+
+        schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
+        table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
+        the table was last looked at, as where rows leave, or where what is added depends on what is there. change: what
+        delta-rs is to do in the place of naming files; it is alone, too. logged: see Saved; what `saved` says of it
+        does not count. note: for the table's log: what a person did to the state. receipt: what becomes of the rows;
+        None: those of `files` come and those of other files leave.
+
+        Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
+        of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
+        TableChanged: somebody else has committed; the table has been opened anew, and `files` tells what is there now.
+        """
+        alone = alone or overwrite or bool(remove) or change is not None
+        before = self._version
+        if self._seen != before:  # refused before; the handle has seen the other run's commit since
+            raise self._conflict(before, None)
+        version = successor(self._after if before is None else before)
+        history = tuple(self.states)[:_KEPT]
+        if logged is None and self.saved is None and before is not None:
+            logged = ()  # what the lost state had brought is not known
+        saved = replace(saved, history=history, logged=None if logged is None else tuple(logged), logged_at=None)
+        if self.saved is not None:
+            saved = replace(saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._held)
+        receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
+        saved = replace(saved, rows=rows, newest=(), newest_at=0)
+        if files:
+            named = files[-_NEWEST:]
+            at = max(file.modified for file in named)
+            saved = replace(saved, newest=tuple(file.path for file in named), newest_at=at)
+        elif self.saved is not None:
+            leaving = {file.path for file in remove}
+            newest = () if overwrite else tuple(path for path in self.saved.newest if path not in leaving)
+            saved = replace(saved, newest=newest, newest_at=self.saved.newest_at)
+        crash_point("before_state_blob")
+        self.draft(version, saved)
+        crash_point("after_state_blob")
+        self.check_files(files)
+        actions = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
+        properties = CommitProperties(
+            custom_metadata={
+                "spark-cdk.state": _for_people(saved),
+                RECEIPT: receipt.to_text(),
+                **({NOTE: note} if note else {}),
+            },
+            app_transactions=[Transaction(self._app, version)],
+            # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
+            # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
+            max_commit_retries=0 if alone else None,
+        )
+        write = change or self._naming(actions, schema, overwrite=overwrite)
+        try:
+            write(self._handle, properties)
+        except (DeltaError, OSError) as error:
+            self._look_again(error, version)
+        else:
+            self._seen = self._marker()
+        if self._seen != version:
+            raise self._conflict(version, None)
+        crash_point("after_commit")
+        self._version, self._held, self.saved = version, version, saved
+        self._prune(version, saved)
+
+    def _naming(self, actions: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
+        """A change that names files."""
+
+        def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+            columns = handle.schema() if schema is None else self._prepared(schema)
+            by, mode = list(self.partition_by) or None, "overwrite" if overwrite else "append"
+            handle.create_write_transaction(actions, mode, columns, by, commit_properties=properties)
+            handle.update_incremental()
+            return {}
+
+        return change
+
+    def _look_again(self, error: Exception, version: int) -> None:
+        """Open the table anew after an error, and raise what it means unless the commit is there all the same."""
+        explained, seen, before = self.root.explain(error, self._stream), self.version, self._version
+        with self.root.explaining(self._stream):
+            self._handle = self._opened()
+        self._seen = self._marker()
+        if self._seen == version:
+            return
+        if self._seen == before and _VIOLATED.search(str(error)):
+            # Of a table without a marker, a state that lies beside its rows would say that the marker was lost.
+            self._states.remove(lambda found: found == version)
+            # The error shows rows.
+            if self.version != seen:
+                raise TableChanged("something else has changed the table", path=str(self.root)) from None
+            raise self._violated(error) from None
+        if self._seen == before and self.version != seen and explained is error:
+            raise TableChanged(f"something else has changed the table: {error}", path=str(self.root)) from error
+        raise self._conflict(before, explained) from (error if explained is error else None)
+
+    def change(
+        self,
+        saved: Saved,
+        change: Change,
+        receipt: Receipt,
+        expected: Mapping[str, int] | None = None,
+        *,
+        logged: Sequence[DataFile] | None = None,
+    ) -> list[DataFile]:
+        """Have delta-rs change the table in the commit that moves the state to `saved`; the files that it added.
+
+        expected: what it is to count. logged: see `commit`. Raises what `commit` does. BugError: it counted something
+        else, and has committed.
+        """
+        receipt.check(None, stream=self._stream, path=str(self.root))
+        before = {file.path for file in self.files()}
+        counted: dict[str, int] = {}
+
+        def counting(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+            counted.update(change(handle, properties))
+            return counted
+
+        self.commit(saved, change=counting, logged=logged, receipt=receipt)
+        if expected is not None and counted != expected:
+            raise BugError(
+                f"delta-rs was to change {dict(expected)} rows and counted {counted}; the commit stands. Compare the "
+                "table with its source, and report this",
+                path=str(self.root),
+                stream=self._stream,
+            )
+        return [
+            DataFile(file.path, file.size, file.rows, 0, partition=file.partition)
+            for file in self.files()
+            if file.path not in before
+        ]
+
+    def scan(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of the rows, as readers that know the table's features see them; in no order."""
+        with self.root.explaining(self._stream):
+            for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
+                yield plain(batch).select(list(names))
+
+    def _checked(
+        self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None, change: Change | None
+    ) -> tuple[Receipt, int | None]:
+        """The receipt of a commit, compared with the files that come to the table and leave it, and the rows it leaves.
+
+        leaving: None: all files. change: what delta-rs does instead; its rows are counted by whoever asks for it.
+        """
+        if change is not None and receipt is not None:
+            return receipt, None
+        added, removed = row_count(files), self.row_count(leaving)
+        if receipt is None:
+            receipt = Receipt(read=added, staged=added, added=added, removed=removed or 0)
+        receipt.check(None if removed is None else added - removed, stream=self._stream, path=str(self.root))
+        before = self.row_count()
+        return receipt, None if before is None or removed is None else before + added - removed
+
+    def _prepared(self, schema: pa.Schema) -> Schema:
+        """The schema for an overwrite, which does not turn on by itself what moments without a zone need."""
+        if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
+            features = [TableFeatures.TimestampWithoutTimezone]
+            self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
+            self._handle.update_incremental()
+            self._seen = self._marker()
+            if self._seen != self._version:
+                raise self._conflict(self._version, None)
+        return Schema.from_arrow(schema)
+
+    def _opened(self) -> DeltaTable:
+        with check_openable(str(self.root), self._stream):
+            return DeltaTable(self.root.uri, storage_options=self.root.storage_options)
+
+    def _marker(self) -> int | None:
+        """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""
+        with self.root.explaining(self._stream):
+            marker: int | None = self._handle.transaction_version(self._app)
+        return marker
+
+    def _of_rows(self, marker: int) -> tuple[int | None, bool]:
+        return state_of_rows(self.root, self._stream, self._app, version=self.version, marker=marker)
+
+    def _conflict(self, expected: int | None, error: Exception | None) -> CdkError:
+        if self._seen == expected:
+            if isinstance(error, CdkError):
+                return error
+            return StateError(f"the table refused a commit: {error}", path=str(self.root), stream=self._stream)
+        return StateConflict(
+            "another run moved this stream's state while this one was reading; this run wrote nothing more. "
+            "Run one sync of a pipeline at a time.",
+            path=str(self.root),
+            stream=self._stream,
+        )
+
+    def _violated(self, error: Exception) -> ConfigError:
+        said = str(error).partition("\n")[0].rpartition(": ")[2]
+        return ConfigError(
+            f"the table's constraints refuse rows that were read, so none of their commit are written ({said}): "
+            f"{self.guard.constraints}. Change the rows at their source, or the constraints",
+            path=str(self.root),
+            stream=self._stream,
+        )
+
+    def draft(self, version: int, saved: Saved) -> None:
+        """Put a state beside the table. It counts once a commit moves the marker to its version."""
+        self._states.write(version, saved)
+
+    def load(self, version: int) -> Saved:
+        """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
+        return self._states.load(version)
+
+    def bases(self, versions: Collection[int]) -> set[int]:
+        """The versions whose files states of these versions need besides their own."""
+        return self._states.bases(versions)
+
+    def _prune(self, version: int, saved: Saved) -> None:
+        """Remove states that a restore of the table can no longer need, and drafts of runs that were cut.
+
+        A state with a higher number may be a newer run's, written and about to be committed.
+        """
+        self._states.keep({version, *saved.history}, number(version))
+
+
+def successor(version: int | None) -> int:
+    """A version for the state after `version`. Two runs never choose the same one: it ends in random bits."""
+    return (number(version or 0) + 1) << NONCE_BITS | secrets.randbits(NONCE_BITS)
+
+
+def _zoneless(kind: pa.DataType) -> bool:
+    """Whether a type is, or holds, a moment without a zone."""
+    if pa.types.is_struct(kind):
+        return any(_zoneless(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _zoneless(kind.value_type)
+    return pa.types.is_timestamp(kind) and kind.tz is None
+
+
+def _for_people(saved: Saved) -> str:
+    """The state as the table's history shows it; never read back."""
+    text = to_json(saved.state).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,327 @@
+"""How an epoch's rows get into a table: one class for each write mode.
+
+Each makes rows and state one commit, and leaves both as they were when it cannot.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from cdk.base.crash_points import crash_point
+from cdk.base.errors import CdkError
+from cdk.base.logs import logger
+from cdk.base.times.clock import system_clock
+from cdk.base.values import Json
+from cdk.lake.arrow.cast import widened
+from cdk.lake.delta.engine_merge import EngineMerge, compared
+from cdk.lake.delta.engine_writes import appended, merged, overwritten
+from cdk.lake.delta.receipt import Receipt, row_count
+from cdk.lake.delta.row_history import History
+from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
+from cdk.lake.delta.table_guard import Use, Way
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.parquet.dedup import Identity
+from cdk.lake.parquet.merge import Merge, Merged, remove_scratch
+from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import Place
+from cdk.spark.cluster.executors import Spread, here
+from cdk.sync.reports.counts import Counted
+
+_LONGEST_MERGE = timedelta(days=1)
+"""Files of merges that are older are nobody's: a run on another machine may merge at this moment."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit did. saved: what to go on with. done: whether there was something to commit.
+
+    files: those that were added. receipt: what became of the rows. apart: rows that came without a key.
+    """
+
+    saved: Saved
+    done: bool
+    files: Sequence[DataFile] = ()
+    receipt: Receipt = field(default_factory=Receipt)
+    apart: int = 0
+
+
+class WriteMode(ABC):
+    """The writing end of one stream in one sync."""
+
+    def __init__(self, table: StreamTable) -> None:
+        self.table = table
+
+    @property
+    def staging(self) -> Place:
+        """Where tasks write."""
+        return self.table.root
+
+    @property
+    def tables(self) -> Sequence[StreamTable]:
+        """The tables that rows get into."""
+        return [self.table]
+
+    @abstractmethod
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
+        """Commit `files`, which lie in `staging` and which no table names yet, and the state that goes with them.
+
+        saved: its records are those before this commit. read: what the slices counted since the last one. finished:
+        the generation is complete. spread: runs tasks, where there is more to do than to name files.
+        Raises ReceiptError, StateError, and what a store raises: neither is committed.
+        """
+
+    def prepare(self, spread: Spread) -> None:  # noqa: B027 - most have nothing beside the table
+        """Make ready what lies beside the table, before the first commit."""
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns; in a generation that is hidden they may be wider ones. Raises StateConflict."""
+        self.table.add(columns)
+
+    def _changed(self, saved: Saved) -> bool:
+        before = self.table.saved
+        return before is None or _facts(saved) != _facts(before)
+
+
+class Append(WriteMode):
+    """Rows are added as they come."""
+
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
+        del finished, spread
+        receipt = replace(_staged(read, files), added=row_count(files))
+        saved = replace(saved, records=saved.records + receipt.landed)
+        if done := bool(files) or self._changed(saved):
+            files = repeat_if_changed(self.table, partial(self._added, saved, files, receipt))
+        return Committed(saved, done, files, receipt)
+
+    def _added(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
+        """Commit the rows of files; the files that have them then."""
+        table = self.table
+        if not files or table.guard.way(Use.APPEND) is Way.FILES:
+            table.commit(saved, files, logged=() if files else None, receipt=receipt)
+            return files
+        table.check_files(files)
+        made = table.change(saved, appended(_rows(table, files), table.schema), receipt, logged=())
+        _delete(table, files)
+        return made
+
+
+class Overwrite(WriteMode):
+    """A generation stays out of sight until it is whole; the commit that completes it replaces the one before."""
+
+    def __init__(self, table: StreamTable, schema: pa.Schema) -> None:
+        """schema: what the generation's files are written with, and the table's columns once it is complete."""
+        super().__init__(table)
+        self._schema = schema
+
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
+        del spread
+        receipt, pending = _staged(read, files), (*saved.pending, *files)
+        # What was hidden counts as the state counts it, what is shown as the files do.
+        shows = {"shown": saved.records, "added": row_count(pending)}
+        receipt = replace(receipt, **(shows if finished else {"hidden": row_count(files)}))
+        saved = replace(saved, pending=() if finished else pending, records=saved.records + receipt.staged)
+        done = finished or bool(files) or self._changed(saved)
+        if finished:
+            receipt = repeat_if_changed(self.table, lambda: self._shown(saved, pending, receipt))
+        elif done:
+            repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))
+        return Committed(saved, done, files, receipt)
+
+    def _hidden(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> None:
+        """Commit a state that names the files, which stay out of sight."""
+        self.table.check_files(files)
+        self.table.commit(saved, receipt=receipt)
+
+    def _shown(self, saved: Saved, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
+        """Commit the whole generation instead of the rows that are there now."""
+        table = self.table
+        receipt = replace(receipt, removed=table.row_count() or 0)
+        if pending and table.guard.way(Use.OVERWRITE) is Way.ENGINE:
+            table.check_files(pending)
+            table.change(saved, overwritten(_rows(table, pending), table.schema), receipt, logged=())
+            _delete(table, pending)
+            return receipt
+        table.commit(saved, pending, overwrite=True, schema=self._whole(), logged=(), receipt=receipt)
+        return receipt
+
+    def _whole(self) -> pa.Schema:
+        """The generation's columns, and those that somebody has given the table since: it never loses one."""
+        return pa.schema(
+            [*self._schema, *(field for field in self.table.schema if field.name not in self._schema.names)]
+        )
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        fields = {field.name: field for field in (*self._schema, *columns)}
+        self._schema = pa.schema(list(fields.values()))
+        super().add([column for column in columns if column.name not in self.table.schema.names])
+
+
+class AppendDedup(WriteMode):
+    """One row per key: what comes replaces what is older. A history gets every row as it came.
+
+    The history is not what the table waits for: where it cannot be written, the sync goes on and says so, and the next
+    one gives it what it lacks.
+    """
+
+    def __init__(self, table: StreamTable, identity: Identity, bounded: tuple[str, ...], stream: str) -> None:
+        super().__init__(table)
+        self.identity, self._bounded, self._stream = identity, bounded, stream
+        self._history: History | None = None
+
+    def open_history(self, opened: Callable[[], History]) -> None:
+        """Let a history follow the table, if it can be opened."""
+        with self._telling():
+            self._history = opened()
+
+    def prepare(self, spread: Spread) -> None:
+        remove_scratch(self.table.root, system_clock() - _LONGEST_MERGE)
+        history, self._history = self._history, None
+        if history is not None:
+            with self._telling():
+                history.make_whole(spread)
+                self._history = history
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Say what goes wrong with the history, and go on."""
+        try:
+            yield
+        except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
+            text = "%s: its history lacks rows: %s. The next sync adds them; if it cannot, move the folder of "
+            text += "the history away, and the next sync makes it anew from the table's log"
+            logger.warning(text, self._stream, error)
+
+    @property
+    def staging(self) -> Place:
+        return self.table.root if self._history is None else self._history.table.root
+
+    @property
+    def tables(self) -> Sequence[StreamTable]:
+        return [self.table] if self._history is None else [self.table, self._history.table]
+
+    def commit(
+        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+    ) -> Committed:
+        del finished
+        staged = _staged(read, files)
+        if not files:
+            if done := self._changed(saved):
+                repeat_if_changed(self.table, partial(self.table.commit, saved, receipt=staged))
+            return Committed(saved, done, receipt=staged)
+        saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, files, staged, spread))
+        for path in merged.spare:
+            self.table.root.delete(path)
+        if self._history is not None:
+            with self._telling():
+                self._history.follow()
+        return Committed(saved, True, merged.add, receipt, merged.apart)
+
+    def _merged(
+        self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: Spread
+    ) -> tuple[Saved, Merged, Receipt]:
+        table = self.table
+        source = self.tables[-1]
+        staged_in = None if source is table else source.root
+        merge = Merge(table.root, table.schema, self.identity, spread, staged_in, self._bounded, table.partition_by)
+        source.check_files(files)
+        if table.guard.way(Use.MERGE) is Way.ENGINE:
+            return self._merged_by_engine(merge, saved, files, staged)
+        present = table.files(*self.identity.keys)
+        result = merge(files, present)
+        crash_point("merged")
+        rows = sum(file.rows for file in present) + result.added - result.replaced
+        saved = replace(saved, records=rows)
+        receipt = _merge_receipt(staged, result)
+        if staged_in is not None:
+            source.check_files(files)
+        try:
+            # Alone, though no file may leave: a neighbour may have brought the same new key.
+            table.commit(
+                saved, result.add, remove=result.remove, alone=True, logged=self._logged(files), receipt=receipt
+            )
+        except TableChanged:
+            for file in result.add:
+                if file not in files:
+                    table.root.delete(file.path)
+            raise
+        return saved, result, receipt
+
+    def _logged(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
+        """What the history has to follow."""
+        return () if self._history is None else files
+
+    def _merged_by_engine(
+        self, merge: Merge, saved: Saved, files: Sequence[DataFile], staged: Receipt
+    ) -> tuple[Saved, Merged, Receipt]:
+        table = self.table
+        found = compared(merge, files, table.scan)
+        crash_point("merged")
+        saved = replace(saved, records=found.rows + found.added - found.replaced)
+        receipt = _merge_receipt(staged, found)
+        made: Sequence[DataFile] = ()
+        if any(found.expected.values()):
+            change = merged(found.source(), merge.schema, merge.identity.keys)
+            made = table.change(saved, change, receipt, found.expected, logged=self._logged(files))
+        else:
+            # delta-rs commits no MERGE that changes nothing, and the state has to move.
+            table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
+        spare = () if merge.staged else tuple(file.path for file in files)
+        return (
+            saved,
+            Merged(tuple(made), (), found.added, found.replaced, apart=found.apart, where="delta-rs", spare=spare),
+            receipt,
+        )
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        super().add(columns)
+        if self._history is not None:
+            with self._telling():
+                self._history.add(columns)
+
+
+def _rows(table: StreamTable, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
+    """The rows of files that no version names, with all columns of the table."""
+    schema = table.schema
+    for file in files:
+        for batch in rows_of(table.root, file.path, {}, schema):
+            yield widened(batch, schema)
+
+
+def _delete(table: StreamTable, files: Sequence[DataFile]) -> None:
+    """Remove files whose rows delta-rs has written into its own."""
+    for file in files:
+        table.root.delete(file.path)
+
+
+def _staged(read: Counted, files: Sequence[DataFile]) -> Receipt:
+    """The receipt of a commit as far as the slices and the files that they were written to tell it."""
+    return Receipt(read.read, read.skipped, read.rejected, staged=row_count(files))
+
+
+def _merge_receipt(staged: Receipt, merged: Merged | EngineMerge) -> Receipt:
+    """The receipt of a commit with what merging counts, whoever writes the rows."""
+    return replace(
+        staged,
+        superseded=merged.superseded,
+        stale=merged.stale,
+        deleted=merged.deleted,
+        added=merged.added,
+        removed=merged.replaced,
+    )
+
+
+def _facts(saved: Saved) -> Mapping[str, Json]:
+    return {"state": saved.state, "complete": saved.complete, "generation": saved.generation, "mode": saved.sync_mode}

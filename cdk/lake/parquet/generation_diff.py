@@ -1,0 +1,163 @@
+"""Rows that a read did not see: those of a table that carry the number of another generation.
+
+Merging a complete read gives each row that it saw the number of its generation, so the table knows by itself what is
+left over. Finding that takes a column or two of each file, one task a file, and no join and no second set of keys.
+
+A row without a number is none of the kit's, and stays.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from hashlib import blake2b
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdk.base.errors import ConfigError
+from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.columns import GENERATION, MOMENT
+from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.storage.folder import Place
+from cdk.spark.cluster.executors import Spread
+
+_HASH_BITS = 64
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows of a file, or of a table. seen: of the generation. gone: of another, and not flagged."""
+
+    seen: int = 0
+    gone: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.seen + other.seen, self.gone + other.gone)
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A table, and the generation that says what was seen. A value; it travels to tasks.
+
+    keys: the columns that tell rows apart. bounded: columns whose bounds go into the log. partition_by: the table's
+    partition columns. schema has `DELETED_AT` where rows are to be flagged.
+    """
+
+    root: Place
+    schema: pa.Schema
+    generation: int
+    keys: tuple[str, ...]
+    bounded: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def looked_at(self) -> list[str]:
+        """The columns that `looked` reads."""
+        return list(dict.fromkeys([*self.keys, *_marks(self)]))
+
+    def looked(self, batches: Iterable[pa.RecordBatch]) -> tuple[Counts, int, str]:
+        """The rows of a table as its readers see them: which they are, how many, and the name of what is gone."""
+        schema = pa.schema([self.schema.field(name) for name in self.looked_at])
+        counts, rows, total = Counts(), 0, 0
+        for batch in (widened(one, schema) for one in batches):
+            counts += _count(self, batch)
+            rows += batch.num_rows
+            total += _hash(self, batch)
+        return counts, rows, _named(total)
+
+    def counted(self, files: Sequence[TableFile], spread: Spread) -> list[Counts]:
+        """The rows of each file."""
+        return spread(partial(_counted, self), files)
+
+    def plan(self, files: Sequence[TableFile], spread: Spread) -> str:
+        """A name for what is gone from these files: the same for the same keys, whatever their order."""
+        parts: list[int] = spread(partial(_hashed, self), files)
+        return _named(sum(parts))
+
+    def flagged(self, files: Sequence[TableFile], now: datetime, spread: Spread) -> list[DataFile]:
+        """Write these files again with `now` in what is gone; nobody sees the new ones before a commit names them."""
+        return _flat(spread(partial(_again, self, now), files))
+
+    def deleted(self, files: Sequence[TableFile], spread: Spread) -> list[DataFile]:
+        """Write these files again without what is gone."""
+        return _flat(spread(partial(_again, self, None), files))
+
+
+def check_flag(schema: pa.Schema, where: str) -> None:
+    """Raise ConfigError where rows cannot be flagged: the column is there, and takes no moment."""
+    if DELETED_AT not in schema.names:
+        return
+    kind = schema.field(DELETED_AT).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_string(kind)):
+        raise ConfigError(f"{where}: found the column {DELETED_AT} of {kind}, expected a moment or a text; delete hard")
+
+
+FLAG = pa.field(DELETED_AT, MOMENT)
+"""The column that a table gets where it has none."""
+
+
+def _flat(made: Sequence[Sequence[DataFile]]) -> list[DataFile]:
+    return [file for files in made for file in files]
+
+
+def _batches(unseen: Unseen, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a file as the table has them: all its columns, or those with these names."""
+    schema = unseen.schema if names is None else pa.schema([unseen.schema.field(name) for name in names])
+    for batch in rows_of(unseen.root, file.path, file.partition, unseen.schema, schema.names):
+        yield widened(batch, schema)
+
+
+def _marks(unseen: Unseen) -> list[str]:
+    return [name for name in (GENERATION, DELETED_AT) if name in unseen.schema.names]
+
+
+def _gone(unseen: Unseen, batch: pa.RecordBatch) -> pa.Array:
+    other = pc.fill_null(pc.not_equal(batch.column(GENERATION), unseen.generation), fill_value=False)
+    return pc.and_(other, pc.is_null(batch.column(DELETED_AT))) if DELETED_AT in batch.schema.names else other
+
+
+def _counted(unseen: Unseen, file: TableFile) -> Counts:
+    return sum((_count(unseen, batch) for batch in _batches(unseen, file, _marks(unseen))), Counts())
+
+
+def _count(unseen: Unseen, batch: pa.RecordBatch) -> Counts:
+    seen = pc.equal(batch.column(GENERATION), unseen.generation)
+    return Counts(*(pc.sum(rows).as_py() or 0 for rows in (seen, _gone(unseen, batch))))
+
+
+def _hashed(unseen: Unseen, file: TableFile) -> int:
+    return sum(_hash(unseen, batch) for batch in _batches(unseen, file, unseen.looked_at))
+
+
+def _hash(unseen: Unseen, batch: pa.RecordBatch) -> int:
+    keys = batch.filter(_gone(unseen, batch)).select(list(unseen.keys))
+    rows = zip(*(column.to_pylist() for column in keys.columns), strict=True)
+    return sum(int.from_bytes(blake2b(repr(key).encode(), digest_size=_HASH_BITS // 8).digest()) for key in rows)
+
+
+def _named(total: int) -> str:
+    return f"{total % 2**_HASH_BITS:016x}"
+
+
+def _again(unseen: Unseen, now: datetime | None, file: TableFile) -> list[DataFile]:
+    writer = TableWriter(unseen.root, unseen.schema, unseen.bounded, unseen.partition_by)
+    try:
+        for batch in _batches(unseen, file):
+            gone = _gone(unseen, batch)
+            writer.write([batch.filter(pc.invert(gone)) if now is None else _with_flag(batch, gone, now)])
+        return writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _with_flag(batch: pa.RecordBatch, gone: pa.Array, now: datetime) -> pa.RecordBatch:
+    at = batch.schema.get_field_index(DELETED_AT)
+    kind = batch.schema.field(at).type
+    moment = now.isoformat().replace("+00:00", "Z") if pa.types.is_string(kind) else now
+    flags = pc.if_else(gone, pa.scalar(moment, kind), batch.column(at))
+    return batch.set_column(at, batch.schema.field(at), flags)

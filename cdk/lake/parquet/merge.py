@@ -1,0 +1,249 @@
+"""Merging what was read into a table with one row per key: find the files it touches, write only those anew.
+
+The rows that were read lie in files that no version of the table names yet. One of them wins for each key
+(`cdk.lake.parquet.dedup`); files of the table that may hold its key are compared with it, one task a file, and written
+without the rows that it replaces. What comes back is for one commit: files to add, files to remove. Until then, and
+if it never comes, nothing has happened.
+
+A task reads a file's key columns whole and its rows a row group at a time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdk.base.crash_points import crash_point
+from cdk.base.errors import ConfigError, TransientError
+from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.columns import OWN_COLUMNS
+from cdk.lake.parquet.dedup import APART, DELETED, FILE, HIDDEN, NULL, NUMBER, ROW, Identity, keyed, newest, superseded
+from cdk.lake.parquet.partitioning import Texts
+from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.storage.folder import Place
+from cdk.spark.cluster.executors import Spread, here
+
+SMALL_ROWS = 1_000_000
+"""Rows to compare up to which the driver does the work.
+
+Measured (benchmarks/spark/merges.py): it takes half the CPU of Spark's tasks there, and less than 600 MB.
+"""
+
+_BATCH_ROWS = 64_000
+_SCRATCH = "_cdk_merge"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What to commit. replaced: rows that leave the table. added: rows that come. stale: read, but older than its row.
+
+    superseded: read, but older than another row of its key that was read. deleted: read, and say that their key is
+    deleted. apart: read, and without a key (`cdk.lake.parquet.dedup`). compared: files that were looked into. where: `here`
+    or `spark`. spare: files that nobody needs once this is committed.
+    """
+
+    add: tuple[DataFile, ...]
+    remove: tuple[TableFile, ...]
+    added: int = 0
+    replaced: int = 0
+    stale: int = 0
+    superseded: int = 0
+    deleted: int = 0
+    apart: int = 0
+    compared: int = 0
+    where: str = "here"
+    spare: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A table, as merging sees it. schema: the table's, all columns. spark: runs tasks on executors.
+
+    staged: where the rows that were read lie, if not in the table's folder; they stay there. bounded: columns whose
+    bounds go into the log. partition_by: the table's partition columns; a row that changes may leave one partition for
+    another.
+    """
+
+    root: Place
+    schema: pa.Schema
+    identity: Identity
+    spark: Spread
+    staged: Place | None = None
+    bounded: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    small_rows: int = SMALL_ROWS
+
+    def __call__(self, staged: Sequence[DataFile], table: Sequence[TableFile]) -> Merged:
+        """Merge the rows of `staged` into the table's files.
+
+        The rows of both have their keys and cursor in columns of the schema's types. Raises what the place raises.
+        """
+        source = self.staged or self.root
+        read = [self.keyed(source, file.path) for file in staged]
+        winners = newest(read, len(self.identity.keys))
+        candidates = list(_candidates(winners, table))
+        run = here if sum(file.rows for file in candidates) <= self.small_rows else self.spark
+        scratch = self.root.join(_SCRATCH)
+        name = f"{uuid4().hex}.parquet"
+        if candidates:
+            self._save(scratch, name, winners)
+        try:
+            compared: list[_Compared] = run(partial(_compare, self._plain(), name), candidates)
+        finally:
+            scratch.delete(name)
+        lost = pc.unique(pa.concat_arrays([pa.array([], pa.int64()), *(one.lost for one in compared)]))
+        stale = pc.is_in(winners[NUMBER], value_set=lost)
+        added = self._added(staged, winners, lost, run)
+        add = (*(file for one in compared for file in one.files), *added)
+        return Merged(
+            add,
+            tuple(one.file for one in compared if one.replaced),
+            sum(file.rows for file in added),
+            sum(one.replaced for one in compared),
+            len(lost),
+            sum(part.num_rows for part in read) - winners.num_rows,
+            pc.sum(pc.and_not(winners[DELETED], stale)).as_py() or 0,
+            sum(part.num_rows - part[APART].null_count for part in read),
+            len(compared),
+            "here" if run is here else "spark",
+            () if self.staged else tuple(file.path for file in staged if file not in add),
+        )
+
+    def keyed(self, place: Place, path: str, partition: Texts | None = None) -> pa.Table:
+        """The rows of a file as `cdk.lake.parquet.dedup` compares them. partition: where in the table it lies."""
+
+        def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
+            names = self.schema.names if names is None else names
+            wanted = pa.schema([(name, kind.get(name) or OWN_COLUMNS[name]) for name in names])
+            batches, start = [], 0
+            for batch in rows_of(place, path, partition or {}, self.schema, names):
+                found = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
+                batches.append(widened(found, wanted))
+                start += batch.num_rows
+            return pa.Table.from_batches(batches, wanted)
+
+        kind = {field.name: field.type for field in self.schema}
+        return keyed(rows(self.identity.columns(self.schema), None), self.identity, rows)
+
+    def _plain(self) -> "Merge":
+        """This merge as it travels to a task, which starts none of its own."""
+        return replace(self, spark=here)
+
+    def _save(self, scratch: Place, name: str, winners: pa.Table) -> None:
+        """Put the winners where the tasks find them. Sorted by key: each reads its own range."""
+        scratch.make()
+        with self.root.explaining():
+            with scratch.open(name) as sink:
+                pq.write_table(winners.drop_columns([FILE, ROW, DELETED]), sink, row_group_size=_BATCH_ROWS)
+            scratch.settle(name)
+
+    def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: Spread) -> list[DataFile]:
+        """The files that hold the winners: those that were read as they are, where each of their rows is one."""
+        kept = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
+        whole: list[DataFile] = []
+        parts: list[_Part] = []
+        for n, file in enumerate(staged):
+            rows = kept.filter(pc.equal(kept[FILE], n))[ROW].combine_chunks()
+            if len(rows) == file.rows and self.staged is None:
+                whole.append(file)
+            elif len(rows):
+                parts.append(_Part(file.path, rows))
+        made: list[list[DataFile]] = run(partial(_keep, self._plain()), parts)
+        return [*whole, *(file for files in made for file in files)]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of a file."""
+
+    path: str
+    rows: pa.Array
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What became of a file. replaced: rows it lost. lost: numbers of winners it has newer rows than."""
+
+    file: TableFile
+    replaced: int
+    lost: pa.Array
+    files: list[DataFile] = field(default_factory=list)
+
+
+def remove_scratch(root: Place, before: datetime) -> None:
+    """Remove what merges of a table that were killed before a moment have left: it holds keys."""
+    for scratch, name in scratch_files(root):
+        # Another run may remove it at this moment, and a store may refuse: then it stays for another time.
+        with suppress(FileNotFoundError, ConfigError, TransientError):
+            if scratch.settle(name).modified < before.timestamp() * 1000:
+                scratch.delete(name)
+
+
+def scratch_files(root: Place) -> Iterator[tuple[Place, str]]:
+    """The files that merges of a table use while they run, and where they lie."""
+    scratch = root.join(_SCRATCH)
+    return ((scratch, name) for name in scratch.names())
+
+
+def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:
+    """The files that may hold one of the keys, or a row that is apart and may be one of those that were read."""
+    first = winners["_k0"].drop_null().to_pylist()
+    apart = [None if one is None else one[:1] for one in winners[APART].unique().to_pylist()]
+    for file in table:
+        if HIDDEN in apart or (NULL in apart and file.nulls != 0):
+            yield file
+        elif file.low is None or file.high is None:
+            if first:
+                yield file
+        else:
+            place = bisect_left(first, file.low)
+            if place < len(first) and first[place] <= file.high:
+                yield file
+
+
+def _compare(merge: Merge, name: str, file: TableFile) -> _Compared:
+    """Find the rows of a file that winners replace, and write the file without them."""
+    existing = merge.keyed(merge.root, file.path, file.partition)
+    filters: pc.Expression | None = None
+    if file.low is not None and file.high is not None:
+        filters = ((pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)) | pc.field(APART).is_valid()
+    with merge.root.explaining(), merge.root.join(_SCRATCH).reader(name) as source:
+        winners = pq.read_table(source, filters=filters)
+    replaced, lost = superseded(existing, winners, len(merge.identity.keys))
+    if not len(replaced):
+        return _Compared(file, 0, lost)
+    files = _written(
+        merge, merge.root, file.path, file.partition, lambda rows: pc.invert(pc.is_in(rows, value_set=replaced))
+    )
+    crash_point("merge_compared")
+    return _Compared(file, len(replaced), lost, files)
+
+
+def _keep(merge: Merge, part: _Part) -> list[DataFile]:
+    return _written(merge, merge.staged or merge.root, part.path, {}, lambda rows: pc.is_in(rows, value_set=part.rows))
+
+
+def _written(
+    merge: Merge, place: Place, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
+) -> list[DataFile]:
+    """Write the rows of a file for whose numbers `which` says so into new files of the table."""
+    writer = TableWriter(merge.root, merge.schema, merge.bounded, merge.partition_by)
+    start = 0
+    try:
+        for batch in rows_of(place, path, partition, merge.schema):
+            numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
+            start += batch.num_rows
+            writer.write([widened(batch.filter(which(numbers)), merge.schema)])
+        return writer.close()
+    except BaseException:
+        writer.discard()
+        raise

@@ -1,0 +1,143 @@
+"""The partitions of a table: what Delta's log calls a value, and which rows lie where.
+
+A file of a partitioned table holds rows with one value in each partition column, and the log names these values as
+texts: Delta, "Partition Value Serialization". The columns stay in the files all the same, so that whoever reads the
+files alone misses nothing; other writers leave them out, and `restored` puts them back.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdk.base.errors import BugError, ConfigError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+from cdk.lake.arrow.coerce import change
+from cdk.lake.arrow.columns import META, OWN_COLUMNS
+
+_DIVIDE = (
+    pa.types.is_string,
+    pa.types.is_integer,
+    pa.types.is_boolean,
+    pa.types.is_date32,
+    pa.types.is_timestamp,
+    lambda kind: pa.types.is_decimal(kind) and kind.scale == 0,
+)
+
+Texts: TypeAlias = Mapping[str, str | None]
+"""Where in its table a file lies: the text of each partition column's value, None for null."""
+
+
+def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
+    """Raise ConfigError: a new table with the columns of `schema` cannot be partitioned by `names`.
+
+    A value of a partition column has one spelling. A double may have several, and Delta has none for structs and lists.
+    """
+    declared = [name for name in schema.names if name not in OWN_COLUMNS]
+    for name in names:
+        if name not in declared:
+            near = did_you_mean(name, declared)
+            raise ConfigError(f"{where}: the stream's schema does not declare {name!r}{near}")
+        kind = schema.field(name).type
+        if not any(divides(kind) for divides in _DIVIDE):
+            raise ConfigError(f"{where}: {name!r} is {kind}; expected a text, whole number, date, moment or boolean")
+
+
+def check_same(found: Sequence[str], wanted: Sequence[str], where: str, path: str) -> None:
+    """Raise ConfigError: the table has other partition columns, `found`, than are wanted."""
+    if tuple(found) == tuple(wanted):
+        return
+    columns = ", ".join(found)
+    raise ConfigError(
+        f"{where}: the table is {f'partitioned by {columns}' if columns else 'not partitioned'}, and the pipeline says "
+        f"{', '.join(wanted) or 'nothing'}. A table keeps its partitions: "
+        f"{f'say [{columns}]' if columns else 'leave it out'}, sync into another path, or move the table away to read "
+        "the stream from its start",
+        path=path,
+    )
+
+
+def text_of(value: Json) -> str | None:
+    """A value as the log has it. Moments are in UTC and say so; an empty text is null there."""
+    match value:
+        case None | str():
+            return value or None
+        case bool():
+            return "true" if value else "false"
+        case int() | Decimal():
+            return f"{value:f}" if isinstance(value, Decimal) else str(value)
+        case datetime():
+            zone = None if value.tzinfo is None else UTC
+            text = (value if zone is None else value.astimezone(zone)).isoformat(timespec="microseconds")
+            return text.replace("+00:00", "Z") if zone else text.replace("T", " ")
+        case date():
+            return value.isoformat()
+        case _:
+            raise BugError(f"a partition cannot be named by a value of type {type(value).__name__}")
+
+
+def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """The value that a text of `text_of` stands for."""
+    return pa.scalar(text, pa.string()).cast(kind)
+
+
+def split(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+    """The rows of each partition, in their order, under the texts of the columns `by`. They share no memory."""
+    if not batch.num_rows:
+        return
+    codes = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+    for name in by:
+        coded = batch.column(name).dictionary_encode(null_encoding="encode")
+        # As many codes as rows at most, each time: the product stays far from 64 bits.
+        codes = pc.add(pc.multiply(codes, len(coded.dictionary)), coded.indices.cast(pa.int64()))
+        codes = codes.dictionary_encode().indices.cast(pa.int64())
+    order = pc.sort_indices(codes)
+    start = 0
+    for end in pc.run_end_encode(codes.take(order)).run_ends.to_pylist():
+        # Taken, not cut out: a small part that waits to be written must not keep the whole batch in memory.
+        part = batch.take(order.slice(start, end - start))
+        yield tuple(text_of(part.column(name)[0].as_py()) for name in by), part
+        start = end
+
+
+def restored(batch: pa.RecordBatch, texts: Texts, schema: pa.Schema) -> pa.RecordBatch:
+    """`batch`, of a file that lies at `texts`, with its partition columns, whether the file has them or not.
+
+    Delta: what the log says of them holds, whatever is in the file.
+    """
+    for name, text in texts.items():
+        field = pa.field(name, schema.field(name).type)
+        column = pa.repeat(value_of(text, field.type), batch.num_rows)
+        at = batch.schema.get_field_index(name)
+        batch = batch.append_column(field, column) if at < 0 else batch.set_column(at, field, column)
+    return batch
+
+
+def without_empty(batch: pa.RecordBatch, by: Sequence[str]) -> pa.RecordBatch:
+    """`batch` with null for each empty text in the columns `by`, and a note of it in `_airbyte_meta`.
+
+    The log cannot tell the two apart: left in the file, it would be empty to some readers and null to others.
+    """
+    for name in by:
+        at = batch.schema.get_field_index(name)
+        column = batch.column(at)
+        if not pa.types.is_string(column.type):
+            continue
+        empty = pc.fill_null(pc.equal(column, ""), fill_value=False)
+        if not pc.any(empty).as_py():
+            continue
+        noted = change(name, "NULLED", "an empty text, which is null in a partition column", "")
+        metas = [
+            {"changes": [*meta["changes"], noted]} if was else meta
+            for meta, was in zip(batch.column(META).to_pylist(), empty.to_pylist(), strict=True)
+        ]
+        whole = pc.if_else(empty, pa.scalar(None, column.type), column)
+        batch = batch.set_column(at, batch.schema.field(at), whole)
+        place = batch.schema.get_field_index(META)
+        field = batch.schema.field(place)
+        batch = batch.set_column(place, field, pa.array(metas, field.type))
+    return batch

@@ -1,0 +1,194 @@
+"""The files of a table: which ones a version names, and what a commit says of those that come and go."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cdk.base.values import Json
+from cdk.lake.parquet.partitioning import Texts, text_of
+from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import Place
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file that the table's present version names.
+
+    path: as the log spells it. low, high: bounds of the first key's values, None where they are not known. nulls: in
+    columns of the key, None where that is not known.
+    partition: where in a partitioned table it lies. Not every writer keeps the partition columns in the file.
+    """
+
+    path: str
+    rows: int
+    low: Json = None
+    high: Json = None
+    partition: Texts = field(default_factory=dict)
+    size: int = 0
+    nulls: int | None = None
+
+
+@dataclass(frozen=True)
+class LoggedFile:
+    """A file as the log has it. rows: in it, None where the log does not say. deleted: by its deletion vector.
+
+    modified: when it was written, in milliseconds since 1970; 0 where nobody asked.
+    """
+
+    rows: int | None
+    deleted: int = 0
+    modified: int = field(default=0, compare=False)
+
+    @property
+    def counted(self) -> int | None:
+        """The rows that a reader of the table sees."""
+        return None if self.rows is None else self.rows - self.deleted
+
+
+def files_of(handle: DeltaTable, *keys: str) -> list[TableFile]:
+    """The files of the version that the handle is pinned to, with the bounds of the first of some columns.
+
+    Their nulls are those of all these columns.
+    """
+    key = keys[0] if keys else None
+    rows = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+    partition_by = handle.metadata().partition_columns
+    low, high = (f"partition.{key}",) * 2 if key in partition_by else (f"min.{key}", f"max.{key}")
+    return [
+        TableFile(
+            row["path"],
+            row["num_records"] or 0,
+            _bound(row.get(low)),
+            _bound(row.get(high)),
+            {name: text_of(row[f"partition.{name}"]) for name in partition_by},
+            row["size_bytes"],
+            _nulls(row, keys, partition_by),
+        )
+        for row in rows
+    ]
+
+
+def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
+    """The files of the version that the handle is pinned to, by their path."""
+    # Not `pa.table`: it imports pandas, for a quarter of a second.
+    files = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()
+    modified = files["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
+    rows = zip(files["path"].to_pylist(), files["num_records"].to_pylist(), modified, strict=True)
+    deleted = _deleted(handle, files["path"].to_pylist())
+    return {path: LoggedFile(count, deleted.get(path, 0), at) for path, count, at in rows}
+
+
+def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
+    """How many rows of files their deletion vectors take out."""
+    if "deletionVectors" not in (handle.protocol().writer_features or ()):
+        return {}
+    known = {unquote(path): path for path in paths}
+    counts: dict[str, int] = {}
+    for batch in pa.RecordBatchReader.from_stream(handle.deletion_vectors()):
+        for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+            # The address is a whole one; the log's path is its end.
+            parts = unquote(uri).split("/")
+            name = next(name for n in range(len(parts)) if (name := "/".join(parts[n:])) in known)
+            counts[known[name]] = len(kept.values) - (pc.sum(kept.values).as_py() or 0)
+    return counts
+
+
+def rows_of(files: Mapping[str, LoggedFile]) -> int | None:
+    """The rows of files together; None where one is not counted."""
+    return total_rows([file.counted for file in files.values()])
+
+
+def total_rows(counts: Collection[int | None]) -> int | None:
+    """The sum; None where one is not known."""
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def oldest(root: Place, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
+    """The oldest version whose files can be told, and these; version 0 without files where the log is whole."""
+    now = int(handle.version())
+    first = now
+    names = set(root.join("_delta_log").names())
+    while first >= 0 and f"{first:020}.json" in names:
+        first -= 1
+    if first < 0:
+        return 0, {}
+    # A version whose own commit is there may still need others that are not.
+    for version in range(first, now):
+        try:
+            older = DeltaTable(root.uri, version=version, storage_options=root.storage_options)
+        except DeltaError:
+            continue
+        return version, logged_files(older)
+    return now, logged_files(handle)
+
+
+def lost_files(root: Place, files: Sequence[DataFile]) -> list[str]:
+    """Those of these files that are gone, or not as large as they were written."""
+    sizes = root.sizes([file.path for file in files]) if files else {}
+    return [file.path for file in files if sizes.get(file.path) != file.size]
+
+
+def missing_files(root: Place, paths: Sequence[str]) -> list[str]:
+    """Those of these files, as the log spells them, that are gone."""
+    if root.has(paths):
+        return []
+    # The log writes the folder of a partition as a URL does; the file may be called by either.
+    return [path for path in paths if not root.has([path]) and not root.has([unquote(path)])]
+
+
+def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
+    """The columns whose bounds the log has, of some file at least."""
+    known = pa.table(handle.get_add_actions(flatten=True))
+    lows = ((name, f"min.{name}") for name in pa.schema(handle.schema().to_arrow()).names)
+    return tuple(name for name, low in lows if low in known.column_names and known[low].null_count < known.num_rows)
+
+
+def file_actions(
+    add: Sequence[DataFile],
+    remove: Sequence[TableFile],
+    *,
+    partition_by: Sequence[str],
+    now: datetime,
+    rows_change: bool = True,
+) -> list[AddAction | RemoveAction]:
+    """What a commit says of files. remove: as `files_of` gives them.
+
+    Files that leave are described by size and partition too: readers of change feeds refuse them otherwise.
+
+    rows_change: rows come or go, and do not just move from file to file; readers of changes look at this.
+    """
+    actions: list[AddAction | RemoveAction] = []
+    for file in add:
+        texts = {name: file.partition[name] for name in partition_by}
+        stats = file.stats or f'{{"numRecords":{file.rows}}}'
+        actions.append(AddAction(file.path, file.size, texts, file.modified, rows_change, stats))
+    removed = int(now.timestamp() * 1000)
+    return [
+        *actions,
+        *(RemoveAction(file.path, rows_change, removed, file.size, dict(file.partition)) for file in remove),
+    ]
+
+
+def _nulls(row: Mapping[str, Json], keys: Sequence[str], partition_by: Sequence[str]) -> int | None:
+    total = 0
+    for key in keys:
+        if key in partition_by:
+            found = row["num_records"] if row[f"partition.{key}"] is None else 0
+        else:
+            found = row.get(f"null_count.{key}")
+        if found is None:
+            return None
+        total += found
+    return total
+
+
+def _bound(value: Json) -> Json:
+    """A bound of the log that can be compared; those of moments are rounded there, those of the rest not told."""
+    return value if type(value) in (int, str, date) else None

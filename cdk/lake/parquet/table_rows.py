@@ -1,0 +1,51 @@
+"""The rows of a table's files, whoever wrote them: partition columns are there, and types are those of this package."""
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cdk.lake.parquet.partitioning import Texts, restored
+from cdk.lake.storage.folder import Place
+
+_BATCH_ROWS = 64_000
+
+
+def rows_of(
+    place: Place, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in their order, with the columns that it has of `schema` and those of its partition.
+
+    path: as the log spells it. partition: where in its table the file lies. names: only these columns. Raises what the
+    place raises.
+    """
+    texts = {name: text for name, text in partition.items() if names is None or name in names}
+    with place.explaining(), place.reader(unquote(path)) as source:
+        file = pq.ParquetFile(source)
+        there = None if names is None else [name for name in names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=there):
+            yield restored(plain(batch), texts, schema)
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch without types that other writers leave in their files, and that pyarrow cannot filter or take from.
+
+    Measured: delta-rs' UPDATE, DELETE and MERGE (1.6) write texts as string_view, for which pyarrow 26 has no kernels.
+    """
+    schema = pa.schema([field.with_type(_type(field.type)) for field in batch.schema])
+    return batch if schema.types == batch.schema.types else batch.cast(schema)
+
+
+def _type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_dictionary(kind):
+        return _type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_type(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_type(kind.value_type)))
+    return kind

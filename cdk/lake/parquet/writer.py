@@ -1,0 +1,249 @@
+"""Parquet files of a table, written where the records are read."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cdk.lake.arrow.cast import widened
+from cdk.lake.parquet.file_statistics import stats_of
+from cdk.lake.parquet.partitioning import Texts, split
+from cdk.lake.storage.folder import Place, as_place
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When rows that wait are written down.
+
+    group_rows, group_bytes: a row group is written as soon as so much waits for it. file_bytes: a file ends with the
+    row group that fills it. partitions_bytes: what partitions may hold together after a batch has come to them; the
+    fullest write. partitions, open_files: partitions that may hold rows, and those of them that may have a file open.
+    gathered: records of pages that are still text which become columns at once. held_bytes: what a slice may keep in
+    memory before its source says a position.
+    """
+
+    group_rows: int = 64_000
+    group_bytes: int = 32 * 2**20
+    file_bytes: int = 256 * 2**20
+    partitions_bytes: int = 64 * 2**20
+    partitions: int = 1000
+    open_files: int = 64
+    gathered: int = 1_000
+    held_bytes: int = 64 * 2**20
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A finished file. path: relative to the table. modified: milliseconds since 1970. stats: JSON, for Delta's log.
+
+    rows: as its footer counts them. partition: the values that all its rows have in the table's partition columns, as
+    Delta's log has them.
+    """
+
+    path: str
+    size: int
+    rows: int
+    modified: int
+    stats: str = ""
+    partition: Texts = field(default_factory=dict)
+
+
+class TableWriter:
+    """Writes batches into new files of a table; nobody sees them before a commit names them.
+
+    Small pages are gathered into row groups; a file is closed when it is large enough, and when a batch brings columns
+    that it has not. A partitioned table gets files of its own for each partition; when too many are open, that of the
+    partition written to longest ago is closed. All lie right in the table's folder, for a value may hold characters
+    that a folder's name cannot. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        root: Place | Path,
+        schema: pa.Schema,
+        bounded: Collection[str] = (),
+        partition_by: Sequence[str] = (),
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """Write into `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns."""
+        self._root, self._schema, self._by = as_place(root), schema, tuple(partition_by)
+        self._limits = limits
+        # Delta has no bounds of partition columns: the partition says what they are.
+        self._bounded = [name for name in bounded if name not in self._by]
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        # Written to longest ago first.
+        self._parts: dict[tuple[str | None, ...], _PartWriter] = {}
+        self._files: list[DataFile] = []
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Add rows; the schema of a batch is the writer's, with columns added at its end or with such columns missing.
+
+        Where the type of a column is another, the rows get files of their own.
+
+        Raises ConfigError and TransientError of a store, OSError of a disk; so does `close`.
+        """
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if not self._by:
+                self._part(()).write(batch)
+                continue
+            if not _alike(batch.schema, self._schema):
+                self._split()
+                self._schema = batch.schema
+            elif len(batch.schema) > len(self._schema):
+                self._schema = batch.schema
+            self._waiting.append(batch)
+            self._rows += batch.num_rows
+            self._bytes += batch.nbytes
+            if self._rows >= self._limits.group_rows or self._bytes >= self._limits.group_bytes:
+                self._split()
+
+    def close(self) -> list[DataFile]:
+        """Finish and return the files; their content survives a power failure when this returns."""
+        self._split()
+        for texts in list(self._parts):
+            self._finish(texts)
+        return self._files
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for part in self._parts.values():
+            part.discard()
+        for file in self._files:
+            self._root.delete(file.path)
+
+    def _split(self) -> None:
+        """Give what waits to its partitions: many pages at once, for a page has few rows of each."""
+        if not self._waiting:
+            return
+        fitted = [widened(batch, self._schema) for batch in self._waiting]
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        for batch in pa.Table.from_batches(fitted, self._schema).combine_chunks().to_batches():
+            for texts, rows in split(batch, self._by):
+                self._part(texts).write(rows)
+                self._close_one_too_many()
+        held = sum(part.held for part in self._parts.values())
+        # The fullest first: the larger a row group, the better it is packed.
+        for part in sorted(self._parts.values(), key=lambda part: part.held, reverse=True):
+            if held <= self._limits.partitions_bytes:
+                break
+            held -= part.held
+            part.flush()
+            self._close_one_too_many()
+
+    def _close_one_too_many(self) -> None:
+        opened = [texts for texts, part in self._parts.items() if part.opened]
+        if len(opened) > self._limits.open_files:
+            self._finish(opened[0])
+
+    def _part(self, texts: tuple[str | None, ...]) -> "_PartWriter":
+        part = self._parts.pop(texts, None)
+        if part is None:
+            if len(self._parts) >= self._limits.partitions:
+                self._finish(next(iter(self._parts)))
+            partition = dict(zip(self._by, texts, strict=True))
+            part = _PartWriter(self._root, self._schema, self._bounded, partition, self._limits)
+        self._parts[texts] = part
+        return part
+
+    def _finish(self, texts: tuple[str | None, ...]) -> None:
+        self._files += self._parts[texts].close()
+        del self._parts[texts]
+
+
+class _PartWriter:
+    """Writes the rows of one partition, or of a table that has none, file after file."""
+
+    def __init__(
+        self, root: Place, schema: pa.Schema, bounded: Collection[str], partition: Texts, limits: Limits
+    ) -> None:
+        self._root, self._schema, self._bounded, self._partition = root, schema, bounded, partition
+        self._limits = limits
+        self._footers: list[pq.FileMetaData] = []
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._sink: pa.NativeFile | None = None
+        self._name = ""
+        self._files: list[DataFile] = []
+
+    @property
+    def held(self) -> int:
+        """Bytes of the rows that wait to be written."""
+        return self._bytes
+
+    @property
+    def opened(self) -> bool:
+        """Whether a file is open."""
+        return self._writer is not None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_columns > len(self._schema) or not _alike(batch.schema, self._schema):
+            # What waits has the columns of the file that ends here.
+            self.flush()
+            self._finish()
+            self._schema = batch.schema
+        if batch.num_columns < len(self._schema):
+            batch = widened(batch, self._schema)
+        self._gathered.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= self._limits.group_rows or self._bytes >= self._limits.group_bytes:
+            self.flush()
+
+    def close(self) -> list[DataFile]:
+        self.flush()
+        self._finish()
+        return self._files
+
+    def discard(self) -> None:
+        for open_file in (self._writer, self._sink):
+            if open_file is not None:
+                # A full disk refuses the end of the file too; closed again, pyarrow misses the footer: RuntimeError.
+                with suppress(OSError, pa.ArrowException, RuntimeError):
+                    open_file.close()
+        for name in [*(file.path for file in self._files), *([self._name] if self._name else [])]:
+            self._root.delete(name)
+
+    def flush(self) -> None:
+        """Write a row group of what waits."""
+        if not self._gathered:
+            return
+        with self._root.explaining():
+            if self._writer is None or self._sink is None:
+                self._name = f"part-{uuid4().hex}.parquet"
+                self._sink = self._root.open(self._name)
+                self._writer = pq.ParquetWriter(
+                    self._sink, self._schema, compression="zstd", metadata_collector=self._footers
+                )
+            self._writer.write_table(pa.Table.from_batches(self._gathered, self._schema), row_group_size=self._rows)
+        self._gathered, self._rows, self._bytes = [], 0, 0
+        if self._sink.tell() >= self._limits.file_bytes:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._writer is None or self._sink is None:
+            return
+        with self._root.explaining():
+            self._writer.close()
+            self._sink.close()
+        there = self._root.settle(self._name)
+        footer = self._footers.pop()
+        stats = stats_of(footer, self._bounded)
+        self._files.append(DataFile(self._name, there.size, footer.num_rows, there.modified, stats, self._partition))
+        self._writer = self._sink = None
+        self._name = ""
+
+
+def _alike(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether the columns that both have are of the same types. Each has the columns of the other first."""
+    return bool(one.equals(other)) or all(a.type == b.type for a, b in zip(one, other, strict=False))

@@ -1,0 +1,194 @@
+"""The storage options of a pipeline: delta-rs' names, told to delta-rs and to pyarrow's file systems alike.
+
+The shorter names of the stores of state logs (`access_key_id`) are understood as well, in any case.
+
+Both must go to the same store with the same keys, so an option that only one of them knows is refused. What is not
+given is looked for in the driver's environment, under the same names, and travels with the job; what is not there
+either (a profile, the role of a machine) each machine finds by itself.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+
+from cdk.base.errors import ConfigError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+
+Kind: TypeAlias = Literal["s3", "gs", "az"]
+Options: TypeAlias = tuple[tuple[str, str], ...]
+
+SCHEMES: Mapping[str, Kind] = MappingProxyType(
+    {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
+)
+
+# A store that does not answer must become an error while somebody waits for it, and one that is busy for a moment
+# must not. pyarrow's attempts wait up to 1, 2, 4 seconds between them.
+_CONNECT_SECONDS = 5
+_REQUEST_SECONDS = 60
+_ATTEMPTS = 4
+_DELTA: Mapping[str, str] = MappingProxyType(
+    {
+        "connect_timeout": f"{_CONNECT_SECONDS}s",
+        "timeout": f"{_REQUEST_SECONDS}s",
+        "max_retries": "5",
+        "retry_timeout": f"{_REQUEST_SECONDS}s",
+        "backoff_config.init_backoff": "100ms",
+        "backoff_config.max_backoff": "2s",
+        "backoff_config.base": "2",
+    }
+)
+_DELTA_OF: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
+    # The log's next version is put only if nobody has: without it, the later of two runs would win.
+    {"s3": {"aws_conditional_put": "etag"}, "gs": {}, "az": {}}
+)
+
+
+@dataclass(frozen=True)
+class _Option:
+    """argument: pyarrow's name for it; empty where delta-rs alone needs it. secret: never shown."""
+
+    argument: str
+    secret: bool = False
+    flag: bool = False
+
+
+_KNOWN: Mapping[Kind, Mapping[str, _Option]] = MappingProxyType(
+    {
+        "s3": {
+            "AWS_ACCESS_KEY_ID": _Option("access_key", secret=True),
+            "AWS_SECRET_ACCESS_KEY": _Option("secret_key", secret=True),
+            "AWS_SESSION_TOKEN": _Option("session_token", secret=True),
+            "AWS_REGION": _Option("region"),
+            "AWS_DEFAULT_REGION": _Option("region"),
+            "AWS_ENDPOINT_URL": _Option("endpoint_override"),
+            "AWS_ALLOW_HTTP": _Option("", flag=True),
+            "AWS_SKIP_SIGNATURE": _Option("anonymous", flag=True),
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": _Option("force_virtual_addressing", flag=True),
+        },
+        "gs": {"GOOGLE_SKIP_SIGNATURE": _Option("anonymous", flag=True)},
+        "az": {
+            "AZURE_STORAGE_ACCOUNT_NAME": _Option("account_name"),
+            "AZURE_STORAGE_ACCOUNT_KEY": _Option("account_key", secret=True),
+            "AZURE_STORAGE_SAS_TOKEN": _Option("sas_token", secret=True),
+            "AZURE_STORAGE_CLIENT_ID": _Option("client_id"),
+            "AZURE_STORAGE_CLIENT_SECRET": _Option("client_secret", secret=True),
+            "AZURE_STORAGE_TENANT_ID": _Option("tenant_id"),
+        },
+    }
+)
+_PREFIXES: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
+    {"s3": ("AWS",), "gs": ("GOOGLE",), "az": ("AZURE_STORAGE", "AZURE")}
+)
+"""What stands before the names that the stores of state logs know."""
+_PAIRS: Mapping[Kind, tuple[tuple[str, ...], ...]] = MappingProxyType(
+    {
+        "s3": (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),),
+        "gs": (),
+        "az": (("AZURE_STORAGE_CLIENT_ID", "AZURE_STORAGE_CLIENT_SECRET", "AZURE_STORAGE_TENANT_ID"),),
+    }
+)
+
+
+def options_of(kind: Kind, storage: Mapping[str, Json], environ: Mapping[str, str]) -> Options:
+    """The options of a store: those given, the rest from the environment. True and numbers are given as text.
+
+    Keys are one option: a given one is never completed by another one's half from the environment.
+    Raises ConfigError: an unknown name, or half of a key.
+    """
+    known = _KNOWN[kind]
+    given: dict[str, str] = {}
+    for spelled, value in storage.items():
+        name = _full_name(kind, spelled)
+        if name is None:
+            raise ConfigError(f"unknown option{did_you_mean(spelled, known)}", path=f"target.storage.{spelled}")
+        if name in given:
+            raise ConfigError(f"{name} is given twice, in two spellings", path=f"target.storage.{spelled}")
+        given[name] = _text(value)
+    inherited = {name: environ[name] for name in known if environ.get(name)}
+    if any(known[name].secret for name in given):
+        inherited = {name: value for name, value in inherited.items() if not known[name].secret}
+    options = inherited | given
+    for together in _PAIRS[kind]:
+        there = [name for name in together if name in options]
+        if there and (missing := [name for name in together if name not in options]):
+            raise ConfigError(f"{there[0]} is given, and {missing[0]} is missing", path="target.storage")
+    return tuple(sorted(options.items()))
+
+
+def secrets_of(options: Mapping[str, Json]) -> Iterator[str]:
+    """The values that must not be shown, and the passwords in addresses."""
+    secret = {name for known in _KNOWN.values() for name, option in known.items() if option.secret}
+    for name, value in options.items():
+        text = _text(value)
+        if any(_full_name(kind, name) in secret for kind in _KNOWN):
+            yield text
+        elif "@" in text and (password := urlsplit(text).password):
+            yield unquote(password)
+
+
+def for_delta(kind: Kind, options: Options) -> dict[str, str]:
+    """The options as delta-rs takes them."""
+    return {**_DELTA, **_DELTA_OF[kind], **dict(options)}
+
+
+@lru_cache(maxsize=16)
+def file_system(kind: Kind, account: str, options: Options) -> fs.FileSystem:
+    """The file system of pyarrow for these options; one for each process. account: Azure's, where the address says it.
+
+    Raises ConfigError: no account.
+    """
+    arguments: dict[str, Json] = {}
+    for name, value in options:
+        option = _KNOWN[kind][name]
+        if option.argument and not (name == "AWS_DEFAULT_REGION" and "region" in arguments):
+            arguments[option.argument] = value.lower() in {"true", "1"} if option.flag else value
+    return _OPEN[kind](arguments, account)
+
+
+def _s3(arguments: dict[str, Json], _: str) -> fs.FileSystem:
+    return fs.S3FileSystem(
+        **arguments,
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        allow_delayed_open=True,  # a small file is one request and not three
+    )
+
+
+def _gs(arguments: dict[str, Json], _: str) -> fs.FileSystem:
+    return fs.GcsFileSystem(**arguments, retry_time_limit=timedelta(seconds=_REQUEST_SECONDS))
+
+
+def _az(arguments: dict[str, Json], account: str) -> fs.FileSystem:
+    arguments = {"account_name": account, **arguments} if account else arguments
+    if "account_name" not in arguments:
+        raise ConfigError(
+            "whose storage account it is, is not said: set AZURE_STORAGE_ACCOUNT_NAME, "
+            "or use an address like abfss://container@account.dfs.core.windows.net/prefix",
+            path="target.storage",
+        )
+    return fs.AzureFileSystem(**arguments)
+
+
+_OPEN: Mapping[Kind, Callable[[dict[str, Json], str], fs.FileSystem]] = MappingProxyType(
+    {"s3": _s3, "gs": _gs, "az": _az}
+)
+
+
+def _full_name(kind: Kind, spelled: str) -> str | None:
+    """delta-rs' name of an option that is spelled so, or as in `state_provider`: `access_key_id`; None: it has none."""
+    name = spelled.upper()
+    name = "ENDPOINT_URL" if name == "ENDPOINT" else name
+    names = (name, *(f"{prefix}_{name}" for prefix in _PREFIXES[kind]))
+    return next((full for full in names if full in _KNOWN[kind]), None)
+
+
+def _text(value: Json) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,209 @@
+"""A folder in an object store, through pyarrow's file systems, and what its refusals mean.
+
+An object is put as a whole or not at all, and is durable when the store has said so. A Parquet file that is cut in the
+middle is an upload that nobody completes. Measured with pyarrow 26: to remove the last object of a folder leaves an
+empty object named like the folder, which no reader of a table looks at.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+
+from cdk.base.errors import CdkError, ConfigError, TransientError
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import Json
+from cdk.lake.storage.credentials import SCHEMES, Kind, Options, file_system, for_delta, options_of, secrets_of
+from cdk.lake.storage.folder import Disk, Place, Written, cache_folder
+
+_SHOWN = 300
+_ANSI = re.compile(r"\x1b\[[0-9;]*m↳?|↳")
+_XML_CODE = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>(.*?)</Message>)?", re.DOTALL)
+_OF_A_STORE = re.compile(r"object store|Generic (S3|GCS|MicrosoftAzure)|HTTP error|Error performing|Kernel error ->")
+_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like,"
+
+_BAD_KEYS = (
+    "InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SignatureDoesNotMatch|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT|"
+    "InvalidToken|INVALID_CLIENT_TOKEN_ID|ExpiredToken|AuthenticationFailed|401 Unauthorized"
+)
+
+# What stores and their clients say, the most telling first.
+_REFUSALS = (
+    (r"NoSuchBucket|NO_SUCH_BUCKET|ContainerNotFound", "there is no such bucket; create it, or correct the address"),
+    (_BAD_KEYS, f"the store does not accept the keys; correct {_KEYS} in target.storage or in the environment"),
+    (
+        r"AccessDenied|ACCESS_DENIED|403 Forbidden|AuthorizationPermissionMismatch|HTTP response code 403",
+        f"access denied; {_KEYS} must allow to list, read, write and delete objects there",
+    ),
+    (
+        r"PermanentRedirect|AuthorizationHeaderMalformed|301 Moved|HTTP response code 301",
+        "the bucket lies in another region; set AWS_REGION to it",
+    ),
+    (r"URL scheme is not allowed", "the endpoint is http://, not https://; set AWS_ALLOW_HTTP to true to allow it"),
+)
+_UNREACHABLE = re.compile(r"NETWORK_CONNECTION|error sending request|tcp connect error|dns error|Could not connect")
+
+
+@dataclass(frozen=True)
+class Store(Place):
+    """A folder in a store. scheme: as it was written. bucket: with the account, where the address has one.
+
+    key: of the folder, without a slash at either end; empty for the bucket itself. options: hold secrets.
+    """
+
+    scheme: str
+    bucket: str
+    key: str
+    options: Options = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.key}" if self.key else "")
+
+    def join(self, *names: str) -> "Store":
+        return Store(self.scheme, self.bucket, "/".join(filter(None, (self.key, *names))), self.options)
+
+    @property
+    def uri(self) -> str:
+        return f"{self.scheme}://{self.bucket}/{quote(self.key)}"
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        return for_delta(self._kind, self.options)
+
+    @property
+    def table_settings(self) -> dict[str, str]:
+        # To open a table is a request for each commit since the log's last checkpoint, and to commit is another:
+        # with one checkpoint in 100 commits, as is the rule on disks, 190 and 75 after 60 commits; so, 24 and 16.
+        return {"delta.checkpointInterval": "10"}
+
+    @property
+    def here(self) -> Path:
+        return cache_folder() / "targets" / hashlib.sha256(str(self).encode()).hexdigest()[:16]
+
+    def make(self) -> None:
+        """Nothing: a store has no folders."""
+
+    def open(self, name: str) -> pa.NativeFile:
+        return self._files.open_output_stream(self._at(name))
+
+    def settle(self, name: str) -> Written:
+        with self.explaining():
+            found = self._files.get_file_info(self._at(name))
+            return Written(found.size, found.mtime_ns // 1_000_000)
+
+    def read(self, name: str) -> bytes:
+        with self.explaining(), self._files.open_input_stream(self._at(name)) as file:
+            content: bytes = file.read()
+            return content
+
+    def reader(self, name: str) -> pa.NativeFile:
+        with self.explaining():
+            return self._files.open_input_file(self._at(name))
+
+    def write(self, name: str, content: bytes, *, private: bool = False) -> None:  # noqa: ARG002 - it knows no users
+        with self.explaining(), self.open(name) as file:
+            file.write(content)
+
+    def sizes(self, names: Collection[str]) -> Mapping[str, int]:
+        with self.explaining():
+            found = self._files.get_file_info([self._at(name) for name in names])
+        there = zip(names, found, strict=True)
+        return {name: item.size for name, item in there if item.type is fs.FileType.File}
+
+    def names(self) -> list[str]:
+        with self.explaining():
+            found = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
+        return [item.base_name for item in found if item.type is fs.FileType.File]
+
+    def folders(self) -> list[str]:
+        with self.explaining():
+            found = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
+        return [item.base_name for item in found if item.type is fs.FileType.Directory]
+
+    def delete(self, name: str) -> None:
+        with suppress(OSError):
+            self._files.delete_file(self._at(name))
+
+    def delete_all(self) -> None:
+        with suppress(FileNotFoundError), self.explaining():
+            self._files.delete_dir(self._at())
+
+    def explain(self, error: Exception, stream: str = "") -> Exception:
+        """See Place. A file that is not there stays a FileNotFoundError, and what delta-rs itself refuses stays too."""
+        text = str(error)
+        about_tables = isinstance(error, DeltaError) and not _OF_A_STORE.search(text)
+        if isinstance(error, FileNotFoundError | CdkError) or about_tables:
+            return error
+        said = _in_one_line(text)
+        mask = Secrets(secrets_of(dict(self.options))).mask
+        where = {"path": str(self), "stream": stream, "detail": mask(f"{type(error).__name__}: {said}")}
+        for pattern, meaning in _REFUSALS:
+            if found := re.search(pattern, text):
+                return ConfigError(f"{meaning} ({found[0]})", **where)
+        said = mask(said)[:_SHOWN]
+        if _UNREACHABLE.search(text):
+            return TransientError(
+                f"the store cannot be reached{self._endpoint}; what was committed is safe: {said}", **where
+            )
+        return TransientError(f"the store answered with an error; what was committed is safe: {said}", **where)
+
+    @property
+    def _endpoint(self) -> str:
+        endpoint = dict(self.options).get("AWS_ENDPOINT_URL")
+        return f" at {endpoint}" if endpoint else ""
+
+    @property
+    def _kind(self) -> Kind:
+        return SCHEMES[self.scheme]
+
+    @property
+    def _files(self) -> fs.FileSystem:
+        account = self.bucket.partition("@")[2].partition(".")[0]
+        return file_system(self._kind, account, self.options)
+
+    def _at(self, name: str = "") -> str:
+        """A name as pyarrow spells it: the bucket first."""
+        return "/".join(filter(None, (self.bucket.partition("@")[0], self.key, name)))
+
+
+def place_at(address: str, storage: Mapping[str, Json], environ: Mapping[str, str] = os.environ) -> Place:
+    """The place that a person wrote: a path, `file:///path`, or the address of a store. A folder needs no `storage`.
+
+    Raises ConfigError: no address of a known store, or options that it does not have.
+    """
+    if "://" not in address:
+        return Disk(Path(address).absolute())
+    parts = urlsplit(address)
+    if parts.scheme == "file":
+        if parts.netloc or not parts.path.startswith("/"):
+            raise ConfigError("expected three slashes and an absolute path: file:///folder", path=address)
+        return Disk(Path(unquote(parts.path)))
+    if parts.scheme not in SCHEMES:
+        raise ConfigError(f"expected a folder, or an address that begins with {known_schemes()}", path=parts.scheme)
+    key = parts.path.removeprefix("/").removesuffix("/")
+    user, _, _ = parts.netloc.rpartition("@")
+    if ":" in user:  # s3://key:secret@bucket is what some tools take
+        raise ConfigError("keys are not read from an address; put them into target.storage", path=f"{parts.scheme}://")
+    if not parts.netloc or parts.query or parts.fragment or {"", ".", ".."} & set(key.split("/") if key else ()):
+        raise ConfigError("expected a bucket and a plain prefix: s3://bucket/prefix", path=address)
+    return Store(parts.scheme, parts.netloc, key, options_of(SCHEMES[parts.scheme], storage, environ))
+
+
+def known_schemes() -> str:
+    """The beginnings of addresses, for a sentence."""
+    return ", ".join(f"{scheme}://" for scheme in ("file", *SCHEMES))
+
+
+def _in_one_line(text: str) -> str:
+    """What went wrong, without the colours, the lines and the XML of it."""
+    if found := _XML_CODE.search(text):
+        return f"{found[1]}: {found[2]}" if found[2] else found[1]
+    return " ".join(_ANSI.sub("", text).split())

@@ -1,0 +1,86 @@
+"""One sync of a pipeline at a time on one machine, and whether the last one was cut.
+
+The lock makes a second run fail early and says who holds it. It is not what keeps the tables right: the pinned handle
+does that (`cdk.lake.delta.stream_table`), across machines too. A file in the target, `_cdk/<pipeline>.sync`, names the sync that
+runs, and is removed when that sync ends, with failed streams or without. A name that nobody holds means: it was cut,
+and the next run is the rest of it. The file is replaced as a whole, so a disk that is full keeps the name that it has.
+
+The lock itself is an empty file beside it. A store has no locks: what is held is then a file in the user's cache
+folder, one for each address, which keeps out a second run on the same machine and no other. A run on another machine
+takes a sync that still runs for one that was cut: the first commit of either makes the other's next one fail.
+"""
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+from uuid import uuid4
+
+from cdk.base.errors import ConfigError, StateConflict
+from cdk.lake.storage.folder import Place, as_place
+
+
+@contextmanager
+def only_run(target: Place | Path, pipeline: str) -> Iterator[str]:
+    """Hold the pipeline's lock; the system frees it when the process ends, however it ends. Gives the sync's id.
+
+    The id is that of the sync before when that one was cut: killed, or ended by an error of its own.
+    Raises StateConflict: another process holds the lock. ConfigError: the target cannot be written, or a store refuses.
+    TransientError: a store does not answer.
+    """
+    notes, name = as_place(target).join("_cdk"), f"{pipeline}.sync"
+    with _held(as_place(target), pipeline):
+        sync = _read(notes, name).partition(" ")[0] or uuid4().hex
+        try:
+            notes.write(name, f"{sync} by process {os.getpid()} on {socket.gethostname()}".encode())
+        except OSError as error:
+            raise _unwritable(error, f"{notes}/{name}") from error
+        yield sync
+        notes.delete(name)
+
+
+@contextmanager
+def between_runs(target: Place | Path, pipeline: str) -> Iterator[None]:
+    """Hold the pipeline's lock without being a sync: one that was cut before is still to be gone on with.
+
+    Raises StateConflict and ConfigError, as `only_run` does.
+    """
+    with _held(as_place(target), pipeline):
+        yield
+
+
+@contextmanager
+def _held(place: Place, pipeline: str) -> Iterator[None]:
+    name = f"{pipeline}.lock"
+    with _open(place.here / name) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notes = place.join("_cdk")
+            holder = _read(notes, f"{pipeline}.sync").partition(" ")[2] or "by another process"
+            raise StateConflict(
+                f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it",
+                path=f"{notes}/{name}",
+            ) from None
+        yield
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a")
+    except OSError as error:
+        raise _unwritable(error, str(path)) from error
+
+
+def _read(notes: Place, name: str) -> str:
+    with suppress(FileNotFoundError):
+        return notes.read(name).decode()
+    return ""
+
+
+def _unwritable(error: OSError, path: str) -> ConfigError:
+    return ConfigError(f"the target cannot be written: {error.strerror}", path=path)

@@ -1,0 +1,292 @@
+"""Jobs: reports that an API prepares while one waits. Asked for, looked after, downloaded, deleted.
+
+A running job can travel in a state: a read that is cut goes on with the job that the earlier one asked for.
+"""
+
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import Literal, Protocol, TypeAlias
+
+from cdk.base.errors import DecodeError, FatalError, Forbidden, NotFound, ReadError, StaleToken
+from cdk.base.logs import logger
+from cdk.base.times.clock import Sleep, sleep
+from cdk.base.values import Json, canonical
+from cdk.rest.errors.status_errors import BadRequest
+from cdk.rest.http.messages import Headers, Response
+from cdk.rest.http.redact import looks_secret
+from cdk.state.position import Checkpoint, Position
+from cdk.state.slice import Slice
+from cdk.streams.stream import Item, Page
+
+Status: TypeAlias = Literal["running", "completed", "failed", "timeout", "skipped"]
+"""How a job is. skipped: there is nothing to report; timeout: the API gave it up."""
+
+ATTEMPTS = 3
+"""How often a job is asked for before the slice fails."""
+
+POLL = 5.0
+"""Seconds between two looks at a job."""
+
+_LONGEST_TOKEN = 10_000
+_REFUSALS = (NotFound, BadRequest, Forbidden)
+
+
+@dataclass(slots=True)
+class Job:
+    """A job at an API.
+
+    created: what the API answered when it was asked for, see `answer`. token: what of that a state may keep, None if it
+    is secret or long. polled: the last answer to how it is. resumed: an earlier read asked for it, and downloaded
+    `done` of its targets, `count` in all, and of the next one all pages before `page`.
+    """
+
+    slice: Slice
+    created: Mapping[str, Json]
+    token: Json = None
+    polled: Response | None = None
+    resumed: bool = False
+    done: int = 0
+    count: int | None = None
+    page: Mapping[str, Json] | None = None
+
+
+class JobApi(Protocol):
+    """How an API's jobs are worked with. All methods raise what sending a request raises; safe from several threads."""
+
+    def create(self, slice: Slice) -> Response:
+        """Ask for a job."""
+
+    def status(self, job: Job) -> Status:
+        """Look how a job is, and keep the answer in `job.polled`."""
+
+    def targets(self, job: Job) -> list[str]:
+        """What is to be downloaded of a completed job, in an order that does not change."""
+
+    def download(self, job: Job, target: str, page: Mapping[str, Json] | None) -> Iterator[Item]:
+        """The records of a target; pages where there is a token to go on from, and the last. page: such a token."""
+
+    def abort(self, job: Job) -> None:
+        """Stop a job that nobody waits for any more."""
+
+    def delete(self, job: Job) -> None:
+        """Remove a job whose records were read."""
+
+
+class JobBudget:
+    """How many jobs may run at once, for all streams of a source. Thread-safe; each process has its own."""
+
+    def __init__(self, count: int = 1) -> None:
+        self._lock, self._free = threading.Lock(), max(1, count)
+
+    def take(self) -> bool:
+        """Whether one more job may run; it then counts as running."""
+        with self._lock:
+            free = self._free > 0
+            self._free -= free
+        return free
+
+    def give_back(self) -> None:
+        """A job runs no longer."""
+        with self._lock:
+            self._free += 1
+
+
+class JobReader:
+    """Reads a slice by a job: asks for it, waits, downloads its targets one after the other, deletes it.
+
+    A job that fails or takes longer than `timeout` is asked for again, three times in all; the wait is the sum of its
+    sleeps, so that no clock is needed. failed_wait: seconds before a failed one is asked for again.
+    resumable: states are kept in the middle of a slice. A job that no state keeps is aborted when the read is cut.
+
+    `read` raises FatalError: the last attempt failed, too; StaleToken: the job of an earlier read is gone.
+    """
+
+    def __init__(
+        self,
+        api: JobApi,
+        *,
+        budget: JobBudget | None = None,
+        sleep: Sleep = sleep,
+        timeout: timedelta = timedelta(hours=1),
+        failed_wait: float = 0.0,
+        resumable: bool = True,
+    ) -> None:
+        self._api, self._budget, self._sleep = api, budget or JobBudget(), sleep
+        self._timeout, self._failed_wait, self._resumable = timeout.total_seconds(), failed_wait, resumable
+
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """The records of a slice. Says where a cut read may go on: at the job, and behind each of its targets."""
+        taken = self._wait_for_a_place(slice)
+        try:
+            job = yield from self._completed(slice)
+        finally:
+            # Downloads run beside other jobs: whoever reads them may itself need a job to go on.
+            if taken:
+                self._budget.give_back()
+        if job is not None:
+            yield from self._downloaded(job)
+            self._quietly("deleted", job)
+
+    def _wait_for_a_place(self, slice: Slice) -> bool:
+        waited = 0.0
+        while not self._budget.take():
+            if waited >= self._timeout:
+                # Two jobs that wait for each other's records would otherwise wait for ever.
+                logger.warning("%s: waited %.0f s for another job to end; asking for this one beside it", slice, waited)
+                return False
+            self._sleep(POLL)
+            waited += POLL
+        return True
+
+    def _completed(self, slice: Slice) -> Generator[Item, None, Job | None]:
+        """A job of the slice that has completed; None when there is nothing to report."""
+        job = _resumed(slice, slice.start)
+        ended = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            if job is None:
+                response = self._created(slice, last=attempt == ATTEMPTS)
+                if response is None:
+                    continue
+                if not response.ok:
+                    return None
+                job = Job(slice, answer(response), _token(response) if self._resumable else None)
+            try:
+                if job.token is not None and not job.resumed:
+                    yield Page((), {"job": job.token})
+                status = self._settled(job)
+            except BaseException:
+                if job.token is None:
+                    self._quietly("aborted", job)
+                raise
+            if status == "completed":
+                return job
+            if status == "skipped":
+                return None
+            ended = self._ended(job, status, attempt)
+            job = None
+        raise FatalError(
+            f"the job for {slice} was asked for {ATTEMPTS} times, and the last {ended}; see what the API says of it"
+        )
+
+    def _created(self, slice: Slice, *, last: bool) -> Response | None:
+        try:
+            return self._api.create(slice)
+        except ReadError as error:
+            if last or error.failure_type == "config_error":
+                raise
+            logger.warning("the job for %s could not be asked for, trying again: %s", slice, error)
+            return None
+
+    def _settled(self, job: Job) -> Status:
+        """How the job ended."""
+        waited = 0.0
+        while (status := self._look(job)) == "running":
+            if waited >= self._timeout:
+                logger.warning("the job for %s still runs after %.0f s", job.slice, waited)
+                return "timeout"
+            self._sleep(POLL)
+            waited += POLL
+        return status
+
+    def _look(self, job: Job) -> Status:
+        try:
+            return self._api.status(job)
+        except _REFUSALS as refused:
+            if job.resumed:
+                raise StaleToken(f"the job that an earlier read asked for is gone: {refused}") from refused
+            raise
+
+    def _ended(self, job: Job, status: Status, attempt: int) -> str:
+        """Tidy up after a job that gave nothing, and say how it ended."""
+        if status == "timeout":
+            self._quietly("aborted", job)
+        if job.done or job.page:
+            # Another job may bring other targets, so what is known of these tells nothing.
+            raise StaleToken("the job that an earlier read asked for has ended before all of it was downloaded")
+        ended = "failed" if status == "failed" else "timed out"
+        logger.warning("the job for %s %s (attempt %d of %d)", job.slice, ended, attempt, ATTEMPTS)
+        if status == "failed" and attempt < ATTEMPTS and self._failed_wait:
+            self._sleep(self._failed_wait)
+        return ended
+
+    def _downloaded(self, job: Job) -> Iterator[Item]:
+        targets = self._api.targets(job)
+        if job.count is not None and job.count != len(targets):
+            raise StaleToken(f"the job had {job.count} targets in an earlier read and has {len(targets)} now")
+        page = job.page
+        try:
+            for i, target in islice(enumerate(targets), job.done, None):
+                after = None if i + 1 == len(targets) else _position(job, i + 1, len(targets))
+                for item in self._api.download(job, target, page):
+                    if not isinstance(item, Page):
+                        yield item
+                    elif item.next is None:
+                        yield Page(item.records, after)
+                    else:
+                        yield Page(item.records, _position(job, i, len(targets), item.next))
+                page = None
+        except _REFUSALS as refused:
+            if job.resumed:
+                raise StaleToken(f"the job that an earlier read asked for is gone: {refused}") from refused
+            raise
+
+    def _quietly(self, what: Literal["aborted", "deleted"], job: Job) -> None:
+        """Abort or delete a job. When that fails nothing is lost but the API's space."""
+        try:
+            (self._api.abort if what == "aborted" else self._api.delete)(job)
+        except ReadError as error:
+            logger.warning("the job for %s could not be %s: %s", job.slice, what, error)
+
+
+def _position(job: Job, done: int, count: int, page: Mapping[str, Json] | None = None) -> Mapping[str, Json] | None:
+    """Where a cut read goes on: behind the targets that are done, or at a page of the next. None for a secret job."""
+    if job.token is None:
+        return None
+    token = {"job": job.token, "done_targets": done, "targets": count}
+    return token if page is None else {**token, "page": page}
+
+
+def answer(response: Response) -> Mapping[str, Json]:
+    """An answer as requests that follow it see it: the fields of its JSON body, `headers`, and the `request`."""
+    asked = response.request
+    body = None if asked.body is None else asked.body.decode(errors="replace")
+    request = {"method": asked.method, "url": asked.full_url, "headers": asked.headers, "body": body}
+    return {**_fields(response), "headers": response.headers, "request": request}
+
+
+def _fields(response: Response) -> Mapping[str, Json]:
+    try:
+        body = response.json()
+    except DecodeError:
+        return {}
+    return body if type(body) is dict else {}
+
+
+def _token(response: Response) -> Json:
+    """What a state may keep of the answer that created a job; None if it holds secrets of the request, or is long."""
+    headers = {name: text for name, text in response.headers.items() if not (looks_secret(name) or "cookie" in name)}
+    token = {"body": _fields(response), "headers": headers}
+    text = canonical(token)
+    return token if len(text) <= _LONGEST_TOKEN and response.request.hide(text) == text else None
+
+
+def _resumed(slice: Slice, start: Position) -> Job | None:
+    """The job that an earlier read was cut in. Raises StaleToken: the state says something else."""
+    match start:
+        case Checkpoint(cursor={"job": {"body": dict(body), "headers": dict(headers)} as token, **progress}):
+            return Job(
+                slice,
+                {**body, "headers": Headers(headers), "request": {}},
+                token,
+                resumed=True,
+                done=progress.get("done_targets", 0),
+                count=progress.get("targets"),
+                page=progress.get("page"),
+            )
+        case Checkpoint(cursor=found):
+            raise StaleToken(f"found {sorted(found)} where the state keeps a job")
+        case _:
+            return None

@@ -1,0 +1,277 @@
+"""TokenOwner: an authenticator that obtains access tokens itself, and the rules of when it may.
+
+Whoever knows how to get a token, OAuth2 or the code of a connector, owns it alone: one thread renews and the others
+wait, the process that plans a run renews for all tasks, and a task uses what it was given.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from functools import partial
+from typing import Protocol
+
+from cdk.base.errors import CredentialsError
+from cdk.base.run import current_run
+from cdk.base.times.clock import Clock
+from cdk.base.values import Json
+from cdk.rest.auth.token_response import saved_expiry
+from cdk.rest.auth.tokens import (
+    IssuedToken,
+    TaskAsked,
+    TokenEnded,
+    Tokens,
+    TokenState,
+    held_tokens,
+    key_of,
+    mark_of,
+    run_tokens,
+    slice_progress,
+)
+from cdk.rest.client import HttpClient
+from cdk.rest.http.authenticator import Learn
+from cdk.rest.http.messages import Request, Response
+
+_HOPELESS = 2
+"""Tokens in a row that the API refuses at once, after which its answer stands."""
+
+_ENDED = (
+    "the access token has ended, and no task may get another, as the refresh token works once; load the data frame "
+    "again, which gets a new one, and where a read takes longer than one lasts, use `sync`, which goes on with the next"
+)
+_REFUSED = (
+    "the API refused the access token before its time, and no task may get another, as the refresh token works once; "
+    "a `sync` with this login gets one and keeps it, else re-authenticate"
+)
+
+
+class TokenOwner(ABC):
+    """Obtains access tokens, for whoever asks in this process and for tasks.
+
+    learn: is told of each token. Safe to use from several threads.
+    """
+
+    def __init__(self, learn: Learn, clock: Clock) -> None:
+        self._learn, self._clock = learn, clock
+        self._own, self._key = TokenState(), ""
+
+    @abstractmethod
+    def _login(self) -> Sequence[Json]:
+        """What is the same, in every process, for all that say the same of the same credentials."""
+
+    @abstractmethod
+    def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
+        """Have the state hold a new token. Yields the requests to send, and is sent their answers. Raises CdkErrors."""
+
+    @abstractmethod
+    def _begin(self, state: TokenState, now: datetime) -> None:
+        """Have the state hold the token that was given, if one was; once."""
+
+    @property
+    @abstractmethod
+    def _first(self) -> str | None:
+        """The refresh token of the config; None where there is none."""
+
+    @property
+    @abstractmethod
+    def _seal(self) -> str:
+        """What opens stored tokens: who has the config has it, and nobody else."""
+
+    @property
+    @abstractmethod
+    def _single_use(self) -> bool:
+        """Whether it was said that the refresh token works once."""
+
+    @property
+    def key(self) -> str:
+        """The same for all that say the same of the same credentials, in every process."""
+        if not self._key:
+            self._key = key_of(*self._login())
+        return self._key
+
+    def forget(self) -> None:
+        """See Renewable."""
+        held = held_tokens()
+        if held is not None and (issued := held.issued.get(self.key)) is not None:
+            self.refused(issued.token)
+            return
+        state = self._state()
+        with state.lock:
+            self._begin(state, self._clock())
+            state.access_token = None
+
+    def owners(self) -> Sequence["TokenOwner"]:
+        """See TokenBearer."""
+        return [self]
+
+    def issue(self, seconds: float) -> Generator[Request, Response, IssuedToken]:
+        """A token for tasks that use it for so many seconds, or for half of its life, whichever is shorter.
+
+        Yields the token requests to send, and is sent their answers. Raises as `token` does.
+        """
+        state = self._state()
+        with state.lock:
+            yield from self._ready(state, seconds)
+            assert state.access_token is not None
+            assert state.begun is not None
+            assert state.expires is not None
+            rotates = state.rotated or self._single_use
+            return IssuedToken(state.access_token, state.begun, state.expires, rotates, state.refusals)
+
+    def token(self) -> Generator[Request, Response, str]:
+        """A token that has not expired, and that nobody was refused with.
+
+        Yields the token requests to send, and is sent their answers. Raises CredentialsError: there is none to be had.
+        TokenEnded: in a task, where the slice goes on with the next one.
+        """
+        asked = _asked.get()
+        if asked is not None:
+            asked[self] = ""
+        token = self._issued()
+        if token is None:
+            state = self._state()
+            with state.lock:
+                yield from self._ready(state, 0)
+                assert state.access_token is not None
+                token = state.access_token
+        if asked is not None:
+            asked[self] = token
+        return token
+
+    def _ready(self, state: TokenState, seconds: float) -> Generator[Request, Response, None]:
+        now = self._clock()
+        self._begin(state, now)
+        if self._lasts(state, now, seconds):
+            return
+        if self._single_use and held_tokens() is not None:
+            raise TaskAsked
+        if state.rotated or self._single_use:
+            run_tokens().check(self.key)
+        yield from self._renew(state, now)
+
+    def good(self) -> None:
+        """Take note, in a task, that the API took its token."""
+        if (held := held_tokens()) is not None:
+            held.found.good.add(self.key)
+
+    def refused(self, token: str) -> bool:
+        """Let go of a token that the API refused; False: there is no better one, so its answer stands."""
+        held = held_tokens()
+        issued = None if held is None else held.issued.get(self.key)
+        if held is None or issued is None or issued.token != token:
+            state = self._state()
+            with state.lock:
+                if state.access_token == token:
+                    state.access_token = None
+            return True
+        if issued.refusals >= _HOPELESS:
+            return False
+        held.found.refused[self.key] = mark_of(token)
+        return True
+
+    def _issued(self) -> str | None:
+        """The token that this task was given; None: it was given none, or may ask for one itself."""
+        held = held_tokens()
+        issued = None if held is None else held.issued.get(self.key)
+        if held is None or issued is None:
+            return None
+        ended = self._clock() >= issued.expires
+        if not ended and held.found.refused.get(self.key) != mark_of(issued.token):
+            self._hide(issued.token)
+            return issued.token
+        slice = slice_progress()
+        if not held.last and (not ended or slice is None or not slice.stuck()):
+            raise TokenEnded
+        # With the next token the slice would begin again, and get no further, or nobody comes with the next.
+        if not issued.rotates:
+            return None
+        if held.last or slice is None:
+            raise CredentialsError(_ENDED if ended else _REFUSED)
+        if slice.begun - issued.begun <= (issued.expires - issued.begun) / 2:
+            raise CredentialsError(
+                "the access token ended before the slice came to a page after which it can go on, and no task may get "
+                "another, as the refresh token works once; have the stream say checkpoints, or read smaller slices"
+            )
+        raise TokenEnded
+
+    def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:
+        """Whether the token is there, and will be for so many seconds or half of its life."""
+        if state.access_token is None or state.expires is None or state.begun is None or now >= state.expires:
+            return False
+        return (state.expires - now).total_seconds() >= min(seconds, (state.expires - state.begun).total_seconds() / 2)
+
+    def _state(self) -> TokenState:
+        """The run's state; outside of a run, one's own."""
+        if not current_run().id:
+            return self._own
+        return run_tokens().state(self.key, self._own, self._load)
+
+    def _load(self, state: TokenState, tokens: Tokens) -> None:
+        """Go on with the tokens that an earlier run stored."""
+        if self._first is None or state.rotated:
+            return
+        stored = tokens.load(self.key, self._seal)
+        if stored is not None:
+            self._begin(state, self._clock())
+            state.refresh_token, state.rotated = str(stored["refresh_token"]), True
+            state.access_token, state.begun = str(stored["access_token"]), self._clock()
+            state.expires = saved_expiry(str(stored["expires"]), None)
+            for secret in (state.refresh_token, state.access_token):
+                self._hide(secret)
+
+    def _store(self, token: str, usable: datetime, state: TokenState, *, elsewhere: bool) -> None:
+        """Have a refresh token that replaced another stored, and its access token. elsewhere: it is kept there too."""
+        if state.rotated and state.refresh_token is not None:
+            value = {"refresh_token": state.refresh_token, "access_token": token, "expires": usable.isoformat()}
+            run_tokens().save(self.key, value, self._seal, elsewhere=elsewhere)
+
+    def _hide(self, secret: str) -> None:
+        self._learn(secret)
+        run_tokens().learn(secret)
+
+
+class TokenBearer(Protocol):
+    """An authenticator that needs tokens."""
+
+    def owners(self) -> Sequence[TokenOwner]:
+        """Whose tokens it sends. Raises CdkErrors."""
+
+
+_made: ContextVar[list[TokenBearer] | None] = ContextVar("token_bearers", default=None)
+_asked: ContextVar[dict[TokenOwner, str] | None] = ContextVar("token_owners_asked", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[TokenBearer]]:
+    """The authenticators that need tokens and that this block makes or takes up, whatever they become a part of."""
+    before, mine = _made.get(), list[TokenBearer]()
+    _made.set(mine)
+    try:
+        yield mine
+    finally:
+        _made.set(before)
+
+
+def report(authenticator: TokenBearer) -> None:
+    """Let whoever collects know of one that is made, or used again."""
+    made = _made.get()
+    if made is not None and authenticator not in made:
+        made.append(authenticator)
+
+
+@contextmanager
+def asking() -> Iterator[Mapping[TokenOwner, str]]:
+    """The owners that are asked for a token in this block, and what they give; an empty text where they fail."""
+    before, mine = _asked.get(), dict[TokenOwner, str]()
+    _asked.set(mine)
+    try:
+        yield mine
+    finally:
+        _asked.set(before)
+
+
+def issue_all(bearers: Sequence[TokenBearer], client: HttpClient, seconds: float) -> Mapping[str, IssuedToken]:
+    """See TokenUser. client: sends token requests as they are."""
+    owners = [owner for bearer in bearers for owner in bearer.owners()]
+    return {owner.key: client.obtain(partial(owner.issue, seconds)) for owner in owners}

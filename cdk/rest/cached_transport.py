@@ -1,0 +1,140 @@
+"""Answers kept: for parents that several children read, and for developing without asking the API again."""
+
+import threading
+from collections.abc import MutableMapping
+from hashlib import blake2b
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from cdk.base.run import current_run
+from cdk.base.values import canonical
+from cdk.rest.http.messages import Headers, Request, Response
+from cdk.rest.http.metrics import tally
+from cdk.rest.http.redact import looks_secret, without_params
+from cdk.rest.http.transport import Transport
+
+MAX_BYTES = 256 * 2**20
+
+_STRIPES = 64
+
+
+class Answers:
+    """Answers by the digest of their request, in memory or in a folder. Safe to use from several threads."""
+
+    def __init__(self, folder: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+        self._folder, self._max_bytes = folder, max_bytes
+        self._open()
+
+    def _open(self) -> None:
+        self._locks = [threading.Lock() for _ in range(_STRIPES)]
+        self._opening = threading.Lock()
+        self._kept: MutableMapping[str, bytes] | None = None
+        self._bytes = 0
+
+    def __getstate__(self) -> tuple[str | Path | None, int]:
+        return self._folder, self._max_bytes
+
+    def __setstate__(self, state: tuple[str | Path | None, int]) -> None:
+        self._folder, self._max_bytes = state
+        self._open()
+
+    def to(self, request: Request, transport: Transport) -> Response:
+        """The kept answer to `request`, or the one `transport` gives, kept from then on if it is a success."""
+        kept, key = self._storage(), _key(request)
+        # Who asks for what another is fetching waits for it.
+        with self._locks[int(key[:8], 16) % _STRIPES]:
+            packed = kept.get(key)
+            if packed is not None:
+                tally().hit()
+                return _unpack(packed, request)
+            response = transport.send(request)
+            if response.ok:
+                self._keep(kept, key, _pack(response))
+            return response
+
+    def _keep(self, kept: MutableMapping[str, bytes], key: str, packed: bytes) -> None:
+        with self._opening:
+            if self._bytes + len(packed) > self._max_bytes:
+                return
+            self._bytes += len(packed)
+            kept[key] = packed
+
+    def _storage(self) -> MutableMapping[str, bytes]:
+        with self._opening:
+            if self._kept is None:
+                self._kept = {} if self._folder is None else _file(Path(self._folder))
+            return self._kept
+
+
+class _OfRun:
+    """The answers that a run keeps in memory, by what sent their requests, as long as that lives."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: WeakKeyDictionary[Transport, Answers] = WeakKeyDictionary()
+
+    def of(self, transport: Transport, max_bytes: int) -> Answers:
+        with self._lock:
+            return self._answers.setdefault(transport, Answers(max_bytes=max_bytes))
+
+
+class CachedTransport:
+    """Sends a GET once and gives the same answer from then on; everything else goes through.
+
+    transport: what really sends. folder: where the answers are kept, in a SQLite file of requests-cache, from run to
+    run; None keeps them in memory until the run ends, one set for all that send by this transport: who syncs again in
+    the same process sees what is new. max_bytes: what this process keeps at most; later answers are not kept.
+
+    Only successes are kept. Requests are told apart by a digest of everything in them, credentials included; neither
+    these nor other secrets of the request are written in clear. In another process it starts with what the folder
+    holds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        folder: str | Path | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._transport, self._max_bytes = transport, max_bytes
+        self._answers = None if folder is None else Answers(folder, max_bytes)
+
+    def send(self, request: Request) -> Response:
+        """The kept answer to `request`, or a new one."""
+        if request.method != "GET":
+            return self._transport.send(request)
+        answers = self._answers or current_run().own(_OfRun).of(self._transport, self._max_bytes)
+        return answers.to(request, self._transport)
+
+
+def _file(folder: Path) -> MutableMapping[str, bytes]:
+    from requests_cache.backends.sqlite import SQLiteDict  # noqa: PLC0415 - takes 100 ms, for those who use a folder
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # serializer=None: bytes as they are, instead of pickles.
+    answers: MutableMapping[str, bytes] = SQLiteDict(
+        folder / "responses.sqlite", table_name="responses", fast_save=True, wal=True, serializer=None
+    )
+    return answers
+
+
+def _key(request: Request) -> str:
+    headers = sorted((name.lower(), value) for name, value in request.headers.items())
+    body = None if request.body is None else request.body.hex()
+    return blake2b(canonical([request.full_url, headers, body]).encode(), digest_size=20).hexdigest()
+
+
+def _pack(response: Response) -> bytes:
+    request = response.request
+    secret = {name.lower() for name in request.params if request.hides(name)} | request.secret
+    headers = {name: value for name, value in response.headers.items() if not looks_secret(name)}
+    return orjson.dumps([response.status, without_params(response.url, secret), headers]) + b"\n" + response.body
+
+
+def _unpack(kept: bytes, request: Request) -> Response:
+    head, _, body = kept.partition(b"\n")
+    status, url, headers = orjson.loads(head)
+    return Response(status, Headers(headers), body, url, request)

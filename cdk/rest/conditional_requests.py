@@ -1,0 +1,216 @@
+"""Conditional requests: an answer that has not changed is not read again. For streams that ask for it.
+
+In one process a stream is told by `follow`. Where slices are read elsewhere, `travelling` makes a stream that travels,
+and `asking` says, around the reading of a slice, what is known and what was learned.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http import HTTPStatus
+from typing import TypeVar
+from urllib.parse import unquote_plus, urlsplit, urlunsplit
+
+from cdk.base.errors import FatalError
+from cdk.base.logs import logger
+from cdk.base.values import Json, canonical
+from cdk.rest.http.conditional_transport import AskingTransport, asker
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.streamed_response import StreamedResponse
+from cdk.rest.http.transport import Transport
+from cdk.rest.http_stream import HttpStream
+from cdk.state.slice import Slice
+from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators
+from cdk.streams.stream import Page
+
+PASSING = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+        "x-correlation-id",
+        "x-request-id",
+    }
+)
+"""Headers, in lower case, that say nothing about what is asked for: they may differ from run to run."""
+
+Http = TypeVar("Http", bound=HttpStream)
+
+_CONDITIONS = {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
+
+
+class NotModified(FatalError):
+    """The source has nothing new at this address: no error, but no answer to read either."""
+
+
+class ConditionalTransport:
+    """Sends each GET with the validators of its last answer. Safe to use from several threads; does not travel.
+
+    transport: what really sends. probe: remembers the validators. passing: headers that may differ without its being
+    another request. Everything but a GET goes through as it is, and so does what has conditions of its own.
+    """
+
+    def __init__(self, transport: Transport, probe: HttpProbe, *, passing: Collection[str] = PASSING) -> None:
+        self._transport, self._probe = transport, probe
+        self._passing = frozenset(name.lower() for name in passing)
+
+    def send(self, request: Request) -> Response:
+        """The answer to `request`, if there is anything new in it.
+
+        Raises NotModified: the server says so (304), or the body is the one of the last time, or an answer that cannot
+        be validated was read not long ago. Raises FatalError: a 304 that nobody asked for.
+        """
+        if not _conditional(request):
+            return self._transport.send(request)
+        mark = fingerprint(request, self._passing)
+        if self._probe.skips(mark):
+            raise NotModified(f"{request}: it has no validators and was read not long ago; it is read again later")
+        headers = self._probe.headers(mark)
+        asked = request.with_headers(headers) if headers else request
+        response = self._transport.send(asked)
+        response = response.answering(request) if headers else response
+        etag, moment = response.headers.get("etag") or None, response.headers.get("last-modified") or None
+        if response.status == HTTPStatus.NOT_MODIFIED:
+            if not headers:
+                raise FatalError(
+                    f"{request} answered 304 Not Modified, and was sent no validators; "
+                    "something between here and the source gives answers of its own"
+                )
+            self._probe.unchanged(mark, etag, moment)
+            raise NotModified(f"{request} answered 304 Not Modified")
+        if response.status == HTTPStatus.OK:
+            body = None if isinstance(response, StreamedResponse) else response.body
+            if not self._probe.answered(mark, etag, moment, body):
+                raise NotModified(f"{request}: the body is the same as the last time")
+        return response
+
+    def __reduce__(self) -> str:
+        raise FatalError(
+            "a followed stream was about to travel to another process, and what it learns there would be lost; "
+            "read it in the process that keeps the state"
+        )
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the reading of a slice asked for, and what it learned. Travels.
+
+    request: the fingerprint of what was asked for; None: nothing that can be conditional. validators: what is known of
+    its answer now; None: nothing, as it was no success. unchanged: the source had nothing new, so nothing was read.
+    """
+
+    request: str | None = None
+    validators: Validators | None = None
+    unchanged: bool = False
+
+
+@contextmanager
+def asking(snapshot: HttpSnapshot) -> Iterator[Asked]:
+    """Have the stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
+
+    The stream sends by an AskingTransport: a `travelling` one, or that of a manifest.
+
+    For the reading of one slice, which may make one request that can be conditional, as often as it must be tried.
+    """
+    before, own = asker.get(), _Asking(snapshot.probe())
+    asker.set(own)
+    try:
+        yield own.asked
+    finally:
+        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
+        asker.set(before)
+
+
+def travelling(stream: Http) -> Http:
+    """The stream as one that travels to other processes, and asks as ever outside of `asking`."""
+    stream = copy(stream)
+    stream.transport = AskingTransport(stream.transport)
+    return stream
+
+
+@dataclass
+class _Asking:
+    probe: HttpProbe
+    asked: Asked = field(default_factory=Asked)
+
+    def send(self, transport: Transport, request: Request) -> Response:
+        """Raises FatalError: it is not the slice's first request. Else raises what ConditionalTransport does."""
+        if not _conditional(request):
+            return transport.send(request)
+        mark, asked = fingerprint(request), self.asked
+        if asked.request not in (None, mark):
+            raise FatalError(
+                f"{request} is the second request of a slice, and a source is followed where one request brings all: "
+                "that one answer has not changed says nothing about another; read it without `follow_source`"
+            )
+        asked.request, asked.unchanged = mark, False
+        try:
+            return ConditionalTransport(transport, self.probe).send(request)
+        except NotModified:
+            asked.unchanged = True
+            raise
+        finally:
+            # A skipped request taught nothing new, and what was known of it stays.
+            asked.validators = self.probe.learned.get(mark) or (self.probe.known(mark) if asked.unchanged else None)
+
+
+class ConditionalStream(HttpStream):
+    """An HttpStream whose slices are one request each, and which may be followed: what has not changed is not read.
+
+    Without `follow` it is an HttpStream like any other, at no cost.
+    """
+
+    def follow(self, probe: HttpProbe, *, passing: Collection[str] = PASSING) -> None:
+        """Ask with the validators of `probe` from now on; to be called before the first read.
+
+        passing: see `ConditionalTransport`. Raises FatalError: the stream was read before, or is followed already.
+        """
+        if self._retriever is not None or isinstance(self.transport, ConditionalTransport):
+            raise FatalError("a stream is followed once, before it is first read; make another one", stream=self.name)
+        self.transport = ConditionalTransport(self.transport, probe, passing=passing)
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        """The one page of a slice: empty where the source has not changed.
+
+        Raises FatalError: there is a next page. A validator speaks for one request, not for those that follow it.
+        """
+        try:
+            page = super().read_page(slice, token)
+        except NotModified as same:
+            logger.info("%s: nothing new, %s", self.name, same)
+            return Page((), None)
+        if page.next is not None and isinstance(self.transport, ConditionalTransport):
+            raise FatalError(
+                "a followed stream has one page for a slice, and this one has a next: that the first page has not "
+                "changed says nothing about the others; read it without `follow`, or by a cursor",
+                stream=self.name,
+            )
+        return page
+
+
+def _conditional(request: Request) -> bool:
+    """Whether a condition may be added to a request: a GET that has none of its own."""
+    return request.method == "GET" and not any(name.lower() in _CONDITIONS for name in request.headers)
+
+
+def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:
+    """What tells a request from others, and shows no secret: `sha256:` and hexadecimal digits.
+
+    Method, URL, headers and body count. Secrets are left out, not hashed, so that a new token changes nothing; so are
+    the user in the URL and the headers in `passing`.
+    """
+    parts = urlsplit(request.full_url)
+    pairs = [pair for pair in parts.query.split("&") if not request.hides(unquote_plus(pair.partition("=")[0]))]
+    url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="&".join(pairs)))
+    headers = sorted(
+        (name.lower(), value)
+        for name, value in request.headers.items()
+        if name.lower() not in passing and not request.hides(name)
+    )
+    body = None if request.body is None else request.body.decode("latin-1")
+    text = request.hide(canonical([request.method, url, headers, body]))
+    return f"sha256:{sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,1 @@
+"""Requests and responses, and the transport between them: egress rules, origins, deadlines, redaction, metrics."""

@@ -1,0 +1,30 @@
+"""AskingTransport: lets whoever has a slice read say how its requests are sent, wherever the stream was built."""
+
+from contextvars import ContextVar
+from typing import Protocol
+
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.transport import Transport
+
+
+class Asker(Protocol):
+    """How the requests of a slice are sent."""
+
+    def send(self, transport: Transport, request: Request) -> Response:
+        """The answer to `request`, by way of `transport`."""
+
+
+asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
+"""Of the slice that is read in this thread; None: requests are sent as they are."""
+
+
+class AskingTransport:
+    """Sends as `asker` says. Travels to other processes if what it sends with does."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def send(self, request: Request) -> Response:
+        """The answer to `request`. Raises what the transport and the asker raise."""
+        here = asker.get()
+        return self._transport.send(request) if here is None else here.send(self._transport, request)

@@ -1,0 +1,56 @@
+"""Connection pools that wait only so long for an answer, and look where a connection leads before it is used."""
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from cdk.rest.http.deadline import timed_response
+from cdk.rest.http.egress import Egress
+
+
+def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
+    """The pools by scheme of a pool manager whose answers come in time, and whose connections go where `limits` allow.
+
+    seconds: see `timed_response`.
+
+    The address is looked at twice: before connecting, so that inner networks cannot be felt out, and on the connected
+    socket, as a name may lead elsewhere a moment later.
+    """
+
+    def opened(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
+        host, port = connection.host, connection.port or connection.default_port
+        for limit in limits:
+            limit.check_host(host, port)
+            limit.check_name(host, port)
+        made = connect()
+        try:
+            address = str(made.getpeername()[0])
+            for limit in limits:
+                limit.check_address(host, port, address)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    class Plain(HTTPConnection):
+        response_class = timed_response(seconds)
+
+        def _new_conn(self) -> socket.socket:
+            return opened(self, super()._new_conn)
+
+    class Secure(HTTPSConnection):
+        response_class = timed_response(seconds)
+
+        def _new_conn(self) -> socket.socket:
+            return opened(self, super()._new_conn)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}

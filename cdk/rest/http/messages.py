@@ -1,0 +1,261 @@
+"""Request and Response: what goes to an API and what comes back. Plain values, independent of any HTTP library."""
+
+import re
+from base64 import b64decode
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
+
+import orjson
+
+from cdk.base.errors import DecodeError
+from cdk.base.records.raw_json_lines import JsonLines, cut_out
+from cdk.base.records.typed_json_lines import cut_expected
+from cdk.base.values import Json, from_json
+from cdk.rest.http.json_path import ANY, path
+from cdk.rest.http.origin import CredentialScope
+from cdk.rest.http.redact import hide, looks_secret, safe_url
+
+
+class Headers(Mapping[str, str]):
+    """Header fields, found whatever their case. Iterating gives lower-case names."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, str] | None = None) -> None:
+        self._fields = {name.lower(): value for name, value in fields.items()} if fields else {}
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        shown = {name: "****" if looks_secret(name) else value for name, value in self._fields.items()}
+        return f"Headers({shown})"
+
+
+_NO_NUMBER = re.compile(rb"\b(?:NaN|Infinity)\b")
+_ADVICE = ". It has NaN or Infinity, which JSON does not have: `JsonDecoder(lenient=True)` takes them for null"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Request:
+    """One HTTP request.
+
+    url: absolute; it may have a query of its own, `params` come behind it.
+    params: query parameters. None is left out, a list repeats its name, a boolean is `true` or `false`.
+    secret: names, in lower case, of parameters and headers whose values are never shown, logged or saved. Names that
+        look secret (`api_key`, `Authorization`) are treated so without being told.
+    hidden: secrets that are elsewhere, such as in the body: `hide` takes these values out of texts, too.
+    stream: the body may be larger than memory: it is fetched while it is read, with `Response.chunks`.
+    scope: where its secrets may go, whatever the URL becomes; None for the origin of the URL it has now.
+    """
+
+    method: str
+    url: str
+    params: Mapping[str, Json] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    secret: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
+    stream: bool = False
+    scope: CredentialScope | None = field(default=None, compare=False)
+
+    @property
+    def full_url(self) -> str:
+        """The URL with its query, without a fragment. Holds secrets: never for people."""
+        url = urldefrag(self.url).url if "#" in self.url else self.url
+        query = urlencode(list(_pairs(self.params)), errors="surrogatepass") if self.params else ""
+        if not query:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{query}"
+
+    def with_params(self, params: Mapping[str, Json], *, secret: bool = False) -> "Request":
+        """A copy with these query parameters added or replaced. secret: their values are."""
+        return replace(self, params={**self.params, **params}, secret=self._secret(params, told=secret))
+
+    def with_headers(self, headers: Mapping[str, str], *, secret: bool = False) -> "Request":
+        """A copy with these headers added or replaced, whatever their case. secret: their values are."""
+        new = {name.lower() for name in headers}
+        kept = {name: value for name, value in self.headers.items() if name.lower() not in new}
+        return replace(self, headers={**kept, **headers}, secret=self._secret(headers, told=secret))
+
+    def hides(self, name: str) -> bool:
+        """Whether a parameter or header of this name holds a secret."""
+        return name.lower() in self.secret or looks_secret(name)
+
+    def hide(self, text: str) -> str:
+        """`text` without the values of this request's secrets, as an API may echo them."""
+        return hide(text, self.secret_values())
+
+    def secret_values(self) -> Iterator[str]:
+        """The secrets of this request, as they are sent, and what an API may echo of them."""
+        yield from self.hidden
+        for name, value in self.secrets():
+            whole = str(value)
+            yield whole
+            if name.lower() == "cookie":
+                yield from (pair.partition("=")[2].strip() for pair in whole.split(";"))
+            # `Bearer abc`: the API echoes `abc`, or the password that `Basic` holds.
+            yield whole.rpartition(" ")[2]
+            if whole[:6].lower() == "basic ":
+                yield _password(whole)
+
+    def reveals(self, text: str) -> bool:
+        """Whether `text` holds a value of this request's secrets, or one that its scope keeps."""
+        return self.hide(text) != text or (self.scope is not None and self.scope.secrets.holds(text))
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether a parameter, a header, the URL or the body holds what `hide` would take out."""
+        if self.hidden or any(True for _ in self.secrets()):
+            return True
+        query = parse_qsl(urlsplit(self.url).query) if "?" in self.url else ()
+        return any(value and self.hides(name) for name, value in query)
+
+    def secrets(self) -> Iterator[tuple[str, Json]]:
+        """The parameters and headers that hold a secret."""
+        for name, value in (*self.params.items(), *self.headers.items()):
+            if value not in (None, "") and self.hides(name):
+                yield name, value
+
+    def _secret(self, names: Iterable[str], *, told: bool) -> frozenset[str]:
+        return self.secret | {name.lower() for name in names} if told else self.secret
+
+    def __str__(self) -> str:
+        """The method and the URL as people may see them."""
+        return self.hide(f"{self.method} {safe_url(self.full_url, self.secret)}")
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Response:
+    """The answer to a request.
+
+    body: after content encoding (gzip, deflate) is undone. url: where the answer came from, after redirects; holds
+    secrets. request: what was asked.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+    url: str
+    request: Request
+    _decoded: tuple[Json] | None = field(default=None, init=False, compare=False)
+    _rest: tuple[tuple[str, ...], bytes] | None = field(default=None, init=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status says success (below 400)."""
+        return self.status < 400  # noqa: PLR2004 - where HTTP's errors begin
+
+    def json(self) -> Json:
+        """The body as JSON, decoded once; the same objects each time.
+
+        Raises DecodeError: the body is not JSON.
+        """
+        decoded = self._decoded
+        if decoded is None:
+            try:
+                decoded = (from_json(self.body),)
+            except orjson.JSONDecodeError as error:
+                self._not_json(error)
+            object.__setattr__(self, "_decoded", decoded)
+        return decoded[0]
+
+    def cut_out(self, where: tuple[str, ...]) -> JsonLines | None:
+        """The list of objects at a path of a JSON body, not decoded; None if `json()` must tell what is there."""
+        if self._decoded is not None or ANY in where:
+            return None
+        found = cut_expected(self.body, where) or cut_out(self.body, where)
+        if found is None:
+            return None
+        lines, rest = found
+        object.__setattr__(self, "_rest", (where, rest))
+        return lines
+
+    def value_at(self, *names: str) -> Json:
+        """What lies at a path of a JSON body, None for nothing. Records that were cut out are not decoded for it.
+
+        Raises DecodeError: the body is not JSON.
+        """
+        if self._rest is not None and self._decoded is None:
+            where, rest = self._rest
+            body = from_json(rest)
+            # Another list with the same text may have been taken for that of the records; and a path that goes where
+            # they were, or may go there, wants the whole body.
+            if path(*where)(body) == [] and ANY not in names and not _meet(names, where):
+                return path(*names)(body)
+        return path(*names)(self.json())
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """The body in pieces. Close it when not reading to the end: `with closing(response.chunks()) as chunks:`."""
+        yield self.body
+
+    def close(self) -> None:
+        """Let go of a body that will not be read."""
+
+    def answering(self, request: Request) -> "Response":
+        """The same as the answer to `request`, which led to it by redirects."""
+        return replace(self, request=request)
+
+    @property
+    def text(self) -> str:
+        """The body as text in the charset that the headers name, else UTF-8; what does not fit is replaced."""
+        charset = self.headers.get("content-type", "").lower().partition("charset=")[2].split(";")[0].strip(" \"'")
+        try:
+            return self.body.decode(charset or "utf-8", errors="replace")
+        except LookupError:
+            return self.body.decode("utf-8", errors="replace")
+
+    def _not_json(self, error: orjson.JSONDecodeError) -> NoReturn:
+        kind = self.headers.get("content-type", "no content type")
+        # Hidden before it is cut: half a secret would not be found.
+        start = self.request.hide(self.text)[:80]
+        raise DecodeError(
+            f"{self.request} answered {self.status} with a body that is not JSON ({kind}, {len(self.body)} bytes, "
+            f"it begins {start!r}): {error}; check the path, or set the decoder that reads this format"
+            f"{_ADVICE if _NO_NUMBER.search(self.body) else ''}"
+        ) from None
+
+    def __repr__(self) -> str:
+        return f"<{self.status} to {self.request}, {len(self.body)} bytes>"
+
+
+def _password(header: str) -> str:
+    """The password of a Basic header, or the user where there is none: many APIs take a key as the user."""
+    try:
+        user, _, password = b64decode(header[6:], validate=True).decode().partition(":")
+    except ValueError:
+        return ""
+    return password or user
+
+
+def _pairs(params: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    for name, value in params.items():
+        match value:
+            case None:
+                continue
+            case list() | tuple():
+                for item in value:
+                    yield name, _text(item)
+            case _:
+                yield name, _text(value)
+
+
+def _text(value: Json) -> str:
+    if value is True or value is False:
+        return "true" if value else "false"
+    return str(value)
+
+
+def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one of two paths leads into what the other leads to."""
+    return all(a == b for a, b in zip(one, other, strict=False))

@@ -1,0 +1,288 @@
+"""The adapters of `requests`, without the cost of its Session: the only module that imports `requests`.
+
+A Session spends 250 us a request on cookies, hooks, merging and looking for proxies. The adapter below it does the
+work; mock libraries patch its `send`.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
+from requests.utils import get_environ_proxies, requote_uri
+from urllib3 import HTTPHeaderDict
+from urllib3.connectionpool import ConnectionPool
+
+from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
+from cdk.base.values import Json
+from cdk.rest.http.egress import Egress
+from cdk.rest.http.egress_pools import timed_pools
+from cdk.rest.http.messages import Headers, Request, Response
+from cdk.rest.http.metrics import tally
+from cdk.rest.http.origin import origin
+from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, whole
+
+_CONNECTIONS = 64
+"""Connections kept open per host; more are opened when needed, and closed after use."""
+
+_HOSTS = 64
+"""Hosts whose connections are kept."""
+
+_PIECE = 2**18
+"""Bytes of a body that are asked for at once: a bomb unfolds one piece at a time."""
+
+_ALL: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
+"""The longest bodies, by their encoding, that are asked for whole: packed, 64 KiB unfold to 64 MiB at most."""
+
+_OK, _REDIRECT = 200, 300
+
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
+_CLEAN_URL = re.compile(r"[A-Za-z0-9._~:/?&=+,@;$!*'()\-]+")
+_DEFAULTS = {"User-Agent": "spark-cdk", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
+
+
+class Connections:
+    """A pool of connections to any number of hosts, or those that `limits` allow. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        connect_seconds: float,
+        read_seconds: float,
+        max_bytes: int = MAX_BYTES,
+        *,
+        answer_seconds: float = 600.0,
+        limits: Sequence[Egress] = (),
+    ) -> None:
+        self._timeout, self._max_bytes = (connect_seconds, read_seconds), max_bytes
+        self._adapter = _LimitedAdapter(answer_seconds, limits) if limits else _Adapter(answer_seconds)
+        self._verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+        self._proxies: dict[str, dict[str, str]] = {}
+
+    def send(self, request: Request) -> Response:
+        """Send `request` as it is, without following redirects, and read the whole answer unless it is a stream."""
+        try:
+            prepared = _prepared(request)
+            raw = self._adapter.send(
+                prepared,
+                stream=True,
+                timeout=self._timeout,
+                verify=self._verify,
+                proxies=self._proxies_for(prepared.url or ""),
+            )
+            url, status = prepared.url or request.url, raw.status_code
+            if request.stream and _OK <= status < _REDIRECT:
+                # Of an error the status and the text are wanted, so that is read at once.
+                pieces = _Pieces(request, raw)
+                tally().answer(status, 0)
+                return StreamedResponse(status, _headers(raw), pieces, url, request, max_bytes=self._max_bytes)
+            try:
+                body = whole(raw.iter_content(_at_once(raw)), self._max_bytes, request)
+                _check_end(request, raw)
+            finally:
+                # Gives the connection back when the body is read, and closes it when that failed.
+                raw.close()
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
+            tally().no_answer()
+            _translate(request, error)
+        tally().answer(status, len(body))
+        return Response(status, _headers(raw), body, url, request)
+
+    def _proxies_for(self, url: str) -> dict[str, str]:
+        """The proxies that the environment names for a host, looked up once: it takes 30 us."""
+        host = _host(url)
+        proxies = self._proxies.get(host)
+        if proxies is None:
+            proxies = self._proxies[host] = get_environ_proxies(url)
+        return proxies
+
+
+class _Pieces:
+    """A body as it arrives. Closes its connection at the end, and when something goes wrong."""
+
+    def __init__(self, request: Request, raw: requests.Response) -> None:
+        self._request, self._raw = request, raw
+        self._pieces: Iterator[bytes] = raw.iter_content(_PIECE)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            piece = next(self._pieces)
+        except StopIteration:
+            self.close()
+            _check_end(self._request, self._raw)
+            raise
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
+            self.close()
+            _translate(self._request, error)
+        tally().piece(len(piece))
+        return piece
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+class _Adapter(HTTPAdapter):
+    """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies."""
+
+    def __init__(self, answer_seconds: float) -> None:
+        super().__init__(pool_connections=_HOSTS, pool_maxsize=_CONNECTIONS)
+        self._pools: dict[str, ConnectionPool] = {}
+        self._answer_seconds = answer_seconds
+        self.poolmanager.pool_classes_by_scheme = timed_pools(answer_seconds)
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Json) -> Json:
+        """The pools behind a proxy."""
+        manager = super().proxy_manager_for(proxy, **proxy_kwargs)
+        manager.pool_classes_by_scheme = timed_pools(self._answer_seconds)
+        return manager
+
+    def get_connection_with_tls_context(
+        self,
+        request: requests.PreparedRequest,
+        verify: bool | str | None,  # noqa: FBT001 - the signature is that of `requests`
+        proxies: Mapping[str, str] | None = None,
+        cert: tuple[str, str] | str | None = None,
+    ) -> ConnectionPool:
+        url = request.url or ""
+        host = _host(url)
+        pool = self._pools.get(host)
+        if pool is None:
+            pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
+            super().cert_verify(pool, url, verify, cert)  # type: ignore[no-untyped-call] # not typed there
+            if len(self._pools) >= _HOSTS:
+                # The pool manager now closes the pools it used least.
+                self._pools.clear()
+            self._pools[host] = pool
+        return pool
+
+    def cert_verify(self, *_: object) -> None:
+        """Do nothing: it is done when a pool is made."""
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Mapping[str, str] | None) -> str:
+        if proxies:
+            return super().request_url(request, proxies)
+        url = request.url or ""
+        path = url[len(_host(url)) :]
+        return path if path.startswith("/") else f"/{path}"
+
+    def build_response(self, req: requests.PreparedRequest, resp: urllib3.BaseHTTPResponse) -> requests.Response:
+        response = requests.Response()
+        response.status_code = resp.status
+        # What urllib3 holds them in knows no case either; a copy would cost 10 us.
+        response.headers = resp.headers  # type: ignore[assignment] # a mapping of the same behaviour
+        response.raw = resp
+        response.reason = resp.reason or ""
+        response.url = req.url or ""
+        response.request = req
+        return response
+
+
+class _LimitedAdapter(_Adapter):
+    """An adapter for some hosts only.
+
+    What a name leads to is seen when a connection is made. Behind a proxy that is the proxy, which is always allowed:
+    there only the name counts.
+    """
+
+    def __init__(self, answer_seconds: float, limits: Sequence[Egress]) -> None:
+        super().__init__(answer_seconds)
+        self._limits = limits
+        self.poolmanager.pool_classes_by_scheme = timed_pools(answer_seconds, limits)
+
+    def get_connection_with_tls_context(
+        self,
+        request: requests.PreparedRequest,
+        verify: bool | str | None,  # noqa: FBT001 - the signature is that of `requests`
+        proxies: Mapping[str, str] | None = None,
+        cert: tuple[str, str] | str | None = None,
+    ) -> ConnectionPool:
+        url = request.url or ""
+        if _host(url) not in self._pools:
+            # A proxy gets the URL whole, and reads it in its own way: one that can be read in two has no origin.
+            target = origin(url)
+            for limit in self._limits:
+                limit.check_host(target.host, target.port)
+        return super().get_connection_with_tls_context(request, verify, proxies, cert)
+
+
+def _at_once(raw: requests.Response) -> int | None:
+    """How much of a body to ask for at once; None for all of it: a page of 370 KB takes a third of the time then."""
+    length = raw.headers.get("content-length", "")
+    longest = _ALL.get(raw.headers.get("content-encoding"), 0)
+    return None if length.isdecimal() and len(length) <= len(str(longest)) and int(length) <= longest else _PIECE
+
+
+def _headers(raw: requests.Response) -> Headers:
+    """The fields of an answer; one that was sent twice has both values, as HTTP has it."""
+    found = raw.headers
+    return Headers(dict(found.itermerged()) if isinstance(found, HTTPHeaderDict) else found)
+
+
+def _check_end(request: Request, raw: requests.Response) -> None:
+    """Raise Timeout: the body is packed, and its end is missing; urllib3 says nothing of that."""
+    packed = getattr(getattr(raw.raw, "_decoder", None), "_obj", None)
+    if packed is not None and not getattr(packed, "eof", True) and raw.raw.tell():
+        raise Timeout(f"{request}: the connection failed (the packed body is cut off)")
+
+
+def _host(url: str) -> str:
+    """The scheme and host of a URL: `https://api.example.com`."""
+    found = _HOST.match(url)
+    return found.group() if found else url
+
+
+def _prepared(request: Request) -> requests.PreparedRequest:
+    url = request.full_url
+    # Names of hosts have no case; servers, logs and caches expect the lower one.
+    if not (host := _host(url)).islower():
+        url = host.lower() + url[len(host) :]
+    prepared = requests.PreparedRequest()
+    prepared.method = request.method
+    prepared.url = url if _CLEAN_URL.fullmatch(url) else requote_uri(url)
+    headers: CaseInsensitiveDict[str] = CaseInsensitiveDict(_DEFAULTS)
+    headers.update(request.headers)
+    if request.body is not None:
+        headers["Content-Length"] = str(len(request.body))
+    prepared.headers = headers
+    prepared.body = request.body
+    return prepared
+
+
+def _translate(request: Request, error: Exception) -> NoReturn:
+    """Raise the kit's error for what went wrong. The original's text is not used: it holds the URL with its secrets."""
+    cause = _cause(error)
+    why = request.hide(f"{type(cause).__name__}: {cause}")
+    if isinstance(cause, TimeoutError):
+        raise Timeout(f"{request}: no answer in time ({why})") from None
+    match error:
+        case requests.exceptions.ContentDecodingError() | urllib3.exceptions.DecodeError():
+            raise DecodeError(f"{request}: the body is not what Content-Encoding says ({why})") from None
+        case requests.exceptions.ProxyError():
+            raise TransientError(f"{request}: the proxy failed ({why}); check HTTPS_PROXY and NO_PROXY") from None
+        case requests.exceptions.SSLError() | urllib3.exceptions.SSLError():
+            hint = "if the certificate is one of your own, name its authority in REQUESTS_CA_BUNDLE"
+            raise TransientError(f"{request}: no secure connection ({why}); {hint}") from None
+        case ValueError():
+            # Its text may hold the URL or a header, credentials included.
+            kind = type(error).__name__
+            raise ConfigError(f"{request}: this cannot be requested ({kind}); check the URL and the headers") from None
+        case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
+            raise Timeout(f"{request}: no answer in time ({why})") from None
+        case requests.RequestException() | urllib3.exceptions.HTTPError() | ConnectionError():
+            raise Timeout(f"{request}: the connection failed ({why})") from None
+        case _:
+            # What requests says of certificates that are not where REQUESTS_CA_BUNDLE points.
+            raise ConfigError(f"{request}: {why}") from None
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the system said first: errors of `requests` wrap those of urllib3, which wrap the socket's."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error

@@ -1,0 +1,112 @@
+"""StreamedResponse: an answer whose body is read in pieces, because it may be larger than memory."""
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from typing import Protocol
+
+from cdk.base.errors import BugError, DecodeError
+from cdk.rest.http.messages import Headers, Request, Response
+
+MAX_BYTES = 512 * 2**20
+"""How much of a body is read into memory at once, if nothing else is said."""
+
+
+class Pieces(Iterator[bytes], Protocol):
+    """The pieces of a body; `close` lets go of what they come from."""
+
+    def close(self) -> None:
+        """Stop reading. Closing twice does nothing."""
+
+
+class StreamedResponse(Response):
+    """A response whose body is still to be read: once, with `chunks`, or as a whole with `body`.
+
+    pieces: the body, after content encoding is undone. max_bytes: what `body` reads at most.
+    `body` raises DecodeError: it is larger than that. Both raise what the transport raises when an answer breaks off.
+    """
+
+    __slots__ = ("_max_bytes", "_pieces", "_whole")
+
+    _max_bytes: int
+    _pieces: Pieces | None
+    _whole: bytes | None
+
+    def __init__(
+        self,
+        status: int,
+        headers: Headers,
+        pieces: Pieces,
+        url: str,
+        request: Request,
+        *,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        # The values are frozen, and `body` is none of them.
+        fields = {"status": status, "headers": headers, "url": url, "request": request, "_decoded": None}
+        for name, value in {**fields, "_pieces": pieces, "_whole": None, "_max_bytes": max_bytes}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def body(self) -> bytes:
+        """The whole body, read once."""
+        body = self._whole
+        if body is None:
+            with closing(self._take()) as pieces:
+                body = whole(pieces, self._max_bytes, self.request)
+            object.__setattr__(self, "_whole", body)
+        return body
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """See Response. Raises BugError: the body was read in pieces before."""
+        if self._whole is not None:
+            return super().chunks()
+        return _until_closed(self._take())
+
+    def close(self) -> None:
+        if self._pieces is not None:
+            self._take().close()
+
+    def answering(self, request: Request) -> "StreamedResponse":
+        return StreamedResponse(self.status, self.headers, self._take(), self.url, request, max_bytes=self._max_bytes)
+
+    def _take(self) -> Pieces:
+        pieces = self._pieces
+        if pieces is None:
+            raise BugError(f"{self.request}: the body of this response was read already, and is not kept")
+        object.__setattr__(self, "_pieces", None)
+        return pieces
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<{self.status} to {self.request}, streamed>"
+
+
+def unpacked(response: Response, pieces: Pieces) -> StreamedResponse:
+    """The answer with another body: what was packed in the first one."""
+    return StreamedResponse(response.status, response.headers, pieces, response.url, response.request)
+
+
+def whole(pieces: Iterable[bytes], max_bytes: int, request: Request) -> bytes:
+    """All pieces as one. Raises DecodeError: they are more than `max_bytes`."""
+    read, size = [], 0
+    for piece in pieces:
+        size += len(piece)
+        if size > max_bytes:
+            raise DecodeError(
+                f"{request}: the body is larger than {max_bytes // 2**20} MiB, too large to be read at once; use a "
+                "decoder that streams (JsonItemsDecoder, JsonlDecoder, CsvDecoder), or ask for smaller pages"
+            )
+        read.append(piece)
+    return read[0] if len(read) == 1 else b"".join(read)
+
+
+def _until_closed(pieces: Pieces) -> Generator[bytes, None, None]:
+    try:
+        yield from pieces
+    finally:
+        pieces.close()

@@ -1,0 +1,180 @@
+"""HttpStream: a stream that is read from an HTTP API page by page."""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from cdk.base.errors import DecodeError
+from cdk.base.times.clock import Sleep, sleep
+from cdk.base.values import Json, Record, to_json
+from cdk.rest.auth.oauth2 import OAuth2
+from cdk.rest.auth.token_owner import TokenBearer, collecting, issue_all, report
+from cdk.rest.auth.tokens import IssuedToken
+from cdk.rest.cached_transport import CachedTransport
+from cdk.rest.client import HttpClient
+from cdk.rest.errors.error_handler import ErrorHandler
+from cdk.rest.errors.status_handler import StatusErrorHandler
+from cdk.rest.http.authenticator import Authenticator
+from cdk.rest.http.json_path import is_there, path, records_at
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.origin import CredentialScope, named_origins, origin
+from cdk.rest.http.transport import RequestsTransport, Transport
+from cdk.rest.limits.budget import Budget
+from cdk.rest.pagination.paginator import Paginator, SinglePage
+from cdk.rest.records.decoder import Decoder, JsonDecoder
+from cdk.rest.retriever import PageRetriever
+from cdk.state.slice import Slice
+from cdk.streams.paged import PagedStream
+from cdk.streams.stream import Page
+
+_building = threading.Lock()
+
+
+class HttpStream(PagedStream):
+    """A set of records behind a URL. Write `path`, and say where pages and records are found.
+
+    http_method: GET, or POST for APIs that search with a body.
+    paginator: how the next page is found and asked for.
+    records_path: where the list of records lies in a body: `("data", "items")`; `"*"` stands for every element.
+    decoder: reads the bodies; JSON by default.
+    error_handler: what answers mean and how often they are tried again.
+    budget: how often the API may be called; the streams that name the same one share it.
+    trusted_urls: further origins that credentials may be sent to, such as `["https://files.example.com"]`, besides
+        those of `url_base` and of URLs and hosts in the config.
+    use_cache: keep answers, until the run ends, for other streams that ask the same: for parents of several children.
+    transport: sends the requests; shared by all streams by default. Set another before the first read.
+    sleep: waits between attempts.
+    """
+
+    http_method: str = "GET"
+    paginator: Paginator = SinglePage()
+    records_path: Sequence[str] = ()
+    decoder: Decoder = JsonDecoder()
+    error_handler: ErrorHandler = StatusErrorHandler()
+    budget: Budget | None = None
+    trusted_urls: Sequence[str] = ()
+    use_cache: bool = False
+    transport: Transport = RequestsTransport()
+    sleep: Sleep = staticmethod(sleep)
+
+    _retriever: PageRetriever | None = None
+    _bearers: Sequence[TokenBearer] = ()
+    _scopes: Mapping[str, CredentialScope] | None = None
+
+    @property
+    def url_base(self) -> str:
+        """What `path` is appended to: set it on the class, or override it to take it from `self.config`."""
+        return ""
+
+    @abstractmethod
+    def path(self, slice: Slice) -> str:
+        """The path of a slice's records behind `url_base`, or a whole URL. Quote what may hold a `/`, `?` or `#`."""
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        """Query parameters of every page. None is left out, a list repeats its name, a boolean is true or false."""
+        return {}
+
+    def headers(self, slice: Slice) -> Mapping[str, str]:
+        """Headers of every page, besides those of the authenticator."""
+        return {}
+
+    def body_json(self, slice: Slice) -> Json:
+        """The JSON body of every page; None for none."""
+        return None
+
+    def authenticator(self) -> Authenticator | None:
+        """What adds the credentials to requests; asked for once in a process.
+
+        An OAuth2 that it returns, or makes, gets its tokens where the slices are planned, once for all tasks.
+        """
+        return None
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
+        """The records of a page: by default the list at `records_path` as it came.
+
+        A paginator that counts sees what this returns.
+        """
+        where = tuple(self.records_path)
+        if self._untouched and (lines := response.cut_out(where)) is not None:
+            return lines
+        body = self.decoder.decode(response)
+        found = path(*where)(body)
+        if found is None and not is_there(body, where):
+            # An error page that says 200, or a path with a slip: taken for "no records" it would empty a table.
+            raise DecodeError(
+                f"{response.request}: found nothing at {' > '.join(where) or 'the top of the body'}, expected a list "
+                "of objects; check `records_path`, or override `parse` if the source leaves empty lists out"
+            )
+        return records_at(found, where, response.request)
+
+    @property
+    def _untouched(self) -> bool:
+        """Whether the records go on as the body has them: who overrides `parse` gets a list to change."""
+        return type(self).parse is HttpStream.parse and type(self.decoder) is JsonDecoder
+
+    def request(self, slice: Slice) -> Request:
+        """The request for a slice, without its page and credentials."""
+        headers, content, body = self.headers(slice), self.body_json(slice), None
+        if content is not None:
+            body = to_json(content)
+            headers = {"Content-Type": "application/json", **headers}
+        url = _join(self.url_base, self.path(slice))
+        scope = self._scope(url, slice)
+        return Request(self.http_method, url, self.params(slice), headers, body, scope=scope)
+
+    def _scope(self, url: str, slice: Slice) -> CredentialScope:
+        """Where the credentials may go: not to a host that only a partition, such as a record of a parent, names."""
+        base = self.url_base
+        if not base:
+            named = named_origins([*slice.partition.values(), *slice.extra.values()])
+            target = origin(url)
+            base = "" if any(each.host == target.host for each in named) else url
+        known = self._scopes or {}
+        key = str(origin(base))
+        if key not in known:
+            known = self._scopes = {**known, key: CredentialScope.of([base, *self.trusted_urls], dict(self.config))}
+        return known[key]
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        """One request: the page of `token`. Raises what PageRetriever.page raises."""
+        retriever = self._retriever or self._build()
+        return retriever.page(slice, token)
+
+    def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
+        """See cdk.rest.auth.tokens.TokenUser."""
+        self._build()
+        return issue_all(
+            self._bearers, HttpClient(self.transport, error_handler=self.error_handler, sleep=self.sleep), seconds
+        )
+
+    def _build(self) -> PageRetriever:
+        # One for all threads: its authenticator renews tokens for all of them.
+        with _building:
+            if self._retriever is None:
+                with collecting() as self._bearers:
+                    authenticator = self.authenticator()
+                    if isinstance(authenticator, OAuth2):
+                        report(authenticator)
+                client = HttpClient(
+                    CachedTransport(self.transport) if self.use_cache else self.transport,
+                    authenticator=authenticator,
+                    error_handler=self.error_handler,
+                    budget=self.budget,
+                    sleep=self.sleep,
+                )
+                self._retriever = PageRetriever(client, self.paginator, self.request, self.parse)
+            return self._retriever
+
+    def __getstate__(self) -> dict[str, Json]:
+        """What travels to another process: everything but the connections."""
+        return {
+            name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes", "_bearers"}
+        }
+
+
+def _join(base: str, path: str) -> str:
+    if path.startswith(("https://", "http://")):
+        return path
+    if not path:
+        return base
+    return f"{base.rstrip('/')}/{path.lstrip('/')}"

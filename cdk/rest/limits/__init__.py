@@ -1,0 +1,1 @@
+"""Budgets of calls, and their parts for tasks that run at once."""

@@ -1,0 +1,1 @@
+"""Where the next page is: page numbers, offsets, cursors and links."""

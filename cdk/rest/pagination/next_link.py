@@ -1,0 +1,96 @@
+"""Paginators that follow what the response says: a cursor, or the URL of the next page."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json, Record
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.pagination.page_url import ask_url, next_url
+from cdk.rest.pagination.paginator import Token
+
+
+class CursorToken:
+    """The response names the next page. The token is `{"cursor": "abc"}`, or `{"url": "https://..."}`.
+
+    path: where the name lies in the body; header: the header it lies in instead. param: the query parameter that
+    brings it back; None when it is the URL of the next page. more: path to a flag in the body that is true while
+    there is more, for sources that name a next page even on the last one.
+
+    The last page is the one that names no other: null, an empty text, or nothing at all.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        header: str | None = None,
+        param: str | None = None,
+        more: Sequence[str] | None = None,
+    ) -> None:
+        if bool(names) == (header is not None):
+            raise ValueError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')
+        self._extract = names
+        self._header, self._param, self._more = header, param, more
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        if self._more is not None and not response.value_at(*self._more):
+            return None
+        value = self._value(response)
+        if value is None or value == "":
+            return None
+        return {"url": next_url(response, str(value))} if self._param is None else {"cursor": value}
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        if token is None:
+            return request
+        if self._param is None:
+            return ask_url(request, token)
+        if "cursor" not in token:
+            raise BadState("page token", dict(token), 'a token like {"cursor": "abc"}')
+        return request.with_params({self._param: token["cursor"]})
+
+    def _value(self, response: Response) -> Json:
+        if self._header is not None:
+            return response.headers.get(self._header)
+        return response.value_at(*self._extract)
+
+
+class LinkHeader:
+    """The header `Link` holds the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        following = links(response.headers.get("link", "")).get("next")
+        return None if following is None else {"url": next_url(response, following["url"])}
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        return request if token is None else ask_url(request, token)
+
+
+# The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
+_PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
+_PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
+
+
+def links(header: str) -> dict[str, dict[str, str]]:
+    """A Link header by relation, in lower case: its target as `url`, and its parameters. The first of each counts."""
+    found: dict[str, dict[str, str]] = {}
+    for target, parameters in _targets(header):
+        fields = {"url": target}
+        for name, quoted, plain in _PARAMETER.findall(parameters):
+            fields[name.lower()] = quoted or plain
+        for relation in fields.get("rel", "").lower().split():
+            found.setdefault(relation, fields)
+    return found
+
+
+def _targets(header: str) -> Iterator[tuple[str, str]]:
+    """The targets of a header, each with its parameters."""
+    at = 0
+    while (begin := header.find("<", at)) >= 0 and (end := header.find(">", begin)) >= 0:
+        found = _PARAMETERS.match(header, end + 1)
+        assert found is not None
+        yield header[begin + 1 : end], found.group()
+        at = found.end()
+        if header.startswith('"', at):
+            # A quote that is never closed: to look for its end again behind each target would take for ever.
+            return

@@ -1,0 +1,107 @@
+"""Paginators that count: page numbers and offsets.
+
+Where `parse` drops records, tell them where the response says that there is more (`more`): counting what is left
+would take a short page for the last one.
+"""
+
+from collections.abc import Sequence
+
+from cdk.base.errors import BadState, ConfigError
+from cdk.base.values import Json, Record
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.pagination.paginator import Token
+
+
+class PageNumber:
+    """Pages with numbers: `?page=3&per_page=100`. The token is `{"page": 3}`, and `page_size` where there is a `size`.
+
+    start: the number of the first page. param: the parameter with the number. size: records of a full page;
+    size_param: the parameter that asks for it. more: path to a flag in the body that is true while there is more.
+
+    The last page is the one whose flag is false or missing; without `more`, one that is short of `size` or empty.
+    Pages of another size begin elsewhere, so a token that was saved with another `size` begins its slice anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: int = 1,
+        param: str = "page",
+        size: int | None = None,
+        size_param: str | None = None,
+        more: Sequence[str] | None = None,
+    ) -> None:
+        self._start, self._param, self._size = start, param, size
+        self._size_params = _size_params(size, size_param)
+        self._more = more
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        if not _has_more(response, records, self._size, self._more):
+            return None
+        following = {"page": self._number(last) + 1}
+        return following if self._size is None else {**following, "page_size": self._size}
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        return request.with_params({**self._size_params, self._param: self._number(token)})
+
+    def _number(self, token: Token | None) -> int:
+        if token is None:
+            return self._start
+        if token.get("page_size", self._size) != self._size:
+            raise BadState("page token", dict(token), f"a page of {self._size} records, as `size` says now")
+        return _count(token, "page")
+
+
+class Offset:
+    """Records by their number: `?offset=200&limit=100`. The token is `{"offset": 200}`.
+
+    size: records of a full page. param, size_param: the parameters with the offset and with the size; None for the
+    latter when the source decides. more: path to a flag in the body that is true while there is more.
+
+    The last page is the one whose flag is false or missing; without `more`, one that is short of `size`.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        param: str = "offset",
+        size_param: str | None = "limit",
+        more: Sequence[str] | None = None,
+    ) -> None:
+        self._size, self._param, self._more = size, param, more
+        self._size_params = _size_params(size, size_param)
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        if not _has_more(response, records, self._size, self._more):
+            return None
+        return {"offset": self._offset(last) + self._size}
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        return request.with_params({**self._size_params, self._param: self._offset(token)})
+
+    def _offset(self, token: Token | None) -> int:
+        return 0 if token is None else _count(token, "offset")
+
+
+def _has_more(response: Response, records: Sequence[Record], size: int | None, more: Sequence[str] | None) -> bool:
+    if more is not None:
+        return bool(response.value_at(*more))
+    return bool(records) and (size is None or len(records) >= size)
+
+
+def _size_params(size: int | None, size_param: str | None) -> dict[str, Json]:
+    if size is not None and size < 1:
+        raise ConfigError(f"a page of {size} records: expected at least 1")
+    if size_param is None:
+        return {}
+    if size is None:
+        raise ConfigError(f"the parameter {size_param!r} asks for a page size: say which `size`")
+    return {size_param: size}
+
+
+def _count(token: Token, name: str) -> int:
+    number = token.get(name)
+    if type(number) is not int:
+        raise BadState("page token", dict(token), f'a token like {{"{name}": 2}}')
+    return number

@@ -1,0 +1,93 @@
+"""URLs as page tokens: no secret gets into the state with them.
+
+Such a URL comes from a response, and later from a saved state: what may be sent to it is the request's scope's to say.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from urllib.parse import parse_qsl, unquote_plus, urljoin, urlsplit
+
+from cdk.base.errors import BadState
+from cdk.base.secret_marks import SecretMarks
+from cdk.base.values import Json
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.redact import without_params
+from cdk.rest.pagination.paginator import Token
+
+
+def next_url(response: Response, link: str) -> str:
+    """The URL that `link`, relative or not, means; without the secrets that the request had."""
+    request = response.request
+    try:
+        url = urljoin(response.url, link)
+    except ValueError:
+        url = link
+    return without_params(url, {name.lower() for name in request.params if request.hides(name)} | request.secret)
+
+
+def saved_token(request: Request, token: Json) -> Json:
+    """`token`, which an answer to `request` gave, as it may be saved: without the secrets that the request had.
+
+    A parameter of a URL that holds one is left out, as it is added to each request; elsewhere a mark says what it was.
+    """
+    pairs = tuple(dict.fromkeys(_own_secrets(request)))
+    return _marks(pairs).cut(_without(token, pairs)) if pairs else token
+
+
+def put_back(request: Request) -> Request:
+    """`request`, with credentials, for a saved token: the secrets that it has now in place of the marks."""
+    if _MARK not in request.url and _MARK not in str(request.params) and _BODY_MARK not in (request.body or b""):
+        return request
+    marks = _marks(tuple(dict.fromkeys(_own_secrets(request))))
+    body = request.body if request.body is None else marks.restore(request.body.decode()).encode()
+    return replace(request, url=marks.restore(request.url), params=marks.restore(request.params), body=body)
+
+
+_MARK = "<secret request."
+_BODY_MARK = _MARK.encode()
+
+
+def _own_secrets(request: Request) -> Iterator[tuple[str, str]]:
+    for name, value in request.secrets():
+        place, text = f"request.{name.lower()}", str(value)
+        yield place, text
+        # `Bearer abc`: the API echoes `abc`.
+        scheme, _, credentials = text.partition(" ")
+        if credentials and scheme.isalpha():
+            yield f"{place}.credentials", credentials
+
+
+@lru_cache(maxsize=64)
+def _marks(pairs: tuple[tuple[str, str], ...]) -> SecretMarks:
+    return SecretMarks(pairs)
+
+
+def _without(token: Json, pairs: tuple[tuple[str, str], ...]) -> Json:
+    if isinstance(token, Mapping):
+        return {name: _without(value, pairs) for name, value in token.items()}
+    if not isinstance(token, str) or "?" not in token:
+        return token
+    own = {(place.removeprefix("request."), value) for place, value in pairs}
+    head, _, query = token.partition("?")
+    kept = [pair for pair in query.split("&") if not _is_one(pair, own)]
+    return f"{head}?{'&'.join(kept)}" if kept else head
+
+
+def _is_one(pair: str, own: set[tuple[str, str]]) -> bool:
+    name, _, value = pair.partition("=")
+    return (unquote_plus(name).lower(), unquote_plus(value)) in own
+
+
+def ask_url(request: Request, token: Token) -> Request:
+    """`request` for the URL of a token, which brings its own parameters; secret ones are added again.
+
+    Raises BadState: the token has no URL.
+    """
+    url = token.get("url")
+    if not isinstance(url, str):
+        raise BadState("page token", dict(token), 'a token like {"url": "https://..."}')
+    brought = {name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
+    secrets = {name: value for name, value in request.params.items() if request.hides(name) and name not in brought}
+    # Only the secrets stay: the parameters of the first page must not be asked twice.
+    return replace(request, url=url, params=secrets)

@@ -1,0 +1,37 @@
+"""Paginator: whether a response has a next page, and how to ask for it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from cdk.base.values import Json, Record
+from cdk.rest.http.messages import Request, Response
+
+Token: TypeAlias = Mapping[str, Json]
+"""What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
+
+
+class Paginator(Protocol):
+    """Finds the token of the next page and puts a token into a request.
+
+    Contract: pure; what it needs to go on is in the token. A URL goes under the key `url`: it is then kept on the
+    API's host, and secrets in it are left out of the state (see `cdk.rest.pagination.page_url`).
+    """
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        """The token of the page after this one, None when this was the last.
+
+        records: what the stream's `parse` gave. last: the token this page was asked with, None for the first.
+        """
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        """`request`, asking for the page of `token`; for the first page when it is None."""
+
+
+class SinglePage:
+    """Everything comes in one response."""
+
+    def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        return None
+
+    def apply(self, request: Request, token: Token | None) -> Request:
+        return request

@@ -1,0 +1,1 @@
+"""Records out of response bodies: decoders, extraction, expansion, bodies that memory cannot hold."""

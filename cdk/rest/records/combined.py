@@ -1,0 +1,50 @@
+"""Several extractors over one response: the records of all, or those of the first that finds some."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cdk.base.logs import logger
+from cdk.rest.http.messages import Response
+from cdk.rest.records.extractor import Counted, Extractor, Records
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedExtractor:
+    """The records of several extractors, which must be able to read the same response one after the other.
+
+    first_match: those of the first that finds any, instead of all. skip_empty: leave out records that are empty; an
+    extractor that finds only such finds none.
+    """
+
+    extractors: Sequence[Extractor]
+    first_match: bool = False
+    skip_empty: bool = False
+
+    def pages(self, response: Response) -> Iterator[Records]:
+        dropped = 0
+        for number, extractor in enumerate(self.extractors):
+            matched = False
+            for page in extractor.pages(response):
+                records = self._kept(page, response, number)
+                matched = matched or bool(records)
+                if records or not self.first_match:
+                    yield records
+                else:
+                    dropped += records.raw if isinstance(records, Counted) else 0
+            if matched and self.first_match:
+                return
+        if self.first_match:
+            # Nothing matched: what was there all the same still makes a full page.
+            yield Counted([], dropped)
+
+    def _kept(self, page: Records, response: Response, number: int) -> Records:
+        if not self.skip_empty or all(page):
+            return page
+        kept = Counted([record for record in page if record], page.raw if isinstance(page, Counted) else len(page))
+        logger.warning(
+            "%s: %d empty records found by extractor %d are left out; the body may say why they are empty",
+            response.request,
+            len(page) - len(kept),
+            number + 1,
+        )
+        return kept

@@ -1,0 +1,93 @@
+"""Gzip: bodies that are gzip files, besides the content encoding, which the transport undoes."""
+
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from cdk.base.errors import DecodeError
+from cdk.base.values import Json
+from cdk.rest.http.messages import Response
+from cdk.rest.http.streamed_response import unpacked
+from cdk.rest.records.decoder import Decoder
+
+MAX_RATIO = 200
+"""How much larger than packed an unpacked body may be, if it is held in memory; text packs 3 to 30 times."""
+
+FREE = 64 * 2**20
+"""Bytes that are unpacked before the ratio counts."""
+
+_MAGIC = b"\x1f\x8b"
+_PIECE = 2**18
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class GzipDecoder:
+    """Bodies that are gzip files of what `decoder` reads. A body that does not begin like one is read as it is."""
+
+    decoder: Decoder
+
+    @property
+    def streams(self) -> bool:
+        return self.decoder.streams
+
+    def decode(self, response: Response) -> Json:
+        return self.decoder.decode(unpacked(response, gunzipped(response, max_ratio=MAX_RATIO)))
+
+    def items(self, response: Response) -> Iterator[Json]:
+        ratio = None if self.streams else MAX_RATIO
+        return self.decoder.items(unpacked(response, gunzipped(response, max_ratio=ratio)))
+
+
+def gunzipped(response: Response, *, max_ratio: int | None = None) -> Generator[bytes, None, None]:
+    """The body in pieces, unpacked if it is packed.
+
+    max_ratio: how much larger it may become; None for no limit. Raises DecodeError: it is larger, broken or cut off.
+    """
+    with closing(response.chunks()) as chunks:
+        pieces = iter(chunks)
+        head = b""
+        while len(head) < len(_MAGIC) and (piece := next(pieces, None)) is not None:
+            head += piece
+        if not head.startswith(_MAGIC):
+            if head:
+                yield head
+            yield from pieces
+            return
+        yield from _unpack(response, head, pieces, max_ratio)
+
+
+def _unpack(response: Response, data: bytes, pieces: Iterator[bytes], max_ratio: int | None) -> Iterator[bytes]:
+    member, packed, made = zlib.decompressobj(_GZIP), len(data), 0
+    while True:
+        try:
+            out = member.decompress(data, _PIECE)
+        except zlib.error as error:
+            raise DecodeError(f"{response.request}: the body begins like gzip and is none: {error}") from None
+        if out:
+            made += len(out)
+            if max_ratio is not None and made > max(FREE, max_ratio * packed):
+                raise too_dense(response, max_ratio)
+            yield out
+        # Several files one after another are one; zeros between and behind them are padding.
+        data = member.unused_data.lstrip(b"\0") if member.eof else member.unconsumed_tail
+        if not data and (out == b"" or len(out) < _PIECE or member.eof):
+            piece = next(pieces, None)
+            if piece is None:
+                break
+            data, packed = piece, packed + len(piece)
+        if member.eof:
+            data = data.lstrip(b"\0")
+            if data:
+                member = zlib.decompressobj(_GZIP)
+    if not member.eof:
+        raise DecodeError(f"{response.request}: the body is gzip and cut off; it is {packed} bytes long")
+
+
+def too_dense(response: Response, max_ratio: int) -> DecodeError:
+    """The error for a body that unpacks to far more than bodies do."""
+    return DecodeError(
+        f"{response.request}: the body becomes more than {max_ratio} times larger when it is unpacked; if it is "
+        "honest, read it with a decoder that streams (JsonlDecoder, CsvDecoder, JsonItemsDecoder)"
+    )

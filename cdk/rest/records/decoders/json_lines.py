@@ -1,0 +1,41 @@
+"""JSON lines: a JSON value on each line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import orjson
+
+from cdk.base.logs import logger
+from cdk.base.values import Json, from_json
+from cdk.rest.http.messages import Response
+from cdk.rest.records.decoders.lines import byte_lines
+
+_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlDecoder:
+    """Bodies with a JSON value on each line. A line that is none is skipped, with a warning."""
+
+    streams: ClassVar[bool] = True
+
+    def decode(self, response: Response) -> Json:
+        return list(self.items(response))
+
+    def items(self, response: Response) -> Iterator[Json]:
+        loads, bad, number = from_json, 0, 0
+        for number, line in enumerate(byte_lines(response), 1):
+            try:
+                item = loads(line)
+            except orjson.JSONDecodeError as error:
+                if line.isspace():
+                    continue
+                bad += 1
+                # What is in the line is the source's business; a body of another format has millions of them.
+                if bad <= _TOLD:
+                    logger.warning("%s: line %d is no JSON (%s); it is skipped", response.request, number, error.msg)
+                continue
+            yield item
+        if bad > _TOLD:
+            logger.warning("%s: %d of %d lines are no JSON and were skipped", response.request, bad, number)

@@ -1,0 +1,137 @@
+"""Expansion: each element of a list inside a record becomes a record."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cdk.base.errors import DecodeError
+from cdk.base.logs import logger
+from cdk.base.values import Json, Record
+from cdk.rest.http.json_path import ANY, matches, path
+from cdk.rest.records.extractor import PAGE, Records
+
+_ORIGINAL = "original_record"
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """How to know that a list was cut short, and where the whole of it comes from.
+
+    where: path in the record to a value that is true if so. fetch: gives the whole list for a record; None where there
+    is no way to get it: the elements at hand are then used, and a warning says so.
+    """
+
+    where: tuple[str, ...]
+    fetch: Callable[[Record], Iterable[Record]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expander:
+    """Makes records of the elements of the lists at a path; `"*"` in it leads to several lists.
+
+    An element that is no object becomes `{"value": element}`. Of the record around it, each may get: all fields but the
+    list, below its own (merge_parent), single values (parent_fields: pairs of paths in that record and in the new
+    one), or all of it as `original_record` (remain_original), whose inner values the records share.
+
+    emit_parent: a record without such a list, or with an empty one, stays as it is instead of being left out.
+    """
+
+    where: tuple[str, ...]
+    remain_original: bool = False
+    emit_parent: bool = False
+    merge_parent: bool = False
+    parent_fields: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = ()
+    truncation: Truncation | None = None
+    _matches: Callable[[Json], list[Json]] = field(init=False, repr=False, compare=False)
+    _told: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_matches", matches(*self.where))
+
+    def __call__(self, parents: Records) -> Iterator[Records]:
+        """The records of the elements in `parents`, in pages. At least one page, maybe empty."""
+        if not self.where:
+            yield parents
+            return
+        made: Records = []
+        for parent in parents:
+            for record in self._expanded(parent):
+                made.append(record)
+                if len(made) == PAGE:
+                    yield made
+                    made = []
+        yield made
+
+    def _expanded(self, parent: dict[str, Json]) -> Iterator[dict[str, Json]]:
+        dress = self._dress(parent)
+        empty = True
+        for element in self._elements(parent):
+            empty = False
+            record = element if type(element) is dict else {"value": element}
+            yield record if dress is None else dress(record)
+        if empty and self.emit_parent:
+            yield parent
+
+    def _elements(self, parent: dict[str, Json]) -> Iterable[Json]:
+        cut = self.truncation
+        if cut is not None and path(*cut.where)(parent):
+            if cut.fetch is not None:
+                return cut.fetch(parent)
+            if not self._told:
+                self._told.append(True)
+                logger.warning("%s: this list is cut short; only the records in it are read", " > ".join(self.where))
+        return (element for found in self._matches(parent) if type(found) is list for element in found)
+
+    def _dress(self, parent: dict[str, Json]) -> Callable[[dict[str, Json]], dict[str, Json]] | None:
+        """The function that adds to a record what it gets of its parent."""
+        if not (self.merge_parent or self.parent_fields or self.remain_original):
+            return None
+        rest = without(parent, self.where) if self.merge_parent else None
+        copied = [(path(*source)(parent), target) for source, target in self.parent_fields]
+
+        def dress(record: dict[str, Json]) -> dict[str, Json]:
+            record = dict(record) if rest is None else {**clone(rest), **record}
+            for value, target in copied:
+                _put(record, target, clone(value))
+            if self.remain_original:
+                record[_ORIGINAL] = dict(parent)
+            return record
+
+        return dress
+
+
+def without(value: Json, where: tuple[str, ...]) -> Json:
+    """A copy of `value` without the lists at a path."""
+    name, *rest = where
+    if type(value) is list:
+        if name == ANY:
+            return [without(part, tuple(rest)) if rest else part for part in value]
+        return value
+    if type(value) is not dict:
+        return value
+    if rest:
+        return {key: without(held, tuple(rest)) if name in (key, ANY) else held for key, held in value.items()}
+    return {key: held for key, held in value.items() if name not in (key, ANY) or type(held) is not list}
+
+
+def clone(value: Json) -> Json:
+    """A copy of a JSON value that shares nothing with it."""
+    if type(value) is dict:
+        return {key: clone(held) for key, held in value.items()}
+    if type(value) is list:
+        return [clone(held) for held in value]
+    return value
+
+
+def _put(record: dict[str, Json], where: tuple[str, ...], value: Json) -> None:
+    *outer, last = where
+    node: Json = record
+    for name in outer:
+        # A copy of what is written into: it may still belong to the body.
+        inner = node.get(name, {})
+        if type(inner) is not dict:
+            raise DecodeError(
+                f"found {type(inner).__name__} at {name!r} of a record, expected an object, for a value of its parent; "
+                f"choose another `record_path` than {' > '.join(where)}"
+            )
+        node[name] = node = dict(inner)
+    node[last] = value

@@ -1,0 +1,139 @@
+"""Extractors: from a response to its records, a page at a time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+from cdk.base.errors import DecodeError
+from cdk.base.suggestions import nearest
+from cdk.base.values import Json
+from cdk.rest.http.json_path import ANY, Extract, path
+from cdk.rest.http.messages import Request, Response
+from cdk.rest.records.decoder import Decoder
+
+_SHOWN = 30
+
+PAGE = 1000
+"""Records of a page, where a decoder streams."""
+
+Records: TypeAlias = list[dict[str, Json]]
+
+
+class Extractor(Protocol):
+    """Finds the records of a response.
+
+    Contract: pure, and safe to use from several threads. Raises DecodeError: the body is not in the format, or no
+    objects lie where records should.
+    """
+
+    def pages(self, response: Response) -> Iterator[Records]:
+        """The records, in lists of a size that memory can hold; one list, maybe empty, of a body decoded whole."""
+
+
+class Counted(list[dict[str, Json]]):
+    """Records of which some were left out. raw: how many there were, which is what a paginator counts."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, records: Records, raw: int) -> None:
+        super().__init__(records)
+        self.raw = raw
+
+
+@dataclass(frozen=True, slots=True)
+class FieldExtractor:
+    """The records at a path of the body.
+
+    A list there gives its elements, an object is one record if it is not empty, nothing gives nothing. `"*"` in the
+    path stands for every element of a list or value of an object. Of a body that is a list, the path begins in each
+    element. Nulls among the records are left out.
+
+    expand: turns the records of a page into others, in pages.
+    """
+
+    decoder: Decoder
+    where: tuple[str, ...] = ()
+    expand: Callable[[Records], Iterator[Records]] | None = None
+    _find: Extract = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_find", _finder(self.where))
+
+    def pages(self, response: Response) -> Iterator[Records]:
+        for found in self.values(response):
+            records = objects(found, self.where, response.request)
+            if self.expand is None:
+                yield records
+            else:
+                yield from self.expand(records)
+
+    def absence(self, response: Response) -> str:
+        """Where in a body without records the path comes to an end, in words; empty where it does not, or who knows."""
+        if self.decoder.streams:
+            return ""
+        body, place = self.decoder.decode(response), "the body"
+        for name in self.where:
+            if type(body) is not dict or not body or name == ANY:
+                return ""
+            if name not in body:
+                near = nearest(name, body)
+                fields = ", ".join(map(repr, list(body)[:_SHOWN]))
+                return (
+                    f"no {name!r} in {place}, whose fields are {fields}{'' if near is None else f' (is it {near!r}?)'}"
+                )
+            body, place = body[name], repr(name)
+        return ""
+
+    def values(self, response: Response) -> Iterator[list[Json]]:
+        """What lies at the path, be it records or not: a list of addresses, for example."""
+        if not self.decoder.streams:
+            yield self._find(self.decoder.decode(response))
+            return
+        items = self.decoder.items(response)
+        while batch := list(islice(items, PAGE)):
+            yield self._find(batch)
+
+
+def objects(found: list[Json], where: tuple[str, ...], request: Request) -> Records:
+    """`found` as records, without its nulls. Raises DecodeError: there is something else among them."""
+    kinds = set(map(type, found))
+    if kinds <= {dict}:
+        return found
+    if kinds <= {dict, type(None)}:
+        return Counted([record for record in found if record is not None], len(found))
+    kind = next(type(record).__name__ for record in found if record is not None and type(record) is not dict)
+    place = " > ".join(where) or "the top of the body"
+    raise DecodeError(f"{request}: found {kind} at {place}, expected objects; check `field_path`")
+
+
+def _finder(where: tuple[str, ...]) -> Callable[[Json], list[Json]]:
+    """The function from a decoded body to the list of what lies at a path."""
+    follow = path(*where)
+
+    def find(body: Json) -> list[Json]:
+        if type(body) is list:
+            return each(body)
+        return _listed(follow(body))
+
+    def elements(body: list[Json]) -> list[Json]:
+        return [value for element in body for value in _listed(follow(element))]
+
+    def top(body: list[Json]) -> list[Json]:
+        if all(body) and set(map(type, body)) <= {dict}:
+            return body
+        return elements(body)
+
+    def wild(body: list[Json]) -> list[Json]:
+        # In a list of objects `*` may mean the values of each object, or the objects.
+        found = elements(body)
+        return found if dict in map(type, found) else _listed(follow(body))
+
+    each = top if not where else wild if where[0] == ANY else elements
+    return find
+
+
+def _listed(value: Json) -> list[Json]:
+    if type(value) is list:
+        return value
+    return [value] if value else []

@@ -1,0 +1,65 @@
+"""Tables: a response that is a large CSV file, as reports are delivered, read in bounded memory."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+
+from cdk.base.values import Json
+from cdk.rest.http.messages import Response
+from cdk.rest.http.streamed_response import unpacked
+from cdk.rest.records.decoders.csv_rows import rows
+from cdk.rest.records.decoders.gzipped import gunzipped
+from cdk.rest.records.decoders.lines import text_lines
+from cdk.rest.records.extractor import PAGE, Records
+
+NO_VALUE = frozenset(
+    {
+        *("", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "NA", "N/A", "n/a", "<NA>"),
+        *("#NA", "#N/A", "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    }
+)
+"""Texts that mean "no value" in tables, the empty one among them; the list that pandas goes by."""
+
+_EMPTY = frozenset({""})
+
+
+@dataclass(frozen=True, slots=True)
+class FileExtractor:
+    """The rows of a CSV file as records of texts; a gzip file of one is unpacked.
+
+    preserve_na_values: keep texts such as `NA` and `null`; only empty ones are None.
+    """
+
+    preserve_na_values: bool = False
+
+    def pages(self, response: Response) -> Iterator[Records]:
+        none = _EMPTY if self.preserve_na_values else NO_VALUE
+        file = unpacked(response, gunzipped(response))
+        with closing(text_lines(file, "utf-8-sig")) as lines:
+            # What cannot be in a text is what spoils files of some sources.
+            table = rows(file, (line.replace("\0", "") for line in lines))
+            names = _names(next(table))
+            while batch := list(islice(table, PAGE)):
+                yield [
+                    {name: None if value in none else value for name, value in zip(names, row, strict=True)}
+                    for row in batch
+                ]
+
+
+def _names(row: list[Json]) -> list[str]:
+    """The names of columns, all different: empty ones are numbered, and so are repeated ones."""
+    names: list[str] = []
+    seen: dict[str, int] = {}
+    taken = set(row)
+    for i, given in enumerate(row):
+        name = given or f"Unnamed: {i}"
+        count = seen.get(name, 0)
+        seen[name] = count + 1
+        unique = name
+        while count and unique in taken:
+            unique = f"{name}.{count}"
+            count += 1
+        names.append(unique)
+        taken.add(unique)
+    return names

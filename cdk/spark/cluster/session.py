@@ -1,0 +1,181 @@
+"""The Spark session of a sync."""
+
+import atexit
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile, mkdtemp
+
+from pyspark import SparkContext
+from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.sql import SparkSession
+
+from cdk.base.errors import ConfigError
+from cdk.lake.storage.folder import cache_folder
+from cdk.spark.cluster.class_data_sharing import archive_options
+from cdk.spark.cluster.code_archives import Code, archived, neighbours, package
+from cdk.spark.cluster.connect_session import SCHEME, connect
+from cdk.spark.cluster.driver import Driver, driver_of, unless_lost
+from cdk.spark.cluster.java_home import java_home
+from cdk.sync.settings.pipeline_file import SparkOptions
+
+# Measured on short jobs: the first compiler tier and the serial collector start a local session a quarter faster and
+# take a quarter less memory. A cluster's own settings win.
+_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# spark-submit sets it in the program that it starts: the JVM runs already, and its master is settled.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+
+
+def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
+    """Start a session, or take the one that runs (in a notebook, under spark-submit).
+
+    On a master `sc://HOST:PORT`, a server of Spark Connect, nothing starts here and no Java is needed.
+    log: where a JVM that is started here writes what it has to say; people watch the sync, not Spark's start.
+    Raises ConfigError: no Java, or Spark does not start with these options.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    conf = {key: str(value) for key, value in options.conf.items()}
+    if options.master is not None and options.master.startswith(SCHEME):
+        return connect(name, options.master, conf)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.Builder().appName(f"spark-cdk {name}")
+    settings = {} if _SUBMITTED in os.environ else _own_settings(options.master)
+    if options.master is not None:
+        settings["spark.master"] = options.master
+    # The arguments of a JVM that is started here can be read by everybody on the machine: what a pipeline says, such as
+    # the keys of a store, goes through a file. One that runs already is told over its connection.
+    running_jvm = SparkContext._gateway is not None  # noqa: SLF001 - nothing else tells
+    own = {key: value for key, value in settings.items() if key not in conf}
+    for key, value in {**own, **(conf if running_jvm else {})}.items():
+        builder = builder.config(key, value)
+    with _properties({} if running_jvm else conf), _output_into(log):
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+            raise ConfigError(
+                f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}",
+                detail=tail,
+                path=str(log),
+            ) from error
+
+
+@contextmanager
+def _properties(settings: Mapping[str, str]) -> Iterator[None]:
+    """Let a JVM that is started meanwhile read these settings from a file that only its user can read."""
+    if not settings:
+        yield
+        return
+    before = os.environ.get(_ARGUMENTS)
+    with NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as file:
+        for key, value in settings.items():
+            file.write(f"{_property(key)}={_property(value)}\n")
+        file.flush()
+        os.environ[_ARGUMENTS] = f"--properties-file {file.name} --load-spark-defaults {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            del os.environ[_ARGUMENTS]
+            if before is not None:
+                os.environ[_ARGUMENTS] = before
+
+
+def _property(text: str) -> str:
+    """A text as Java's properties files spell it: every letter by its number, but for plain ones."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    units = letter.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _own_settings(master: str | None) -> dict[str, str]:
+    """What a session is started with where nobody else has decided."""
+    home = java_home(os.environ)
+    os.environ["JAVA_HOME"] = str(home)
+    # `local[N]` gives a task a single attempt; a worker that dies would end the sync.
+    master = master or f"local[{os.cpu_count() or 1},4]"
+    settings = {
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if master.startswith("local["):
+        settings["spark.driver.extraJavaOptions"] = f"{_QUICK_JVM} {_archive_options(home)}".rstrip()
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings
+
+
+def _archive_options(java: Path) -> str:
+    """See archive_options; none where Java is told of archives already."""
+    told = "".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
+    return "" if "Archive" in told or "-Xshare" in told else archive_options(java, cache_folder())
+
+
+@contextmanager
+def _output_into(log: Path) -> Iterator[None]:
+    """Let a process that is started meanwhile write all it says into a file; it keeps that file for its life.
+
+    Else who reads our output to its end would wait for the JVM, which lives on to write its archive of classes.
+    """
+    ours = {}
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        # A program may have been started without one, and then it is None.
+        with suppress(OSError, AttributeError):
+            stream.flush()
+            ours[number] = os.dup(number)
+    with log.open("ab") as file:
+        for number in ours:
+            os.dup2(file.fileno(), number)
+    try:
+        yield
+    finally:
+        for number, copy in ours.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def ship(session: SparkSession, modules: Iterable[str]) -> None:
+    """Bring the code of `modules`, and the kit itself, to where slices are read.
+
+    A module that is a single file, as a connector that was named by its path, travels inside each job; what it imports
+    from beside it is sent. Packages are sent to the executors of a cluster; a local session shares the driver's
+    installation. What has not changed since this session was last sent it is not sent again.
+    Raises ConfigError: under Spark Connect, it has changed. TransientError: Spark was lost.
+    """
+    packages, files = {"cdk"}, list[Path]()
+    for name in modules:
+        module, top = sys.modules[name], name.partition(".")[0]
+        if name == top and top != "__main__" and module.__spec__ and not module.__spec__.submodule_search_locations:
+            register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+            files.extend([Path(module.__file__)] if module.__file__ else [])
+        else:
+            packages.add(top)
+    beside = [neighbours(file, packages) for file in files]
+    driver = driver_of(session)
+    sent = [] if driver.shares_installation else [package(name) for name in sorted(packages - {"__main__"})]
+    _send(driver, [code for code in (*sent, *beside) if code is not None])
+
+
+def _send(driver: Driver, codes: Sequence[Code]) -> None:
+    if not codes:
+        return
+    with unless_lost():
+        known = driver.sent
+    folder = Path(mkdtemp(prefix="spark-cdk-"))
+    # Executors fetch an archive from here when they first need it, also those that join later.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archives = [archived(code, known, folder) for code in codes]
+    with unless_lost():
+        for archive in archives:
+            if archive is not None:
+                driver.send(archive)
+        driver.begin(" ".join(code.digest for code in codes))

@@ -1,0 +1,162 @@
+"""Filters that save requests: windows and partitions that hold no row a query wants are not read.
+
+Spark applies every filter again, so what is left out must only be what no filter would let through. That holds for
+moments and whole numbers. A text column is compared as text, which says nothing of time, so it narrows nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from cdk.base.values import Json
+from cdk.declarative.model.datetime_cursor import ManifestCursor
+from cdk.lake.arrow.columns import MOMENT, ColumnType
+from cdk.state.position import Start
+from cdk.state.slice import Partition, Slice
+from cdk.streams.count_cursor import CountCursor
+from cdk.streams.cursor import Cursor
+from cdk.streams.stream import Stream
+
+# A window whose start is moved begins this much earlier, or one number: some sources leave out what they are asked to
+# start at.
+_MARGIN = timedelta(days=1)
+
+Value: TypeAlias = datetime | int
+
+
+class Narrowing:
+    """What the filters of a query leave to read.
+
+    partition_columns: columns of which every record holds the value of its partition's field of that name.
+    """
+
+    def __init__(self, stream: Stream, declared: Mapping[str, ColumnType], partition_columns: Sequence[str]) -> None:
+        self._partition_columns = frozenset(partition_columns)
+        self._column = "" if stream.cursor is None else stream.cursor.field
+        self._kind = _kind(stream.cursor, declared.get(self._column))
+        self._lower: Value | None = None
+        self._upper: Value | None = None
+        self._wanted: list[tuple[str, Sequence[Json]]] = []
+
+    def take(self, filters: Iterable[Filter]) -> None:
+        """Learn from filters, all of which a row must pass."""
+        for item in filters:
+            match item:
+                case EqualTo((name,), value) | EqualNullSafe((name,), value):
+                    self._between(name, value, value)
+                    self._among(name, [value])
+                case GreaterThan((name,), value) | GreaterThanOrEqual((name,), value):
+                    self._between(name, value, None)
+                case LessThan((name,), value) | LessThanOrEqual((name,), value):
+                    self._between(name, None, value)
+                case In((name,), values):
+                    self._among(name, values)
+                case _:
+                    pass
+
+    def apply(self, stream: Stream, slices: Iterable[Slice]) -> Iterator[Slice]:
+        """The slices that may hold rows, in order; an open window begins later where the filters do."""
+        for slice in slices:
+            if self._wants(slice.partition) and (left := self._cut(stream, slice)) is not None:
+                yield left
+
+    def _between(self, name: str, lower: Json, upper: Json) -> None:
+        if name == self._column and self._kind is not None:
+            if _is(self._kind, lower):
+                self._lower = lower if self._lower is None else max(self._lower, lower)
+            if _is(self._kind, upper):
+                self._upper = upper if self._upper is None else min(self._upper, upper)
+
+    def _among(self, name: str, values: Sequence[Json]) -> None:
+        if name in self._partition_columns:
+            self._wanted.append((name, values))
+
+    def _wants(self, partition: Partition) -> bool:
+        return all(
+            name not in partition or any(_may_equal(partition[name], value) for value in values)
+            for name, values in self._wanted
+        )
+
+    def _cut(self, stream: Stream, slice: Slice) -> Slice | None:
+        cursor, window, lower, upper = stream.cursor, slice.window, self._lower, self._upper
+        if cursor is None or window is None:
+            return slice
+        if isinstance(lower, datetime) and not window.last and not is_later(cursor, window.until, lower):
+            return None
+        if isinstance(upper, datetime) and is_later(cursor, window.start, upper):
+            return None
+        if not window.last or not isinstance(slice.start, Start):
+            return slice
+        if isinstance(lower, int):
+            start: Json = max(window.start, lower - 1)
+        elif isinstance(lower, datetime) and not is_later(cursor, window.start, lower):
+            start = _start(cursor, lower, stream.now())
+        else:
+            start = None
+        return slice if start is None or _behind(cursor, window.start, start) else _from(slice, start)
+
+
+def is_later(cursor: Cursor, value: Json, moment: datetime) -> bool:
+    """Whether a cursor's value names a moment after another. Every cursor over moments reads ISO 8601."""
+    if isinstance(cursor, ManifestCursor):
+        found = cursor.moment(value)
+        return found is not None and found > moment
+    text = moment.isoformat()
+    # Of equal ones it gives the last.
+    return bool(cursor.greatest([value, text]) == value != text)
+
+
+def _from(slice: Slice, start: Json) -> Slice:
+    assert slice.window is not None
+    return replace(slice, window=replace(slice.window, start=start))
+
+
+def _start(cursor: Cursor, lower: datetime, now: datetime) -> Json:
+    """Where the cursor itself would begin to find what is newer than `lower`, in its spelling; None: nowhere new."""
+    try:
+        before = lower - _MARGIN
+    except OverflowError:
+        return None
+    window = next(cursor.windows(before.isoformat(), now, again=False), None)
+    # A cursor whose windows are months may begin only with the next one.
+    return None if window is None or is_later(cursor, window.start, lower) else window.start
+
+
+def _behind(cursor: Cursor, start: Json, other: Json) -> bool:
+    """Whether a window that starts at `start` already starts at or after `other`."""
+    return bool(start == other or cursor.greatest([other, start]) == start)
+
+
+def _kind(cursor: Cursor | None, column: ColumnType | None) -> type[Value] | None:
+    """What a filter on the cursor's column is compared with; None where the column does not tell how values follow."""
+    if isinstance(cursor, CountCursor):
+        return int if column == pa.int64() else None
+    return datetime if cursor is not None and column == MOMENT else None
+
+
+def _is(kind: type[Value], value: Json) -> bool:
+    if kind is datetime:
+        return isinstance(value, datetime) and value.tzinfo is not None
+    return type(value) is int
+
+
+def _may_equal(held: Json, wanted: Json) -> bool:
+    """Whether a column could show `held` as `wanted`. A column of texts shows other values as JSON."""
+    if isinstance(wanted, str):
+        return str(held) == wanted if isinstance(held, str) or type(held) is int else True
+    if type(held) is int and type(wanted) is int:
+        return held == wanted
+    return True

@@ -1,0 +1,216 @@
+"""The way of a streaming read: from one state to a later one that is known before anything is read.
+
+Spark wants the end of a batch first, and its rows afterwards, perhaps again after a restart. So a batch reads windows
+that end at a moment in the past and own what lies before it; the state behind them says that moment, whatever records
+there were. A stream without a cursor moves partition by partition, from its start to `Done`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from cdk.base.errors import BadState, ConfigError
+from cdk.base.values import Json
+from cdk.declarative.model.datetime_cursor import ManifestCursor
+from cdk.state.position import Checkpoint, Done, Position
+from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.state.window import Window
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.count_cursor import CountCursor
+from cdk.streams.cursor import Cursor
+from cdk.streams.stream import Stream
+
+# A cursor whose last window ends at the same value now and so much later has an end of its own: no format is coarser
+# than years.
+_MUCH_LATER = timedelta(days=400)
+_FAR = datetime(9998, 1, 1, tzinfo=UTC)
+"""The present of a cursor that is asked for windows up to a value, or up to its own end."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Up to where a batch reads. closing: the cursor's own end was reached, and nothing follows its last window."""
+
+    until: Json
+    closing: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """A slice, and where its partition stands behind it."""
+
+    slice: Slice
+    position: Position
+
+
+def check_streamable(stream: Stream, state: StreamState) -> None:
+    """Refuse what cannot be read batch by batch.
+
+    Raises ConfigError: where a batch of this stream ends is known only once it was read. BadState: the state holds the
+    open slices of a read that was cut.
+    """
+    from cdk.declarative.reading.state_delegating_stream import DelegatingStream  # noqa: PLC0415 - dear for each of Spark's processes
+
+    reason = None
+    if isinstance(stream, DelegatingStream):
+        reason = "its state chooses between two streams"
+    elif type(stream).slices is not Stream.slices or not _reader_of(stream).startswith("cdk."):
+        reason = "it plans its slices in its own way"
+    elif isinstance(stream.cursor, CountCursor):
+        reason = f"how far its cursor {stream.cursor.field!r} goes is known only once it was read"
+    elif stream.cursor is None and stream.cursor_field is not None:
+        reason = f"how far its cursor {stream.cursor_field!r} goes is known only once it was read"
+    elif stream.cursor is None and not stream.supports_checkpointing:
+        reason = "it has neither a cursor nor pages to resume from"
+    if reason is not None:
+        raise ConfigError(
+            f"cannot be read with readStream: {reason}; read it with spark.read or sync it into a table",
+            stream=stream.name,
+            path=stream.name,
+        )
+    if any(isinstance(at, Checkpoint) and at.resume is not None for at in state.positions.values()):
+        raise BadState("option state", "the state of a read that was cut", "one of a read that came to its end")
+
+
+def _reader_of(stream: Stream) -> str:
+    """The module of the class that gives the stream its checkpoint reader."""
+    return next(cls.__module__ for cls in type(stream).__mro__ if "checkpoint_reader" in vars(cls))
+
+
+def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
+    """Up to where a batch planned at `now` reads; None: the cursor starts later.
+
+    That is `lag` before now, less what the cursor looks back: what a later read would look at again is not settled.
+
+    Raises ConfigError: the cursor's windows end elsewhere.
+    """
+    cursor, upper = stream.cursor, now - lag
+    assert cursor is not None
+    if isinstance(cursor, ManifestCursor):
+        until = _within(stream.name, cursor, upper)
+    else:
+        until = _end(cursor, upper)
+        # The end of a cursor is taken at its word: what carries it, or is newer, is read with the last window.
+        if until is not None and until == _end(cursor, upper + _MUCH_LATER):
+            return Bound(until, closing=True)
+    if until is None:
+        return None
+    again = next(cursor.windows(until, upper), None)
+    return Bound(until if again is None else again.start)
+
+
+def steps(stream: Stream, state: StreamState, now: datetime, lag: timedelta) -> Iterator[Step | ParentState]:
+    """What there is to read beyond `state`, in order; between slices, how far the parents are covered once they are."""
+    bound = None if stream.cursor is None else find_bound(stream, now, lag)
+    if stream.cursor is not None and bound is None:
+        return
+    seen: set[str] = set()
+    for item in stream.partitions_since(state.parents):
+        if isinstance(item, ParentState):
+            yield item
+        elif item.key not in seen:
+            seen.add(item.key)
+            yield from _partition(stream.cursor, item, state.of(item), bound)
+
+
+def walked(state: StreamState, steps: Iterable[Step | ParentState]) -> StreamState:
+    """The state behind some steps."""
+    positions, parents = dict(state.positions), dict(state.parents)
+    for step in steps:
+        if isinstance(step, ParentState):
+            parents[step.name] = step.state
+        else:
+            positions[step.slice.partition.bare] = step.position
+    return replace(state, positions=positions, parents=parents)
+
+
+def whole(state: StreamState) -> StreamState:
+    """A state with all partitions read: one cursor kept for all of them is no longer needed, and a new one starts."""
+    if len(state.positions) < 2:  # noqa: PLR2004 - itself alone
+        return state
+    return replace(state, positions={part: at for part, at in state.positions.items() if part != WHOLE})
+
+
+def between(stream: Stream, start: StreamState, end: StreamState, known: Mapping[str, Partition]) -> Iterator[Slice]:
+    """The slices that lead from one state to another, as `steps` gave them.
+
+    known: partitions with the fields of their parents, by key.
+
+    Raises BadState: the stream's cursor no longer leads there, because its start or its steps were changed.
+    """
+    for bare, position in end.positions.items():
+        before = start.of(bare)
+        if position == before:
+            continue
+        partition = known.get(bare.key, bare)
+        bound = None
+        if stream.cursor is not None:
+            value = _value(stream.cursor, position)
+            # The end of a cursor that was closed is its own, whatever time it is.
+            bound = Bound(_end(stream.cursor, _FAR), closing=True) if isinstance(position, Done) else Bound(value)
+        reached = before
+        for step in _partition(stream.cursor, partition, before, bound):
+            reached = step.position
+            yield step.slice
+        if reached != position:
+            raise BadState(
+                f"the offset of {stream.name} {bare.key}",
+                reached,
+                f"{position}, as the query has saved it; change a stream's cursor only between two queries",
+                stream=stream.name,
+            )
+
+
+def _partition(cursor: Cursor | None, partition: Partition, position: Position, bound: Bound | None) -> Iterator[Step]:
+    if isinstance(position, Done):
+        return
+    if cursor is None or bound is None:
+        yield Step(Slice(partition, start=position), Done())
+        return
+    after = _value(cursor, position)
+    edge = position.edge if isinstance(position, Checkpoint) else None
+    for window in _windows(cursor, after, bound):
+        at: Position = Done() if window.last else Checkpoint({cursor.field: window.until})
+        yield Step(Slice(partition, window, edge=edge), at)
+        edge = None
+
+
+def _windows(cursor: Cursor, after: Json, bound: Bound) -> Iterator[Window]:
+    """The windows from a value to the bound. None looks back: what lies before the value was settled."""
+    if not bound.closing:
+        yield from cursor.windows(after, _FAR, upto=bound.until, again=False)
+        return
+    left = list(cursor.windows(after, _FAR, again=False))
+    if not left and cursor.greatest([after, bound.until]) == bound.until:
+        # An earlier batch ended exactly here, and left out what carries the end's own value.
+        left = [Window(bound.until, bound.until, bound.until)]
+    yield from left
+
+
+def _value(cursor: Cursor, position: Position) -> Json:
+    return position.cursor.get(cursor.field) if isinstance(position, Checkpoint) else None
+
+
+def _within(name: str, cursor: ManifestCursor, upper: datetime) -> Json:
+    """`upper` as a manifest's cursor spells it; None before its start. Its own end may move with the clock."""
+    until = cursor.back(upper.isoformat(), timedelta())
+    reached = _end(cursor, upper, until)
+    if reached is None:
+        return None
+    own = _end(cursor, upper)
+    if cursor.back(reached, timedelta()) != until:
+        reason = "its windows are cut where days, weeks or months begin; read it with spark.read"
+    elif own is None or cursor.greatest([own, until]) != cursor.back(own, timedelta()):
+        reason = f"its cursor ends at {own!r}; say a larger lag if that moves on, else read it with spark.read"
+    else:
+        return until
+    raise ConfigError(f"cannot be read with readStream: {reason}", path=name, stream=name)
+
+
+def _end(cursor: Cursor, now: datetime, upto: Json = None) -> Json:
+    """Where the last window of a first read ends; None without windows."""
+    until = None
+    for window in cursor.windows(None, now, upto=upto, again=False):
+        until = window.until
+    return until

@@ -1,0 +1,106 @@
+"""From options to a stream that can be read, and errors that show no secret of its config."""
+
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.cloudpickle import register_pickle_by_value
+
+from cdk.base.errors import CdkError, ConfigError, FatalError
+from cdk.base.secret_masking import Secrets, secret_values
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json
+from cdk.rest.auth.tokens import Tokens
+from cdk.sources.config import prepared_config
+from cdk.sources.discovery import find_source, manifest_source
+from cdk.spark.datasource.options import Given
+from cdk.spark.datasource.tokens import ReadTold, tokens_of
+from cdk.state.stream_state import StreamState
+from cdk.state.wire import decode
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A stream, what must not be shown of its config, and the state a read of it starts from.
+
+    config_secrets: whether the config that was given has any. tokens: the access tokens of its reads.
+    """
+
+    stream: Stream
+    secrets: Secrets
+    state: StreamState
+    config_secrets: bool
+    tokens: Tokens = field(default_factory=Tokens)
+
+    @classmethod
+    def of(cls, given: Given) -> "Opened":
+        """Find the source, check its config, take one of its streams.
+
+        Raises ConfigError: no such connector or stream (with the nearest spelling), or the config does not fit the
+        source's schema. StateError: the state is none of this stream.
+        """
+        secrets = Secrets()
+        with masking(secrets):
+            tokens = tokens_of(given, secrets)
+        with masking(secrets), tokens.run().working():
+            source = _source(given)
+            source.events = ReadTold(given, secrets)
+            config = prepared_config(given.config, source, given.config_from, secrets)
+            stream = _chosen(source, config, given.stream)
+            config_secrets = any(secret_values(source.config_schema, given.config))
+            return cls(stream, secrets, _restored(stream, given.state), config_secrets, tokens)
+
+
+@contextmanager
+def masking(secrets: Secrets) -> Iterator[None]:
+    """Let no error out that shows a secret: Spark prints it, with its causes, wherever the query runs.
+
+    Errors of the kit keep their class. Any other becomes a FatalError that holds its text and its traceback.
+    """
+    try:
+        yield
+    except CdkError as error:
+        error.message, error.detail = secrets.mask(error.message), secrets.mask(error.detail)
+        error.path = secrets.mask(error.path)
+        error.args = (error.message,)
+        raise error from None
+    except Exception as error:  # noqa: BLE001 - it goes on as an error of the kit
+        text = secrets.mask("".join(traceback.format_exception(error)))
+        raise FatalError(f"{secrets.mask(f'{type(error).__name__}: {error}')}\n{text}") from None
+
+
+def _source(given: Given) -> Source:
+    if given.manifest is not None:
+        return manifest_source(given.manifest, trusted=given.allow_custom_code)
+    assert given.connector is not None
+    source = find_source(given.connector)
+    if given.connector.endswith(".py"):
+        # Nobody else can import a file that was named by its path: it travels inside the job.
+        register_pickle_by_value(sys.modules[_module(source)])  # type: ignore[no-untyped-call]
+    return source
+
+
+def _module(source: Source) -> str:
+    """The module of a source that was read from a file; a plain one was made of the streams in it."""
+    made = source.stream_classes[0] if type(source) is Source else type(source)
+    return made.__module__
+
+
+def _chosen(source: Source, config: Mapping[str, Json], name: str) -> Stream:
+    streams = {stream.name: stream for stream in source.open(config)}
+    if name not in streams:
+        raise ConfigError(f"option stream: the source has no stream {name!r}{did_you_mean(name, streams)}")
+    return streams[name]
+
+
+def _restored(stream: Stream, blob: Json) -> StreamState:
+    return decode(
+        stream.migrate_state(blob),
+        path="option state",
+        cursor_field=stream.cursor_field,
+        partition_field=stream.partition_field,
+    )

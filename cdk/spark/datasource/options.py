@@ -1,0 +1,189 @@
+"""What the options of `spark.read.format("cdk")` say: which stream, which config, from where."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from cdk.base.errors import BadState, ConfigError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.times.durations import Duration
+from cdk.base.values import Json, from_json
+from cdk.base.yaml_file import YamlFile
+
+_TRUTHS = {"true": True, "false": False}
+_LAG = timedelta(minutes=1)
+_CONCURRENCY = 4
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of one read, checked by themselves; nothing is imported or opened yet.
+
+    connector, manifest: one of them; paths are relative to `folder`. config: a config that was given as text or file.
+    shown: whether Spark shows the config in the plan of a streaming query. state: the stream's wire state to start
+    from. config_file: where the config comes from, if it is a file. target: where refresh tokens that work once are
+    kept, a folder or an address. concurrency: slices read at once, at most. push_down: whether the filters of the one
+    query save requests. partition_columns: columns of which every record holds the value that its partition has, for
+    push_down. lag: how far a streaming read stays behind the present. slices_per_batch: the most that a batch of a
+    streaming read takes; None for all there are.
+    """
+
+    folder: Path
+    stream: str
+    connector: str | None = None
+    manifest: Path | None = None
+    allow_custom_code: bool = False
+    config: Mapping[str, Json] = field(default_factory=dict, repr=False)
+    config_file: Path | None = None
+    target: str | None = None
+    config_from: str = "no option config, secret_config or config_file was given"
+    shown: bool = False
+    state: Json = field(default=None, repr=False)
+    concurrency: int = _CONCURRENCY
+    push_down: bool = False
+    partition_columns: tuple[str, ...] = ()
+    lag: timedelta = _LAG
+    slices_per_batch: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], folder: Path) -> Self:
+        """Read options as Spark hands them over: all texts, names in any case.
+
+        Raises ConfigError: an option is unknown (with the nearest spelling), missing, or holds something else.
+        """
+        said = {name.lower(): value for name, value in options.items()}
+        for name in said:
+            if name not in OPTIONS:
+                raise ConfigError(f"option {name}: is unknown{did_you_mean(name, OPTIONS)}")
+        if ("connector" in said) == ("manifest" in said):
+            raise ConfigError("found both or neither of the options connector and manifest, expected one of them")
+        if "stream" not in said:
+            raise ConfigError('option stream: is missing; say .option("stream", NAME)')
+        if len(configs := [name for name in _CONFIGS if name in said]) > 1:
+            raise ConfigError(f"found the options {' and '.join(configs)}, expected at most one of them")
+        if "partition_columns" in said and not _truth("push_down", said):
+            raise ConfigError("option partition_columns: is of use with push_down only; set push_down to true as well")
+        config, config_from = _config(said, folder)
+        connector = said.get("connector")
+        if connector is not None and connector.endswith(".py"):
+            connector = str(folder / Path(connector).expanduser())
+        most = said.get("slices_per_batch")
+        return cls(
+            folder=folder,
+            stream=said["stream"],
+            connector=connector,
+            manifest=folder / Path(said["manifest"]).expanduser() if "manifest" in said else None,
+            allow_custom_code=_truth("allow_custom_code", said),
+            config=config,
+            config_from=config_from,
+            config_file=folder / Path(said["config_file"]).expanduser() if "config_file" in said else None,
+            target=_target(said.get("target"), folder),
+            shown="config" in said,
+            state=_state(said.get("state")),
+            concurrency=_whole("concurrency", said.get("concurrency", str(_CONCURRENCY))),
+            push_down=_truth("push_down", said),
+            partition_columns=tuple(re.findall(r"[^,\s]+", said.get("partition_columns", ""))),
+            lag=_duration(said["lag"]) if "lag" in said else _LAG,
+            slices_per_batch=None if most is None else _whole("slices_per_batch", most),
+        )
+
+
+# Spark hides an option whose name has `secret` in it, without being told to.
+_CONFIGS = ("config", "secret_config", "config_file")
+
+OPTIONS = (
+    "connector",
+    "manifest",
+    "allow_custom_code",
+    "stream",
+    *_CONFIGS,
+    "target",
+    "state",
+    "concurrency",
+    "push_down",
+    "partition_columns",
+    "lag",
+    "slices_per_batch",
+)
+"""Every option there is."""
+
+
+def _config(said: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json], str]:
+    """The config and what to call it in errors. What it holds may be secret, so errors show only where they are."""
+    if name := next((name for name in ("config", "secret_config") if name in said), None):
+        where, value = f"option {name}", _json(said[name].encode(), f"option {name}")
+    elif "config_file" in said:
+        path = folder / Path(said["config_file"]).expanduser()
+        where, value = str(path), _file(path)
+    else:
+        return {}, Given.config_from
+    if not isinstance(value, dict):
+        raise ConfigError(f"found a {type(value).__name__}, expected an object", path=where)
+    return value, where
+
+
+def _file(path: Path) -> Json:
+    if path.suffix in {".yaml", ".yml"}:
+        return YamlFile.load(path).value
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", path=str(path)) from None
+    return _json(text, str(path))
+
+
+def _json(text: bytes, where: str) -> Json:
+    try:
+        return from_json(text)
+    except orjson.JSONDecodeError as error:
+        # The text may hold a secret, and an error keeps the text it is about.
+        words = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        raise ConfigError(words, path=where) from None
+
+
+def _target(text: str | None, folder: Path) -> str | None:
+    return text if text is None or "://" in text else str(folder / Path(text).expanduser())
+
+
+def _state(text: str | None) -> Json:
+    if text is None:
+        return None
+    state = _json(text.encode(), "option state")
+    if isinstance(state, Mapping) and ({"stream_state", "stream_descriptor"} & _names(state)):
+        raise BadState("option state", state, "what a state message holds in `stream_state`")
+    return state
+
+
+def _names(message: Mapping[str, Json]) -> set[str]:
+    """The keys of a message and of what it wraps."""
+    inner = [_names(message[key]) for key in ("state", "stream") if isinstance(message.get(key), Mapping)]
+    return set(message).union(*inner)
+
+
+def _truth(name: str, said: Mapping[str, str]) -> bool:
+    text = said.get(name, "false")
+    if (truth := _TRUTHS.get(text.lower())) is None:
+        raise ConfigError(f"option {name}: found {text!r}, expected true or false")
+    return truth
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.isdecimal() or not (number := int(text)):
+        raise ConfigError(f"option {name}: found {text!r}, expected a whole number of at least 1")
+    return number
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        duration: timedelta = TypeAdapter(Duration).validate_python(text)
+    except ValidationError:
+        raise ConfigError(
+            f"option lag: found {text!r}, expected a duration such as 500ms, 30s, 90m, 6h or 2d"
+        ) from None
+    return duration

@@ -1,0 +1,47 @@
+"""Leaks: secrets that are about to be stored are found first."""
+
+from collections.abc import Iterable
+
+from cdk.base.errors import StateError
+from cdk.base.secret_masking import HIDDEN, spellings
+from cdk.base.values import canonical, from_json
+from cdk.state.log.canonical_json import leaves
+
+_SHORTEST = 6
+"""Shorter secrets would be found in every other value."""
+
+
+class Leaks:
+    """Looks for secrets in JSON texts: as they are, and as URLs, JSON and base64 spell them.
+
+    Secrets of fewer than six characters are not looked for.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._spellings = {
+            form
+            for secret in secrets
+            if len(secret) >= _SHORTEST
+            for form in spellings(secret).values()
+            if len(form) >= _SHORTEST
+        }
+        self._needles = [canonical(form)[1:-1].encode() for form in self._spellings]
+
+    def refuse(self, text: bytes, path: str) -> None:
+        """Raise StateError naming the place of the first secret in a JSON text, never the secret."""
+        if not any(needle in text for needle in self._needles):
+            return
+        for place, leaf in leaves(from_json(text), path):
+            if any(form in str(leaf) for form in self._spellings):
+                raise StateError(
+                    "found a secret of the config, expected none: what is stored can be read by others; keep the "
+                    "secret out of the cursor or token, for example out of its URL",
+                    path=self._masked(place),
+                )
+        raise StateError("found a secret of the config across several values, expected none", path=path)
+
+    def _masked(self, place: str) -> str:
+        """A place whose keys are secrets themselves says so."""
+        for form in sorted(self._spellings, key=len, reverse=True):
+            place = place.replace(form, HIDDEN)
+        return place

@@ -1,0 +1,82 @@
+"""StateValue: what a slot holds. Kind: how a use case reads it, old forms included."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from cdk.base.errors import BadState
+from cdk.base.values import Json
+from cdk.state.log.canonical_json import digest, freeze
+
+_SLOT = re.compile(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
+
+
+@dataclass(frozen=True, slots=True)
+class StateValue:
+    """A JSON value, what it means (`kind`, such as `cdk/stream`), and by which version of that meaning."""
+
+    kind: str
+    version: int
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value, as the code that uses it knows it today.
+
+    migrations: version -> how a value of that version becomes one of the next. Pure; they may change what they are
+    given. A log knows no kinds: it carries all values as they are.
+    """
+
+    name: str
+    version: int = 1
+    migrations: Mapping[int, Callable[[Json], Json]] = field(default_factory=dict)
+
+    def of(self, value: Json) -> StateValue:
+        """`value` as this kind, to be proposed."""
+        return StateValue(self.name, self.version, value)
+
+    def read(self, found: StateValue, path: str) -> Json:
+        """The value in today's form.
+
+        Raises BadState: it is of another kind, of a newer version, or of one that nobody migrates any more.
+        """
+        if found.kind != self.name:
+            raise BadState(f"{path} kind", found.kind, f"{self.name!r}; the slot belongs to something else")
+        if found.version > self.version:
+            expected = f"at most {self.version}: a newer kit wrote it; upgrade this one, or reset the slot"
+            raise BadState(f"{path} version", found.version, expected)
+        value = found.value
+        for version in range(found.version, self.version):
+            if version not in self.migrations:
+                raise BadState(f"{path} version", version, f"{self.version}: nothing migrates it; reset the slot")
+            value = self.migrations[version](value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A value on its way into a record: checked, and as the bytes that were checked.
+
+    base: the text of the value that the slot has in the parent, where it is known; a large value is then stored as
+    what changed.
+    """
+
+    kind: str
+    version: int
+    text: bytes
+    digest: str
+    base: bytes | None = None
+
+
+def frozen(slot: str, found: StateValue) -> Frozen:
+    """`found` as bytes. Raises BadState: a name that is no slot's, or a value that is no JSON, with its place."""
+    if not _SLOT.fullmatch(slot):
+        raise BadState("slot", slot, "'use:name', such as 'stream:users', 'window:usage' or 'global:'")
+    text = freeze(found.value, slot)
+    return Frozen(found.kind, found.version, text, value_digest(found.kind, found.version, text))
+
+
+def value_digest(kind: str, version: int, text: bytes) -> str:
+    """The digest of `[kind, version, value]` in canonical JSON."""
+    return digest(freeze([kind, version], "slot")[:-1], b",", text, b"]")

@@ -1,0 +1,198 @@
+"""read_slice: a slice of a stream as pages of records, each with the position after them. Runs anywhere."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from cdk.base.errors import ConnectorExit, FatalError, StaleToken
+from cdk.base.logs import logger
+from cdk.base.records.raw_json_lines import JsonLines, field_values
+from cdk.base.suggestions import nearest
+from cdk.base.values import Json, Record
+from cdk.state.position import Checkpoint, Done, Edge, Position, Start
+from cdk.state.slice import Slice
+from cdk.streams.cursor import Cursor
+from cdk.streams.stream import Page, Stream
+
+_FIELDS = 30
+_SHOWN = 60
+
+PAGE_RECORDS = 1000
+"""Records handed on at once when an author yields them one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """What moves between stages: records, and where a restart would go on once they are safe.
+
+    position: None while the source has not said where it could go on; such records are covered by a later page.
+    edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
+    skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`).
+    restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
+    warning: what a person should know of these records, in words; whoever runs the read says it once for a stream.
+    """
+
+    records: Sequence[Record]
+    position: Position | None = None
+    edge: Edge | None = None
+    skipped: int = 0
+    restarted: bool = False
+    warning: str = ""
+
+
+def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
+    """Read `slice` page by page; the position of the last page is `Done`.
+
+    A stream that does not support checkpointing gets no position before that. A slice whose saved token the source
+    refuses is read again from its start. Secrets of the config are cut out of positions, and
+    put back into `slice.start`.
+
+    Raises what the author's code raises, and FatalError: it yielded something else than an `Item`, or values that
+    descend although the cursor is `ordered`, or would end the process.
+    """
+    try:
+        yield from _pages(stream, slice)
+    except SystemExit as error:
+        raise ConnectorExit(error, stream=stream.name) from error
+    except StaleToken as refused:
+        if isinstance(slice.start, Start):
+            raise
+        logger.warning("%s %s: %s; reading this slice from its start", stream.name, slice, refused)
+        yield ReadPage((), restarted=True)
+        yield from _pages(stream, replace(slice, start=Start()))
+
+
+def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
+    marks = stream.secrets
+    if isinstance(slice.start, Checkpoint):
+        slice = replace(slice, start=replace(slice.start, cursor=marks.restore(slice.start.cursor)))
+    finish = _Finisher(stream, slice)
+    records: list[Record] = []
+    for item in stream.items(slice):
+        # Most items are plain dicts: one type check each.
+        if type(item) is dict or isinstance(item, Mapping):
+            records.append(item)
+            if len(records) < PAGE_RECORDS:
+                continue
+            yield finish(records, None)
+        elif isinstance(item, Page):
+            if records:
+                yield finish(records, None)
+            position = None if item.next is None else Checkpoint(marks.cut(item.next), trail=item.trail)
+            yield finish(item.records, position, item.warning)
+        elif isinstance(item, Checkpoint):
+            yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
+        else:
+            raise FatalError(
+                f"read_records gave a {type(item).__name__}, expected a record (a mapping), a Page or a Checkpoint",
+                stream=stream.name,
+            )
+        records = []
+    yield finish(records, Done())
+
+
+class _Finisher:
+    """Completes a page: keeps what the window owns, finds the greatest cursor value, settles the position."""
+
+    def __init__(self, stream: Stream, slice: Slice) -> None:
+        self._stream, self._slice = stream, slice
+        self._edge: Edge | None = None
+        self._warned = False
+        self._first = True
+
+    def __call__(self, records: Sequence[Record], position: Position | None, warning: str = "") -> ReadPage:
+        cursor = self._stream.cursor
+        if isinstance(position, Checkpoint) and not self._stream.supports_checkpointing:
+            position = None
+        if not isinstance(records, JsonLines) and (kinds := set(map(type, records)) - {dict}):
+            self._check_records(records, kinds)
+        if cursor is not None and records:
+            found = field_values(records, cursor.field)
+            warning = warning or self._undated(cursor, records, found)
+            values = _present(found)
+            if not self._owns_all(cursor, values):
+                records = self._owned(cursor, records)
+                values = _present(field_values(records, cursor.field))
+            self._advance(cursor, values)
+        if cursor is not None and cursor.ordered and not isinstance(position, Done):
+            position = self._reached(cursor)
+        return ReadPage(records, position, self._edge, warning=warning)
+
+    def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
+        """Raise FatalError: among the records of a page is something else."""
+        if all(issubclass(kind, Mapping) for kind in kinds):
+            return
+        odd = next(i for i, record in enumerate(records) if not issubclass(type(record), Mapping))
+        raise FatalError(
+            f"record {odd} of a page is a {type(records[odd]).__name__}, expected a JSON object such as {{'id': 1}}",
+            stream=self._stream.name,
+        )
+
+    def _undated(self, cursor: Cursor, records: Sequence[Record], found: Sequence[Json]) -> str:
+        """What to say, once, of records without a cursor value that can be read."""
+        if self._warned:
+            return ""
+        # To parse each value of each page is dear, and a source that writes another format does so from the start.
+        missing = None in found
+        look, self._first = self._first or missing, False
+        undated = cursor.unreadable(found) if look else ()
+        if not undated:
+            return ""
+        self._warned = True
+        value = found[undated[0]]
+        # To look at one of many records that are still text would decode them all.
+        fields = sorted(records.last() if isinstance(records, JsonLines) else records[-1])
+        near = None if cursor.field in fields else nearest(cursor.field, fields)
+        return (
+            f"{self._stream.name}: {len(undated)} of {len(records)} records of a page have no value of the cursor "
+            f"{cursor.field!r} that can be read; the first has {'none' if value is None else repr(value)[:_SHOWN]}. "
+            f"The fields that are there: {', '.join(map(repr, fields[:_FIELDS]))}"
+            f"{' and more' if len(fields) > _FIELDS else ''}{'' if near is None else f'; did you mean {near!r}?'} "
+            f"Check the cursor's field and formats: such records come with every read, and `sync` keeps each once only "
+            f"while there are at most {Edge.MAX_KEYS:,} of them"
+        )
+
+    def _owns_all(self, cursor: Cursor, values: Sequence[Json]) -> bool:
+        window = self._slice.window
+        return window is None or not values or cursor.owns_all(window, values)
+
+    def _owned(self, cursor: Cursor, records: Sequence[Record]) -> Sequence[Record]:
+        field, window = cursor.field, self._slice.window
+        assert window is not None
+        return [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
+
+    def _advance(self, cursor: Cursor, values: Sequence[Json]) -> None:
+        """Move the edge to the greatest of the values seen."""
+        if not values:
+            return
+        known = [] if self._edge is None else [self._edge.value]
+        if cursor.ordered:
+            self._check_order(cursor, [*known, *values])
+        greatest = cursor.greatest([*known, cursor.greatest(values)])
+        self._edge = None if greatest is None else Edge(greatest)
+
+    def _check_order(self, cursor: Cursor, values: Sequence[Json]) -> None:
+        """Raise FatalError for a value that is less than one before it: a cut read would resume behind it."""
+        readable = [value for value in values if cursor.greatest([value]) is not None]
+        for before, value in pairwise(readable):
+            if value != before and cursor.greatest([before, value]) == before:
+                raise FatalError(
+                    f"found {cursor.field} {value!r} after {before!r}, but the cursor is declared `ordered`; "
+                    "ask the source for ascending order, or declare the cursor without it",
+                    stream=self._stream.name,
+                )
+
+    def _reached(self, cursor: Cursor) -> Position | None:
+        """Where an ordered window resumes: at the value reached, once that is beyond the window's start.
+
+        A page full of the start's own value, however written, is no progress: to resume there would read it again, for
+        ever.
+        """
+        window, rank = self._slice.window, cursor.order.rank
+        if self._edge is None or (window is not None and rank(self._edge.value) == rank(window.start)):
+            return None
+        return Checkpoint({cursor.field: self._edge.value})
+
+
+def _present(values: Sequence[Json]) -> list[Json]:
+    return [value for value in values if value is not None]

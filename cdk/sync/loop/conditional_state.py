@@ -1,0 +1,183 @@
+"""KnownAnswers: what a followed source said of its answers, in the state of the table that has their rows.
+
+It is committed with the rows, so a sync that is cut before remembers nothing and asks for them again. The value in
+`Saved.source`:
+
+    {"kind": ..., "version": ..., "value": ..., "after": ..., "selection": ..., "earlier": ...}
+
+kind, version and value are those of `cdk/http-validators`, of the answers that the rows came from. It counts only where
+the newest state before its own is `after`: whoever else commits a state, such as a person or a sync that does not
+follow, carries the value along, and it says nothing of the rows any more. selection: a digest of what else decides
+about the rows. earlier: of a read of several slices that was cut, what those had said that are still to be asked.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+
+from cdk.base.errors import BadState, ConfigError, StateTooLarge
+from cdk.base.values import Json, canonical, to_json
+from cdk.lake.delta.table_state import Saved
+from cdk.rest.conditional_requests import Asked
+from cdk.state.log import StateValue
+from cdk.state.source_state import HttpSnapshot, Validators
+from cdk.state.source_state.validators import KIND, requests_of, to_value
+from cdk.sync.loop.stale_removal import StaleCount, Wanted
+from cdk.sync.settings.pipeline_file import FollowSourceOptions
+from cdk.sync.settings.stream_plan import StreamPlan
+
+_SHOWN = len("sha256:") + 8
+"""As much of a fingerprint as people need to tell two requests apart."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How one stream is followed in one sync.
+
+    config: the connector's config as text, secrets masked. now: when the sync began. most: bytes that the table may
+    remember of the source.
+    """
+
+    options: FollowSourceOptions
+    config: str
+    now: datetime
+    most: int
+
+
+class KnownAnswers:
+    """The answers of one stream in one sync. Belongs to the driver's thread.
+
+    alone: the stream must be one slice, for rows that it does not read again would leave the table. snapshot: what
+    tasks are told. changed: whether a slice brought something new. taken: slices that were read to their end.
+    """
+
+    def __init__(
+        self, plan: StreamPlan, followed: Followed, before: Saved | None, *, resumed: bool, removal: Wanted | None
+    ) -> None:
+        """before: what the table remembers. resumed: this sync goes on with its generation.
+
+        Raises BadState: what is remembered of the source is of another kind, or damaged.
+        """
+        self._stream, self._most, self._resumed = plan.stream.name, followed.most, resumed
+        self.alone = removal is not None or plan.write_mode == "overwrite"
+        self.changed, self.taken = False, 0
+        self._selection = _selection(plan, followed.config, removal)
+        self._asked: dict[str, Validators | None] = {}
+        self._earlier: Mapping[str, Validators] = {}
+        if before is not None and before.source is not None:
+            value, earlier = self._read(before)
+            if resumed:
+                # Slices that this generation has were asked already; one that is asked again, a person wants anew.
+                self._asked, self._earlier = dict(value), earlier
+            elif before.complete:
+                self._earlier = value
+        options = followed.options
+        self.snapshot = HttpSnapshot(self._earlier, followed.now, options.max_validator_age, options.uncacheable)
+
+    def take(self, asked: Asked | None) -> None:
+        """Learn what a slice asked that was read to its end."""
+        self.taken += 1
+        self.changed |= asked is None or not asked.unchanged
+        if asked is not None and asked.request is not None:
+            self._asked[asked.request] = asked.validators
+
+    def waits(self, *, finished: bool) -> bool:
+        """Whether there is nothing to commit so far, for all that was asked has not changed."""
+        return not (self._resumed or self.changed or (finished and not self.taken))
+
+    @property
+    def moved(self) -> bool:
+        """Whether a source that has not changed said something new of itself."""
+        return self._known != self._earlier
+
+    def to_json(self, after: int | None, *, finished: bool) -> Json:
+        """The value to commit. after: the version of the state before. finished: every slice was read.
+
+        Raises StateTooLarge.
+        """
+        value = to_value(self._known)
+        told = {
+            "kind": value.kind,
+            "version": value.version,
+            "value": value.value,
+            "after": after,
+            "selection": self._selection,
+        }
+        earlier = {request: known for request, known in self._earlier.items() if request not in self._asked}
+        if not (finished or self.alone) and earlier:
+            told["earlier"] = to_value(earlier).value
+        if (size := len(to_json(told))) > self._most:
+            raise StateTooLarge(
+                f"what its {len(self._asked):,} requests were answered takes {size:,} bytes, and at most "
+                f"{self._most:,} are kept; leave follow_source out, or raise state.max_checkpoint_state_size",
+                stream=self._stream,
+            )
+        return told
+
+    @property
+    def _known(self) -> Mapping[str, Validators]:
+        return {request: known for request, known in self._asked.items() if known is not None}
+
+    def _read(self, before: Saved) -> tuple[Mapping[str, Validators], Mapping[str, Validators]]:
+        """What is known of this generation's requests and of the others; nothing of either where it does not count."""
+        path, found = f"source of {self._stream}", _parts(before.source, self._stream)
+        value = requests_of(found, path)
+        earlier = before.source.get("earlier")
+        others = {} if earlier is None else requests_of(StateValue(found.kind, found.version, earlier), path)
+        newest = before.history[0] if before.history else None
+        if before.source.get("after") != newest or before.source.get("selection") != self._selection:
+            return {}, {}
+        return value, others
+
+
+def several(stream: str) -> ConfigError:
+    """The error of a stream that is not `alone` and must be."""
+    return ConfigError(
+        "found several slices, expected one: where only some of them have changed, the rows of the others would leave "
+        "the table. Leave follow_source out, or write with append or append_dedup and without remove_stale",
+        path=f"streams.{stream}.follow_source",
+    )
+
+
+def left_behind(stale: StaleCount) -> bool:
+    """Whether rows that the source has no more stayed, and a later read may remove them."""
+    return bool(stale.gone and stale.kept) and stale.removal != "report"
+
+
+def carried(before: Saved | None) -> Json:
+    """What a sync that does not follow keeps of a source: what is of a kind that is not known here, untouched."""
+    source = None if before is None else before.source
+    return None if isinstance(source, Mapping) and source.get("kind") == KIND.name else source
+
+
+def about_source(source: Json) -> Iterator[str]:
+    """What a state knows of its source, a line for each request, for people; of what is not understood, its kind."""
+    if source is None:
+        return
+    try:
+        known = requests_of(_parts(source, ""), "source")
+    except BadState:
+        kind = source.get("kind") if isinstance(source, Mapping) else None
+        yield f"source: {kind or 'something'} that is not understood here"
+        return
+    for request, said in known.items():
+        validator = said.etag or said.last_modified or "no validator"
+        yield f"source {request[:_SHOWN]}: {validator}, read at {said.read_at or 'an unknown time'}"
+
+
+def _parts(source: Json, stream: str) -> StateValue:
+    match source:
+        case {"kind": str(kind), "version": int(version), "value": value}:
+            return StateValue(kind, version, value)
+        case _:
+            raise BadState(f"source of {stream}", source, "an object with kind, version and value", stream=stream)
+
+
+def _selection(plan: StreamPlan, config: str, removal: Wanted | None) -> str:
+    """A digest of what decides, besides the answers, which rows the table gets of them."""
+    stream = plan.stream
+    modes = [plan.sync_mode, plan.write_mode, plan.policy.value, plan.hard_deletes]
+    leaves = None if removal is None else removal.options.model_dump(mode="json")
+    said = canonical([modes, leaves, stream.key_paths, stream.json_schema(), config])
+    return f"sha256:{sha256(said.encode()).hexdigest()}"

@@ -1,0 +1,154 @@
+"""The loop of a sync: plan an epoch, run it, commit what it brought, until nothing is left to read."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import TypeVar
+
+from cdk.base.crash_points import crash_point
+from cdk.lake.storage.folder import as_place
+from cdk.rest.auth.tokens import IssuedToken
+from cdk.rest.http.activity import activities
+from cdk.spark.cluster.driver import TaskLost
+from cdk.spark.cluster.executors import Workers
+from cdk.sync.loop.job_name import job_name
+from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.suspects import SliceLost, Suspects
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.tasks.epoch_task import BundleResult, Job, run_epoch
+from cdk.sync.tasks.messages import Failure, Piece
+
+T = TypeVar("T")
+
+_FIRST = 4.0
+"""Seconds that the first epoch may read. An epoch's job and commit take half a second, however short it is."""
+
+_SLICES = 128
+"""Slices of the first epoch for each that is open at once: some answer in 30 ms."""
+
+_MOST_SLICES = 10_000
+
+
+class Epochs:
+    """The epochs of one sync. Belongs to the driver's thread.
+
+    Budgets double from four seconds, so that the first commit comes early and a long sync commits rarely.
+    Planning takes no longer than the epoch may read: where parents are slow, their first slices do not wait for all.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        runs: Sequence[StreamRun],
+        workers: Workers,
+        watch: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """watch: told before each epoch how many seconds it may read, and 0 after its commits. clock: of planning."""
+        self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
+        self._interval = pipeline.checkpoint_interval.total_seconds()
+        self._concurrency, self._name = pipeline.concurrency, pipeline.name
+        self._seconds, self._suspects = min(_FIRST, self._interval), Suspects()
+        # Slices that are not begun come again; too few leave an API that makes tasks wait without requests.
+        self._slices = min(_SLICES * pipeline.concurrency, _MOST_SLICES)
+
+    def read_all(self) -> None:
+        """Run epochs until every stream is done or failed. Raises TransientError: Spark was lost."""
+        for run in self._runs:
+            self._for(run, partial(run.prepare, self._workers.spread))
+        while any(run.active for run in self._runs):
+            pieces = self._plan()
+            results = self._read(pieces) if pieces else []
+            crash_point("epoch_read")
+            self._grow(pieces, results)
+            self._take(pieces, results)
+            self._commit({piece.target for piece in pieces}, results)
+            self._watch(0)
+        for run in self._runs:
+            run.compact()
+        self._workers.name("")  # a notebook's session goes on
+
+    def _plan(self) -> list[Piece]:
+        """Slices of all streams in turn, so that small streams share the epochs of large ones."""
+        end = self._clock() + self._seconds
+        pieces: list[Piece] = []
+        waiting = [(n, run) for n, run in enumerate(self._runs) if run.active]
+        # However slow the planning is, nobody who could read is left without a slice.
+        while waiting and len(pieces) < self._slices and (len(pieces) < self._concurrency or self._clock() < end):
+            for n, run in list(waiting):
+                slice = run.next()
+                if slice is None:
+                    waiting.remove((n, run))
+                else:
+                    pieces.append(Piece(len(pieces), n, slice))
+        return pieces
+
+    def _read(self, pieces: Sequence[Piece]) -> list[BundleResult]:
+        crash_point("epoch_begins")
+        tokens = self._tokens(pieces)
+        pieces = [piece for piece in pieces if self._runs[piece.target].active]
+        if not pieces:
+            return []
+        self._workers.name(job_name(self._name, [(self._runs[p.target].stream.name, p.slice) for p in pieces]))
+        self._watch(self._seconds)
+        bundles = self._suspects.bundles(pieces, min(self._concurrency, len(pieces), self._workers.count))
+        targets, live = [run.target for run in self._runs], activities().folder
+        job = Job(targets, self._seconds, self._concurrency, tokens, live, self._workers.limits)
+        try:
+            return run_epoch(self._workers.spread, job, bundles)
+        except TaskLost as lost:
+            if (piece := self._suspects.accuse(bundles, lost)) is not None:
+                self._runs[piece.target].fail(Failure.of(SliceLost(piece.slice, lost)))
+            return []
+
+    def _tokens(self, pieces: Sequence[Piece]) -> Mapping[str, IssuedToken]:
+        """The access tokens for these slices. They are obtained here, for all tasks; a stream without fails."""
+        tokens: dict[str, IssuedToken] = {}
+        for n in sorted({piece.target for piece in pieces}):
+            tokens |= self._for(self._runs[n], partial(self._runs[n].access_tokens, self._seconds)) or {}
+        return tokens
+
+    def _grow(self, pieces: Sequence[Piece], results: Sequence[BundleResult]) -> None:
+        """Add the columns that tasks need. Where another task was quicker, and they differ, its slices wait."""
+        for n in sorted({n for result in results for n in result.grown}):
+            run = self._runs[n]
+            grown = [result.grown.get(n, {}) for result in results]
+            files = [result.files.get(n, []) for result in results]
+            fitting = self._for(run, partial(run.grow, grown, files, self._workers.spread))
+            for file in [] if fitting is not None else chain.from_iterable(files):
+                as_place(run.target.root).delete(file.path)
+            for result, fits in zip(results, fitting or [None] * len(results), strict=True):
+                if fits is None:
+                    result.files.pop(n, None)
+                    result.progress = [item for item in result.progress if pieces[item.number].target != n]
+                else:
+                    result.files[n] = list(fits)
+
+    def _take(self, pieces: Sequence[Piece], results: Sequence[BundleResult]) -> None:
+        progress = {item.number: item for result in results for item in result.progress}
+        for piece in pieces:
+            run = self._runs[piece.target]
+            if piece.number in progress:
+                self._suspects.clear(piece.slice)
+                run.take(piece.slice, progress[piece.number])
+            else:
+                run.untouched(piece.slice)
+        begun = len(progress)
+        # The next epoch has twice the time; and twice that again, for a source may become quicker.
+        wanted = 8 * self._slices if begun == len(pieces) else 4 * begun
+        self._slices = min(max(wanted, self._concurrency), _MOST_SLICES)
+        self._seconds = min(self._seconds * 2, self._interval)
+
+    def _commit(self, touched: Collection[int], results: Sequence[BundleResult]) -> None:
+        for n, run in enumerate(self._runs):
+            if run.active or n in touched:
+                files = [file for result in results for file in result.files.get(n, ())]
+                self._for(run, partial(run.commit, files, self._workers.spread))
+
+    def _for(self, run: StreamRun, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+            run.refused(Failure.of(error))
+            return None

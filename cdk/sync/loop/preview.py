@@ -1,0 +1,94 @@
+"""Previews: what a sync would read, found out without writing anything that lasts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+
+from cdk.base.run import Run
+from cdk.base.values import Json, Record
+from cdk.engine.boundary_dedup import remembering
+from cdk.state.wire import decode
+from cdk.streams.checkpoint import CheckpointReader
+from cdk.sync.loop.resume import go_on
+from cdk.sync.loop.stale_removal import check_table
+from cdk.sync.loop.table_writer import check_writing
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.stream_plan import StreamPlan, check_travels
+from cdk.sync.tasks.messages import Failure
+
+_SLICES = 5
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a sync would read of a stream.
+
+    state: where it would go on; None at its start. slices: the first that it would read, more: whether there are
+    others. records: the first that the table has not. failure: what went wrong.
+    """
+
+    name: str
+    sync_mode: str
+    write_mode: str
+    state: Json = None
+    slices: Sequence[str] = ()
+    more: bool = False
+    records: Sequence[Record] = field(default=(), repr=False)
+    failure: Failure | None = None
+
+
+def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: Run) -> Iterator[Preview]:
+    """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs.
+
+    run: of which the reading is a part.
+    """
+    for plan in plans:
+        preview = Preview(plan.name, plan.sync_mode, plan.write_mode)
+        try:
+            preview = _at(preview, plan, pipeline)
+            with run.working():
+                preview = _read(preview, plan, most)
+            yield preview
+        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+            yield replace(preview, failure=Failure.of(error))
+
+
+def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline) -> Preview:
+    """Where the sync would go on. Opening a table that is there writes nothing.
+
+    Raises what a sync would before it reads.
+    """
+    check_travels(plan.stream)
+    table = check_writing(plan, pipeline.name)
+    removal = plan.remove_stale
+    if removal is not None and table is not None:
+        check_table(plan, table, removal.removal)
+    saved = None if table is None or pipeline.state.ignore_old_state else table.saved
+    return replace(preview, state=go_on(plan, saved, "")[0].state)
+
+
+def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:
+    reader = _reader(preview, plan)
+    first = list(islice(iter(reader.next, None), _SLICES + 1))
+    records: list[Record] = []
+    for slice in chain(first, iter(reader.next, None)):
+        if len(records) >= most:
+            break
+        for page in remembering(plan.stream, slice):
+            records.extend(page.records[: most - len(records)])
+            if len(records) >= most:
+                break
+    return replace(
+        preview, slices=[str(slice) for slice in first[:_SLICES]], more=len(first) > _SLICES, records=records
+    )
+
+
+def _reader(preview: Preview, plan: StreamPlan) -> CheckpointReader:
+    stream = plan.stream
+    state = decode(
+        preview.state,
+        path=f"state of {stream.name}",
+        cursor_field=stream.cursor_field,
+        partition_field=stream.partition_field,
+    )
+    return stream.checkpoint_reader(state)

@@ -1,0 +1,50 @@
+"""What a sync of a stream starts from: its state and its generation, by what an earlier sync has committed."""
+
+from dataclasses import replace
+
+from cdk.base.errors import ConfigError
+from cdk.lake.delta.table_state import Saved
+from cdk.sync.settings.stream_plan import StreamPlan
+
+
+def refreshes(plan: StreamPlan, saved: Saved | None) -> bool:
+    """Whether an incremental sync reads all again, begun now or by a sync that was interrupted, in place of the rows.
+
+    A platform asks for it with a generation of its own, and with one row for each key the older ones leave when the
+    read is complete. Else the new generation is hidden until then, which its write mode says.
+    """
+    if saved is None or plan.sync_mode != "incremental" or plan.generation is None:
+        return False
+    if plan.generation > saved.generation:
+        return plan.replaces
+    begun = plan.replaces if plan.write_mode == "append_dedup" else saved.write_mode == "overwrite"
+    return begun and not saved.complete and saved.sync_mode == "incremental"
+
+
+def go_on(plan: StreamPlan, saved: Saved | None, sync: str) -> tuple[Saved, bool]:
+    """What this sync starts from, and whether that is the rest of an interrupted one.
+
+    Where no platform numbers the generations, each new full refresh is one more. A platform's next number begins a new
+    read, of incremental streams, too.
+    Raises ConfigError: the table has rows of a later generation.
+    """
+    sync_mode, write_mode, generation = plan.sync_mode, plan.write_mode, plan.generation
+    if saved is None:
+        return Saved(sync_mode, write_mode, sync, generation=1 if generation is None else generation), False
+    if generation is not None and generation < saved.generation:
+        raise ConfigError(
+            f"found generation_id {generation}, and the table is at generation {saved.generation}; "
+            "an older catalog must not write to it"
+        )
+    newer = generation is not None and generation > saved.generation
+    if write_mode == "append" and refreshes(plan, saved):
+        write_mode = "overwrite"
+    if sync_mode == "incremental" == saved.sync_mode and not newer:
+        return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
+    same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)
+    if same and not newer and (not saved.complete or sync == saved.sync or generation == saved.generation):
+        return replace(saved, sync=sync), True
+    # A table with one row per key goes on with the rows it has.
+    records = saved.records if saved.write_mode == write_mode == "append_dedup" else 0
+    number = saved.generation + 1 if generation is None else generation
+    return Saved(sync_mode, write_mode, sync, generation=number, records=records), False

@@ -1,0 +1,296 @@
+"""SyncRunner: reads a source's streams on Spark into Delta tables, rows and state in one commit."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+from cdk.base.crash_points import crash_point
+from cdk.base.gc_tuning import rare_collections
+from cdk.base.logs import logger
+from cdk.base.run import Run, current_run
+from cdk.base.secret_masking import Secrets, secret_values
+from cdk.base.times.clock import Clock, system_clock
+from cdk.base.values import Json, canonical
+from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
+from cdk.lake.admin.locate import of_plans
+from cdk.lake.storage.folder import Disk, Place
+from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.run_lock import only_run
+from cdk.rest.auth.tokens import Tokens, run_tokens
+from cdk.rest.http.activity import Activities, Doing, activities
+from cdk.rest.http.authenticator import ignore
+from cdk.rest.http.metrics import counting
+from cdk.spark.cluster.driver import driver_of
+from cdk.spark.cluster.executors import Workers, executors
+from cdk.spark.cluster.session import open_session, ship
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+from cdk.sync.loop.conditional_state import Followed
+from cdk.sync.loop.epoch_loop import Epochs
+from cdk.sync.loop.preview import Preview, previews
+from cdk.sync.loop.skip_windows import RedundantRuns
+from cdk.sync.loop.stale_removal import Wanted, check_removal
+from cdk.sync.loop.state_log_mirror import following, open_log, state_check
+from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.token_files import TokenFiles
+from cdk.sync.reports.lineage import Opened, lineage
+from cdk.sync.reports.run_report import RunFacts, run_report
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.stream_plan import StreamPlan, check_apart, check_travels, chosen_streams, plan_stream
+from cdk.sync.tasks.messages import Failure
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """What a sync did, stream by stream in the order of the source. run: what concerns all of them.
+
+    traces: the file that says in full what went wrong, if anything did, without secrets.
+    """
+
+    streams: Sequence[StreamReport]
+    run: RunFacts = field(default_factory=RunFacts)
+    traces: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every stream was read to its end, now or before."""
+        return all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The report of the run (docs/reference/run-report.md), the config's secrets masked."""
+        return run_report(self.run, self.streams)
+
+
+Watch = Callable[[Sequence[StreamReport], float], None]
+"""Told how each stream stands: when the streams are known, before each epoch, and after its commits.
+
+The number is how many seconds the epoch that begins may read, 0 when none begins.
+"""
+
+
+class SyncRunner:
+    """One sync of a pipeline."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: Source,
+        *,
+        watch: Watch = lambda *_: None,
+        clock: Clock = system_clock,
+        workers: Workers | None = None,
+        mask: Callable[[str], str] = str,
+        learn: Callable[[str], None] = ignore,
+    ) -> None:
+        """Prepare a sync; raises ConfigError: the config does not fit the source's schema.
+
+        workers: where tasks run instead of on Spark's executors; tests read in this process.
+
+        mask: hides what is secret besides the config, in what others are told of errors. learn: told of each secret
+        that the run obtains, such as an access token.
+        """
+        # A program has a pipeline as its file says it; the command line knows what to call the config in errors.
+        pipeline = pipeline.prepared(source, "source.config", Secrets())
+        self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
+        self._workers = workers
+        self._secrets = list(secret_values(source.config_schema, pipeline.config))
+        self._own, self._learn = Secrets(self._secrets), learn
+        self._facts = RunFacts(
+            pipeline.name, pipeline.target.path, begun=clock(), mask=lambda text: mask(self._own.mask(text))
+        )
+        self._reports: Callable[[], Sequence[StreamReport]] = tuple
+        self._traces: Path | None = None
+        self._activities: Activities | None = None
+
+    @property
+    def result(self) -> SyncResult:
+        """What the sync has done so far; also after `run` has raised."""
+        return SyncResult(self._reports(), replace(self._facts, ended=self._clock()), self._traces)
+
+    def run(self) -> SyncResult:
+        """Read every stream to its end, or to its error; one that fails does not stop the others.
+
+        Raises ConfigError: the pipeline does not fit the source, or Spark does not start. StateConflict: another sync
+        of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
+        """
+        with self._one_run() as tokens, counting(self._facts.http), rare_collections():
+            try:
+                self._run()
+            finally:
+                tokens.flush()
+                self._write_traces()
+                if (live := activities().folder) is not None:
+                    shutil.rmtree(live, ignore_errors=True)
+            return self.result
+
+    def doing(self) -> Mapping[str, Doing]:
+        """What is being done right now, by stream, for people who look on; their secrets masked. From any thread."""
+        seen = {} if self._activities is None else self._activities.seen()
+        return {name: replace(one, why=self._facts.mask(one.why)) for name, one in seen.items()}
+
+    def _let_tasks_note(self, target: Place) -> None:
+        """Give tasks a folder to note in what they do, where they and this process see the same disk."""
+        self._activities = activities()
+        if isinstance(target, Disk):
+            folder = target.here / f"{self._pipeline.name}.live"
+            with suppress(OSError):
+                shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+                folder.mkdir(parents=True)
+                self._activities.folder = folder
+
+    def _write_traces(self) -> None:
+        """Write in full what went wrong, in place of what a run before had to say."""
+        failures = [(report.name, report.failure) for report in self._reports() if report.failure is not None]
+        path = self._target.here / f"{self._pipeline.name}.traces.log"
+        try:
+            path.unlink(missing_ok=True)
+            if failures:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                texts = [f"{name}: {failure.message}\n{failure.detail}\n" for name, failure in failures]
+                path.write_text(self._facts.mask("\n".join(texts)), encoding="utf-8", errors="backslashreplace")
+                self._traces = path
+        except OSError as error:
+            logger.warning("what went wrong cannot be written to %s: %s", path, error.strerror)
+
+    def preview(self, most: int) -> Iterator[Preview]:
+        """What a sync would read, stream by stream, with up to `most` records of each. Nothing that lasts is written.
+
+        Raises ConfigError as `run` does; what goes wrong in a stream is in its preview.
+        """
+        with self._one_run():
+            _, plans = self._planned
+            redundant = self._redundant
+            return previews([plan for plan in plans if plan.name not in redundant], self._pipeline, most, current_run())
+
+    def notes(self) -> Iterator[str]:
+        """What a sync would do besides reading, a line each. Raises what `preview` does."""
+        for name, report in self._redundant.items():
+            yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
+        for plan in self._planned[1]:
+            removal = self._removal(plan)
+            if removal is not None and plan.name not in self._redundant:
+                yield f"{plan.name}: {removal.intended}"
+            if plan.follow_source is not None and plan.name not in self._redundant:
+                yield f"{plan.name}: followed, a sync would read it only where its source has changed"
+
+    @contextmanager
+    def _one_run(self) -> Iterator[Tokens]:
+        """A run of its own, whose rotated tokens are stored in the target, also when nothing else is written."""
+        with Run().working():
+            tokens = run_tokens()
+            tokens.store, tokens.learn = TokenFiles(self._target), self._hide
+            yield tokens
+
+    def _hide(self, secret: str) -> None:
+        self._own.add(secret)
+        self._learn(secret)
+
+    @cached_property
+    def _target(self) -> Place:
+        return place_at(self._pipeline.target.path, self._pipeline.target.storage)
+
+    @cached_property
+    def _planned(self) -> tuple[Place, list[StreamPlan]]:
+        target = self._target
+        plans = []
+        for stream, options in chosen_streams(self._source.open(self._pipeline.config), self._pipeline.streams):
+            plans.append(plan_stream(stream, options, target))
+            if options.remove_stale is not None:
+                check_removal(plans[-1], options.remove_stale)
+        check_apart(plans)
+        return target, plans
+
+    @cached_property
+    def _windows(self) -> RedundantRuns | None:
+        options = self._pipeline.skip_redundant_runs
+        if options is None or not options.enabled:
+            return None
+        return RedundantRuns(self._pipeline, options, secrets=self._secrets, begun=self._facts.begun)
+
+    @cached_property
+    def _redundant(self) -> Mapping[str, StreamReport]:
+        """The streams that need not be read."""
+        return {} if self._windows is None else self._windows.redundant(self._planned[1])
+
+    def _run(self) -> None:
+        target, planned = self._planned
+        log = open_log(self._pipeline, self._secrets, self._clock)
+        redundant = self._redundant
+        plans = [plan for plan in planned if plan.name not in redundant]
+        opened: dict[str, StreamRun | StreamReport] = {**redundant}
+
+        def report() -> list[StreamReport]:
+            known = [opened[plan.name] for plan in planned if plan.name in opened]
+            return [run.standing if isinstance(run, StreamRun) else run for run in known]
+
+        self._facts, self._reports = replace(self._facts, target=str(target)), report
+        if not plans:
+            return
+        with only_run(target, self._pipeline.name) as sync:
+            with following(log, self._pipeline, plans, sync, self._ended):
+                opened |= {plan.name: self._open(plan, sync) for plan in plans}
+                runs = [run for run in opened.values() if isinstance(run, StreamRun)]
+                self._facts = replace(self._facts, sync=sync)
+                with self._told([(plan, opened[plan.name]) for plan in plans]):
+                    self._watch(report(), 0)
+                    if runs:
+                        self._let_tasks_note(target)
+                        workers = self._workers or self._spark(target, plans)
+                        Epochs(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)).read_all()
+                crash_point("done")
+            if self._windows is not None:
+                done = {one.name for one in report() if one.status is Status.DONE and not one.resumed}
+                self._windows.remember(plans, done, sync=sync, final=self._ended())
+
+    def _told(self, opened: Sequence[Opened]) -> AbstractContextManager[None]:
+        source = self._source.name or type(self._source).__name__
+        return lineage(self._pipeline.name, source, opened, mask=self._facts.mask, clock=self._clock)
+
+    def _ended(self) -> bool:
+        return self.result.ok
+
+    def _spark(self, target: Place, plans: Sequence[StreamPlan]) -> Workers:
+        """Spark's executors, with the code that they need."""
+        log = target.here / f"{self._pipeline.name}.spark.log"
+        session = open_session(self._pipeline.name, self._pipeline.spark, log)
+        self._facts = replace(self._facts, spark=session.version, master=driver_of(session).master)
+        ship(session, {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)})
+        return executors(session)
+
+    def _open(self, plan: StreamPlan, sync: str) -> StreamRun | StreamReport:
+        """The stream's run, or its report when not even its table or schema can be used."""
+        stream = plan.stream
+        try:
+            _check_configured(stream)
+            check_travels(stream)
+            removal, followed = self._removal(plan), self._followed(plan)
+            check = partial(state_check(self._pipeline, self._secrets), of_plans([plan])[0].name)
+            return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed, check=check)
+        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+            failure = Failure.of(error)
+            logger.error("%s: %s", plan.name, failure.message)
+            return StreamReport(plan.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
+
+    def _followed(self, plan: StreamPlan) -> Followed | None:
+        """How the stream's source is asked whether it has changed."""
+        if plan.follow_source is None:
+            return None
+        config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
+        return Followed(plan.follow_source, config, self._facts.begun, self._pipeline.state.max_checkpoint_state_size)
+
+    def _removal(self, plan: StreamPlan) -> Wanted | None:
+        """What is to become of the stream's rows that a complete read does not see."""
+        options = plan.remove_stale
+        if options is None or plan.write_mode == "overwrite":
+            return None
+        return Wanted(options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else "")
+
+
+def _check_configured(stream: Stream) -> None:
+    """Raise ManifestError: the stream cannot be read; its table and state stay as they are."""
+    if isinstance(stream, MisconfiguredStream):
+        raise stream.error

@@ -1,0 +1,126 @@
+"""RedundantRuns: which streams of a sync need not be read, for the log says that the window was read before.
+
+A stream's window is a slot of the log that follows the tables, `window:<stream>`. It is written after all commits of
+the sync, so a sync that is cut is at worst repeated. It counts only while the table stands where the log says that it
+stood: a table that was moved away, restored or reset is read.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+
+from cdk.base.errors import ConfigError, StateError
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import Json, canonical
+from cdk.lake.admin.locate import Located, of_plans
+from cdk.state.handlers import RedundantRunSkipHandler, StatefulRun, stateful_run
+from cdk.state.log import StateLog
+from cdk.state.stores import StateKey, open_store
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.stream_options import SkipOptions
+from cdk.sync.settings.stream_plan import StreamPlan
+
+
+class RedundantRuns:
+    """The windows of one sync. Belongs to the driver's thread."""
+
+    def __init__(self, pipeline: Pipeline, options: SkipOptions, *, secrets: Iterable[str], begun: datetime) -> None:
+        """secrets: those of the config; begun: when the sync did, for what is not over by then may still grow.
+
+        Raises ConfigError: there is no log.
+        """
+        self._pipeline, self._options, self._secrets, self._begun = pipeline, options, tuple(secrets), begun
+        if pipeline.state.state_provider is None or not pipeline.state.enabled:
+            raise ConfigError(
+                "what was read is kept in a log, and there is none; say where it lies in state.state_provider",
+                path="skip_redundant_runs",
+            )
+        self._handled = options.handled(ignore_old_state=pipeline.state.ignore_old_state)
+
+    def redundant(self, plans: Sequence[StreamPlan]) -> dict[str, StreamReport]:
+        """The streams that need not be read, each with its report. Writes nothing.
+
+        Raises BadState: what an earlier sync left cannot be read. ConfigError: the window is none.
+        """
+        found = {}
+        with self._run(writes=False) as run:
+            stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
+            for plan, one in zip(plans, of_plans(plans), strict=True):
+                planned = self._handler(run, plan).plan(self._options.start_time, self._options.end_time)
+                if planned.skip and (report := self._standing(plan, one, stood)) is not None:
+                    window = f"{planned.wanted.start.isoformat()} to {planned.wanted.end.isoformat()}"
+                    found[plan.name] = replace(report, window=window)
+        return found
+
+    def remember(self, plans: Sequence[StreamPlan], done: Collection[str], *, sync: str, final: bool) -> None:
+        """Have the log say that the window of these streams was read. final: no stream of the sync failed.
+
+        done: streams that this run has read from where it began; of what an earlier one read nobody knows when.
+        Raises what a store of states raises.
+        """
+        with self._run(writes=True, sync=sync) as run:
+            news = False
+            for plan in plans:
+                if plan.name in done:
+                    handler = self._handler(run, plan)
+                    planned = handler.plan(self._options.start_time, self._options.end_time)
+                    news |= handler.update_state(planned)
+            if news:
+                # The newest record is where `follow` looks for where the tables stood.
+                effects = [] if run.session.head is None else list(run.session.head.effects)
+                run.session.commit("final" if final else "partial", effects)
+
+    @contextmanager
+    def _run(self, *, writes: bool, sync: str = "") -> Iterator[StatefulRun]:
+        state = self._pipeline.state
+        assert state.state_provider is not None
+        log = StateLog(
+            open_store(state.state_provider.model_dump(), writes=writes),
+            StateKey(self._pipeline.name),
+            clock=lambda: self._begun,
+            secrets=self._secrets,
+            max_checkpoint_state_size=state.max_checkpoint_state_size,
+        )
+        with stateful_run(log, self._handled, preview=not writes, run={"id": sync} if sync else None) as run:
+            yield run
+
+    def _handler(self, run: StatefulRun, plan: StreamPlan) -> RedundantRunSkipHandler:
+        source = self._pipeline.source
+        config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
+        selection: Json = {
+            "source": source.connector or source.manifest,
+            "config": config,
+            "table": str(plan.root),
+            "sync_mode": plan.sync_mode,
+            "cursor_field": plan.stream.cursor_field,
+        }
+        return RedundantRunSkipHandler(run, plan.name, selection=selection)
+
+    def _standing(self, plan: StreamPlan, one: Located, stood: Mapping[str, int]) -> StreamReport | None:
+        """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
+        if not one.there:
+            return None
+        try:
+            table = one.open(self._pipeline.name)
+        except StateError:
+            return None  # the stream says so itself, when it is read
+        saved, version = table.saved, table.state_version
+        if saved is None or not saved.complete or not version == table.held == stood.get(one.name):
+            return None
+        return StreamReport(
+            plan.name,
+            Status.REDUNDANT,
+            plan.sync_mode,
+            plan.write_mode,
+            total=saved.records,
+            generation=saved.generation,
+        )
+
+
+def _stood(effects: Sequence[Json]) -> Iterator[tuple[str, int]]:
+    """Where the log says that each table's marker was."""
+    for effect in effects:
+        if isinstance(effect, Mapping) and isinstance(txn := effect.get("txn"), Mapping):
+            yield str(effect.get("stream")), int(txn["version"])

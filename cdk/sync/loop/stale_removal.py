@@ -1,0 +1,224 @@
+"""StaleRemoval: after a complete read, what the source has no more leaves the table.
+
+The commit that says that a generation is complete is the one that removes, so a sync that is cut before it removes
+nothing, and the next one does. What is compared is the table with itself (`cdk.lake.parquet.generation_diff`); how many rows it had
+when the read began is part of its state.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
+from cdk.base.times.clock import Clock, system_clock
+from cdk.lake.arrow.columns import column_name
+from cdk.lake.delta.engine_writes import deleted, flagged
+from cdk.lake.delta.receipt import Receipt
+from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
+from cdk.lake.delta.table_guard import Use, Way
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.write_modes import AppendDedup
+from cdk.lake.parquet.generation_diff import FLAG, Counts, Unseen, check_flag
+from cdk.lake.parquet.merge import SMALL_ROWS
+from cdk.lake.parquet.table_files import TableFile
+from cdk.spark.cluster.executors import Spread, here
+from cdk.state.handlers.removal_guards import Counted, empty, is_empty, is_too_much, too_much
+from cdk.sync.loop.table_writer import Writing
+from cdk.sync.settings.stream_options import RemoveStaleOptions
+from cdk.sync.settings.stream_plan import StreamPlan
+
+
+@dataclass(frozen=True)
+class StaleCount:
+    """What became of the rows that a complete read did not see.
+
+    removal: soft, hard or report. previous: rows that were shown when the read began, those of other writers aside.
+    current: rows that it saw. gone: rows of `previous` that it did not. removed: how many of these were flagged or
+    deleted. kept: why none was; empty when they were. refused: a guard kept them, and a person has to look.
+    """
+
+    removal: str
+    previous: int
+    current: int
+    gone: int
+    removed: int = 0
+    kept: str = ""
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of one stream in one sync. unwilling: why this sync removes nothing; empty when it may."""
+
+    options: RemoveStaleOptions
+    unwilling: str = ""
+
+    @property
+    def intended(self) -> str:
+        """What a sync would do, as a clause."""
+        what = {"soft": "flagged", "hard": "deleted", "report": "counted"}[self.options.removal]
+        if self.unwilling:
+            return f"rows that the source has no more would stay: {self.unwilling}"
+        return f"rows that the source has no more would be {what} after a complete read"
+
+
+AS_THE_PLATFORM_SAYS = RemoveStaleOptions(removal="hard", fail_safe_threshold=100, allow_empty=True)
+"""Rows of earlier generations are to leave: whoever numbers them has asked for it, and no guard is to keep them."""
+
+
+def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
+    """Raise ConfigError where a table cannot tell what a complete read did not see."""
+    where = f"streams.{plan.name}.remove_stale"
+    if plan.sync_mode == "incremental":
+        raise ConfigError(
+            f"{where}: an incremental sync reads what is new, and does not see what is gone; use full_refresh"
+        )
+    if plan.write_mode == "overwrite" and (more := options.model_fields_set - {"allow_empty"}):
+        raise ConfigError(
+            f"{where}: an overwrite leaves nothing of earlier reads; it takes allow_empty alone, leave "
+            f"{', '.join(sorted(more))} out, or use append_dedup"
+        )
+    if plan.write_mode == "append":
+        raise ConfigError(
+            f"{where}: only tables with one row for each key can tell which rows are gone; use append_dedup"
+        )
+
+
+class StaleRemoval:
+    """The removing end of one stream in one sync. Belongs to the driver's thread."""
+
+    def __init__(self, plan: StreamPlan, writing: Writing, wanted: Wanted, *, clock: Clock = system_clock) -> None:
+        """Have `writing` merge so that what was read last wins, and each key it saw has this generation's number.
+
+        With the newest by cursor, a row that came back with an older value would look as if it had not been seen.
+        Raises ConfigError: the table cannot flag rows.
+        """
+        self.where = f"streams.{plan.name}.remove_stale"
+        self._table, self._options, self._clock = writing.table, wanted.options, clock
+        self._keys, self._bounded = _keys(plan), writing.target(0).bounded
+        self._unwilling = wanted.unwilling or ("removal is report" if wanted.options.removal == "report" else "")
+        check_table(plan, self._table, wanted.options.removal)
+        assert isinstance(writing.mode, AppendDedup)  # of others, rows cannot be told apart
+        self._mode = writing.mode
+        self._mode.identity = replace(self._mode.identity, cursor=None)
+
+    def known(self, generation: int, spread: Spread) -> int:
+        """How many rows are shown before the read of a generation begins. Raises what a place raises."""
+        unseen = self._unseen(generation)
+        if self._by_engine:
+            found, _, _ = unseen.looked(self._table.scan(unseen.looked_at))
+        else:
+            files = self._table.files()
+            found = sum(unseen.counted(files, _where(files, spread)), Counts())
+        return found.seen + found.gone
+
+    def settle(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
+        """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
+
+        saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
+        """
+        if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
+            self._mode.add([FLAG])
+        return repeat_if_changed(
+            self._table, lambda: self._settled_by_engine(saved) if self._by_engine else self._settled(saved, spread)
+        )
+
+    @property
+    def _by_engine(self) -> bool:
+        """Whether rows are read and removed by delta-rs, for what the table's files say of them is not all."""
+        guard, uses = self._table.guard, _USES.get(self._options.removal, [])
+        return guard.vectors or any(guard.way(use) is Way.ENGINE for use in uses)
+
+    def _settled_by_engine(self, saved: Saved) -> tuple[Saved, StaleCount, Receipt]:
+        table, unseen, hard = self._table, self._unseen(saved.generation), self._options.removal == "hard"
+        total, rows, name = unseen.looked(table.scan(unseen.looked_at))
+        count = self._decided(saved, total, lambda: name)
+        gone = count.removed if hard else 0
+        complete, receipt = replace(saved, complete=True, records=rows - gone), Receipt(removed=gone)
+        if not count.removed:
+            table.commit(complete, alone=True, receipt=receipt)
+        elif hard:
+            change = deleted(table.schema, saved.generation)
+            table.change(complete, change, receipt, {"deleted": count.removed})
+        else:
+            change = flagged(table.schema, saved.generation, self._clock())
+            table.change(complete, change, receipt, {"updated": count.removed})
+        self._log(count)
+        return complete, count, receipt
+
+    def _settled(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
+        unseen, files, hard = self._unseen(saved.generation), self._table.files(), self._options.removal == "hard"
+        run = _where(files, spread)
+        each = unseen.counted(files, run)
+        touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
+        count = self._decided(saved, sum(each, Counts()), lambda: unseen.plan(touched, run))
+        if not count.removed:
+            touched = []
+        made = unseen.deleted(touched, run) if hard else unseen.flagged(touched, self._clock(), run)
+        gone = count.removed if hard else 0
+        complete = replace(saved, complete=True, records=sum(file.rows for file in files) - gone)
+        receipt = Receipt(removed=gone)
+        try:
+            # Alone: what was counted is what leaves.
+            self._table.commit(complete, made, remove=touched, alone=True, receipt=receipt)
+        except TableChanged:
+            for file in made:
+                self._table.root.delete(file.path)
+            raise
+        self._log(count)
+        return complete, count, receipt
+
+    def _log(self, count: StaleCount) -> None:
+        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
+
+    def _decided(self, saved: Saved, total: Counts, plan: Callable[[], str]) -> StaleCount:
+        """What is to be done. plan: a name for what is gone."""
+        count = StaleCount(self._options.removal, max(total.gone, saved.known or 0), total.seen, total.gone)
+        kept = self._unwilling
+        if saved.known is None and not kept:
+            kept = "the read was begun without remove_stale, so what it saw is not known for sure"
+        refused = "" if kept else self._refused(count, plan)
+        if kept or refused:
+            return replace(count, kept=kept or refused, refused=bool(refused))
+        return replace(count, removed=count.gone)
+
+    def _unseen(self, generation: int) -> Unseen:
+        table = self._table
+        return Unseen(table.root, table.schema, generation, self._keys, self._bounded, table.partition_by)
+
+    def _refused(self, count: StaleCount, plan: Callable[[], str]) -> str:
+        """Why a person has to look first; empty where nobody has to."""
+        options, counted = self._options.guards(), Counted(count.previous, count.current, count.gone)
+        if is_empty(counted, options):
+            return empty("", counted)
+        if is_too_much(counted, options):
+            name = f"{count.gone}-{plan()}"
+            if name != options.accept_removals:
+                return too_much("", counted, options, name)
+        return ""
+
+
+def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
+    """Raise ConfigError where rows cannot leave a table in this way."""
+    if removal == "soft":
+        check_flag(table.schema, f"streams.{plan.name}.remove_stale")
+    table.guard.check(_USES.get(removal, []))
+
+
+_USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.GAIN], "hard": [Use.DELETE]}
+
+
+def _where(files: Sequence[TableFile], spread: Spread) -> Spread:
+    """Where to look at files: a Spark job costs more than few rows do."""
+    return here if sum(file.rows for file in files) <= SMALL_ROWS else spread
+
+
+def _keys(plan: StreamPlan) -> tuple[str, ...]:
+    """The columns of the primary key, which `Writing` has checked."""
+    key = plan.stream.primary_key
+    names = [key] if isinstance(key, str) else [part if isinstance(part, str) else part[0] for part in key]
+    return tuple(column_name(name) or name for name in names)
+
+
+def _because(count: StaleCount) -> str:
+    return f": {count.kept}" if count.kept else ""

@@ -1,0 +1,140 @@
+"""The log that follows the tables: with a `state_provider`, a record says where every stream of a sync stands.
+
+The tables are the truth: nothing is ever read from the log to go on. A record is appended after the commits that it
+tells of. If a crash comes between, the next sync finds that the markers of the tables are not those of the newest
+record, and appends what is missing before it reads anything.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from cdk.base.errors import ConfigError
+from cdk.base.times.clock import Clock
+from cdk.base.values import Json, to_json
+from cdk.lake.admin.edits import reset
+from cdk.lake.admin.locate import Located, of_plans
+from cdk.lake.delta.table_state import Saved
+from cdk.state.log import Kind, StateLog, open_session
+from cdk.state.log.limits import Limits
+from cdk.state.stores import StateKey, open_store
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.stream_plan import StreamPlan
+
+STREAM = Kind("cdk/table-state")
+"""The kind of `stream:` slots: what a table remembers of its stream, without the names of files."""
+
+
+def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateLog | None:
+    """The log that the pipeline's file names; None where it names none.
+
+    Raises ConfigError: the store cannot be used, or nothing is to be written. TransientError: it does not answer.
+    """
+    options = pipeline.state
+    if options.ignore_new_state:
+        raise ConfigError("state.ignore_new_state: nothing may be written, so a sync can only be previewed")
+    if options.state_provider is None or not options.enabled:
+        return None
+    store = open_store(options.state_provider.model_dump())
+    size = options.max_checkpoint_state_size
+    return StateLog(store, StateKey(pipeline.name), clock=clock, secrets=secrets, max_checkpoint_state_size=size)
+
+
+def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Saved], None]:
+    """What refuses the state of a stream that may not be kept, before anything of its commit is written.
+
+    It raises StateError: the state has a secret of the config. StateTooLarge: the log would not take it.
+    """
+    options = pipeline.state
+    limits = Limits(secrets, options.max_checkpoint_state_size)
+    logged = options.state_provider is not None and options.enabled
+
+    def check(stream: str, saved: Saved) -> None:
+        if logged:
+            limits.freeze(f"stream:{stream}", STREAM.of(_value(saved)))
+        else:
+            limits.leaks.refuse(to_json([saved.state, saved.source]), f"state of {stream}")
+
+    return check
+
+
+@contextmanager
+def following(
+    log: StateLog | None, pipeline: Pipeline, plans: Sequence[StreamPlan], sync: str, ended: Callable[[], bool]
+) -> Iterator[None]:
+    """Do around a sync what the pipeline's `state` says: begin anew, and have the log follow before and after.
+
+    ended: whether every stream was read to its end.
+    Raises what a store of states raises. StateError: a state has a secret, or is too large for the log; the tables have
+    it all the same. StateConflict: another run wrote to the log.
+    """
+    tables = of_plans(plans)
+    if pipeline.state.ignore_old_state:
+        for table in tables:
+            _begin_anew(table, pipeline.name, sync)
+    if log is None:
+        yield
+        return
+    follow(log, tables, "partial", sync)
+    yield
+    follow(log, tables, "final" if ended() else "partial", sync)
+
+
+def follow(log: StateLog, tables: Sequence[Located], status: Literal["partial", "final"], sync: str) -> None:
+    """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
+    with open_session(log, run={"id": sync}) as session:
+        told = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
+        effects: list[Json] = []
+        for one in tables:
+            if not one.there:
+                continue
+            table = one.open(log.key.pipeline, lost=True)
+            if table.saved is None:
+                continue  # the stream says so itself, if its state is lost
+            session.propose(f"stream:{one.name}", STREAM.of(_value(table.saved)))
+            effects.append(
+                {
+                    "sink": f"delta:{one.root}",
+                    "stream": one.name,
+                    "table_version": table.version,
+                    "txn": {"app": one.app(log.key.pipeline), "version": table.state_version},
+                    "rows": table.saved.records,
+                }
+            )
+        # A table that was compacted has another version and stands where it stood.
+        moved = [effect for effect in effects if effect["txn"] != told.get(effect["stream"], {}).get("txn")]
+        kept = [effect for name, effect in told.items() if name not in {effect["stream"] for effect in effects}]
+        ends = status == "final" and session.head is not None and session.head.status == "partial"
+        session.commit(status, [*kept, *effects] if moved or ends else [])
+
+
+def _begin_anew(one: Located, pipeline: str, sync: str) -> None:
+    """Reset a stream's state, unless this sync did so before it was cut."""
+    if not one.there:
+        return
+    table = one.open(pipeline, lost=True)
+    if table.state_version is None or (table.saved is not None and table.saved.sync == sync):
+        return
+    new = reset(table.saved or Saved("", "")).saved
+    one.settle(pipeline, table)
+    table.commit(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
+
+
+def _of_sync(saved: Saved, sync: str) -> Saved:
+    return Saved(saved.sync_mode, saved.write_mode, sync, saved.generation, records=saved.records)
+
+
+def _value(saved: Saved) -> Mapping[str, Json]:
+    return {
+        "state": saved.state,
+        "complete": saved.complete,
+        "generation": saved.generation,
+        "sync": saved.sync,
+        "sync_mode": saved.sync_mode,
+        "write_mode": saved.write_mode,
+        "source": saved.source,
+    }
+
+
+def _stream(effect: Json) -> str:
+    return str(effect.get("stream")) if isinstance(effect, Mapping) else ""

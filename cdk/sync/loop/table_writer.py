@@ -1,0 +1,342 @@
+"""The table of a stream that is being written: its columns, as the schema and the table agree on them, and its mode."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
+from cdk.lake.arrow.columns import OWN_COLUMNS, ColumnType, JsonText, column_name, columns
+from cdk.lake.arrow.schema_evolution import Grown, Plan, Policy, plan, with_columns
+from cdk.lake.delta.receipt import Receipt
+from cdk.lake.delta.row_history import History
+from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
+from cdk.lake.delta.table_guard import Guard, Use, guard_at, is_table
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.write_modes import Append, AppendDedup, Overwrite, WriteMode
+from cdk.lake.parquet.dedup import CursorColumn, Identity
+from cdk.lake.parquet.partitioning import check_columns
+from cdk.lake.parquet.rewrite import Rewrite
+from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import Place
+from cdk.spark.cluster.executors import Spread
+from cdk.streams.order import NaturalOrder
+from cdk.sync.loop.resume import refreshes
+from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
+from cdk.sync.tasks.messages import Target
+
+
+class Writing:
+    """Opens the table, lets it follow the schema as its policy says, and picks the write mode."""
+
+    def __init__(self, stream_plan: StreamPlan, pipeline: str) -> None:
+        """Raises ConfigError: the schema needs another table than there is. StateError: see StreamTable."""
+        self._plan, self._stream = stream_plan, stream_plan.stream
+        self._declared = columns(self._stream.json_schema())
+        self._met: dict[str, pa.DataType] = {}
+        name = self._stream.name
+        by, begin = _partition_by(stream_plan, self._declared), _begin(stream_plan, self._declared)
+        _check_new(stream_plan, begin, by)
+        self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
+        if stream_plan.write_mode == "append" and refreshes(stream_plan, self.table.saved):
+            stream_plan = self._plan = replace(stream_plan, write_mode="overwrite")
+        self._columns = self._planned()
+        _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
+        _tell_of_text(stream_plan, self._columns.columns, self._declared)
+        self._may_widen = _may_widen(stream_plan, self.table.guard)
+        identity = _identity(stream_plan, self._columns.schema, self._columns.columns)
+        self._bounded = _bounded(stream_plan, self._columns.schema)
+        self.mode: WriteMode
+        if stream_plan.write_mode == "overwrite":
+            self.mode = Overwrite(self.table, self._columns.schema)
+        elif identity is None:
+            self.mode = Append(self.table)
+        else:
+            self.mode = AppendDedup(self.table, identity, self._bounded, name)
+            if stream_plan.history is not None:
+                folder = stream_plan.history
+                self.mode.open_history(lambda: History(folder, self.table, pipeline, name, self._bounded))
+        self.mode.add(self._columns.add)
+
+    def target(self, generation: int) -> Target:
+        """What tasks need to know to read and write the stream."""
+        found = self._columns
+        place, by = self.mode.staging, self.table.partition_by
+        follows = found.follows.difference(by) if self._may_widen else frozenset()
+        return Target(
+            self._stream, place, found.columns, generation, found.room, follows, self._may_widen, self._bounded, by
+        )
+
+    def unusable(self, pending: Sequence[DataFile]) -> str | None:
+        """Why files of a generation that is not complete cannot become part of it; None when they can."""
+        if not self.table.root.has([file.path for file in pending]):
+            # VACUUM removes files that no version of the table names, these among them.
+            return "files of the interrupted sync are gone"
+        schemas = [self._written(self.table.root, file) for file in pending]
+        # The generation may have met values that the columns of the rows before it cannot hold.
+        met = {field.name: field.type for schema in schemas for field in schema if field.name in self._columns.follows}
+        self._meet({name: kind for name, kind in met.items() if kind != self._columns.schema.field(name).type})
+        if any(map(self._differs, schemas)):
+            return "the schema has changed since the interrupted sync"
+        return None
+
+    def prepare(self, saved: Saved, spread: Spread) -> None:
+        """Write the table's files again where a column has become wider, in one commit, and let its history follow.
+
+        The state stays what it is. Raises StateError.
+        """
+        if self._columns.widen and self._plan.write_mode != "overwrite":
+            exact = Rewrite(self.table.root, self._columns.schema).unfit(self.table.files(), spread)
+            repeat_if_changed(self.table, partial(self._widened, saved, exact, spread))
+            self._columns = self._planned()
+        self.mode.prepare(spread)
+
+    def _widened(self, saved: Saved, exact: frozenset[str], spread: Spread) -> None:
+        table = self.table
+        rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
+        files = rewrite.files(table.files(), spread)
+        before = table.saved or replace(saved, state=None)
+        try:
+            table.commit(before, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
+        except TableChanged:
+            for file in files:
+                table.root.delete(file.path)
+            raise
+
+    def grow(
+        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: Saved, spread: Spread
+    ) -> tuple[list[Sequence[DataFile] | None], Saved]:
+        """See StreamRun.grow; and the state, with the files of a hidden generation as they are now.
+
+        The table's columns come first: where this is cut, they are wider than its rows need, and that is all.
+        """
+        schema, fits = self._columns.schema, []
+        for grown in found:
+            fits.append(wide := with_columns(schema, grown))
+            schema = schema if wide is None else wide
+        known = {field.name: field.type for field in self._columns.schema}
+        met = {field.name: field.type for field in schema if known.get(field.name) != field.type}
+        accepted = [file for there, fit in zip(files, fits, strict=True) if fit is not None for file in there]
+        one_type = not any(name in known for name in met) and all(
+            kinds == (schema.field(name).type,)
+            for grown, fit in zip(found, fits, strict=True)
+            if fit is not None
+            for name, kinds in grown.items()
+            if name in met
+        )
+        place = self.mode.staging
+        written = {} if one_type else {file.path: self._written(place, file) for file in (*saved.pending, *accepted)}
+        self._meet(met)
+        if written:
+            exact = self._rewrite(place).unfit(
+                [_named(file) for file in (*saved.pending, *accepted) if self._differs(written[file.path])], spread
+            )
+            self._meet(dict.fromkeys(exact, pa.string()))
+        self.mode.add(self._columns.add)
+        if self._columns.widen and self._plan.write_mode != "overwrite":
+            self.prepare(saved, spread)
+
+        def again(old: Sequence[DataFile]) -> Sequence[DataFile]:
+            narrow = [file for file in old if file.path in written and self._differs(written[file.path])]
+            if not narrow:
+                return old
+            made = self._rewrite(place).files([_named(file) for file in narrow], spread)
+            return [*(file for file in old if file not in narrow), *made]
+
+        # The state that there is names the hidden files as they were.
+        saved = replace(saved, pending=tuple(again(saved.pending)))
+        result: list[Sequence[DataFile] | None] = []
+        for there, fit in zip(files, fits, strict=True):
+            result.append(new := None if fit is None else again(there))
+            for file in there:
+                if new is None or file not in new:
+                    place.delete(file.path)
+        return result, saved
+
+    def _meet(self, met: Mapping[str, pa.DataType]) -> None:
+        """Plan with columns of undeclared fields as wide as their values need."""
+        if not met:
+            return
+        self._met.update(met)
+        self._columns = self._planned()
+        if self._plan.write_mode == "overwrite":
+            self.mode.add(list(self._columns.schema))
+
+    def _rewrite(self, place: Place) -> Rewrite:
+        return Rewrite(place, self._columns.schema, self._bounded, self.table.partition_by)
+
+    def _written(self, place: Place, file: DataFile) -> pa.Schema:
+        with place.explaining(), place.reader(file.path) as source:
+            return pq.read_schema(source)
+
+    def _differs(self, written: pa.Schema) -> bool:
+        """Whether a file cannot be named as it is."""
+        kinds = {field.name: field.type for field in self._columns.schema}
+        return any(kinds.get(field.name) != field.type for field in written)
+
+    def _planned(self, exact: frozenset[str] = frozenset()) -> Plan:
+        return _planned(self._plan, self._declared, self.table, exact, self._met)
+
+
+def _tell_of_text(stream_plan: StreamPlan, there: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]) -> None:
+    """Warn of columns that are text for ever, though the schema declares another type now."""
+    names = [
+        name
+        for name, kind in declared.items()
+        if there.get(name) == pa.string() and not isinstance(kind, JsonText) and kind != pa.string()
+    ]
+    if names and stream_plan.policy is Policy.EVOLVE:
+        logger.warning(
+            "%s: columns that the schema declares as other types are text in the table: %s. A column never becomes "
+            "narrower: to have the declared types, move the table away or sync into another path; all is read again",
+            stream_plan.stream.name,
+            ", ".join(names),
+        )
+
+
+def _named(file: DataFile) -> TableFile:
+    return TableFile(file.path, file.rows, partition=file.partition, size=file.size)
+
+
+def _may_widen(stream_plan: StreamPlan, guard: Guard) -> bool:
+    """Whether the features of the table, and of its history, let columns become wider."""
+    found = [guard]
+    if stream_plan.history is not None:
+        with suppress(DeltaError):  # one that cannot be read stops no sync
+            found.append(guard_at(stream_plan.history, f"{stream_plan.stream.name}/history"))
+    return not any(one.refusals([Use.WIDEN]) for one in found)
+
+
+def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
+    """Raise what `Writing` would, and make and change nothing; the table, where there is one."""
+    declared = columns(stream_plan.stream.json_schema())
+    by, begin = _partition_by(stream_plan, declared), _begin(stream_plan, declared)
+    if _check_new(stream_plan, begin, by):
+        return None
+    table = StreamTable(stream_plan.root, pipeline, stream_plan.stream.name, begin, partition_by=by)
+    planned = _planned(stream_plan, declared, table)
+    _check_guards(stream_plan, declared, planned, table.guard)
+    _identity(stream_plan, planned.schema, planned.columns)
+    return table
+
+
+def _check_new(stream_plan: StreamPlan, begin: pa.Schema, partition_by: Sequence[str]) -> bool:
+    """Whether the table is still to be made. Raises ConfigError: it is, and cannot be with the columns of `begin`."""
+    name = stream_plan.stream.name
+    if is_table(stream_plan.root, name):
+        return False
+    check_columns(begin, partition_by, f"streams.{name}.partition_by")
+    _identity(stream_plan, begin, {})
+    return True
+
+
+def _begin(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> pa.Schema:
+    """The columns of a table that is new."""
+    return plan(None, declared, stream_plan.policy).schema
+
+
+def _planned(
+    stream_plan: StreamPlan,
+    declared: Mapping[str, ColumnType],
+    table: StreamTable,
+    exact: frozenset[str] = frozenset(),
+    met: Mapping[str, pa.DataType] | None = None,
+) -> Plan:
+    """What becomes of a table. Raises ConfigError: the stream does not fit it."""
+    where, name = str(table.root), stream_plan.stream.name
+    new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
+    for column, old, wide in ((one.column, one.old, one.new) for one in new.widen):
+        if column in table.partition_by:
+            raise ConfigError(
+                f"the table is partitioned by {column!r}, which is {old} there, and the stream's schema needs "
+                f"{wide}: a partition column keeps its type. Sync into another path, change the schema back, or "
+                "choose the schema policy discard",
+                path=where,
+                stream=name,
+            )
+    return new
+
+
+def _check_guards(stream_plan: StreamPlan, declared: Mapping[str, ColumnType], planned: Plan, guard: Guard) -> None:
+    """Raise ConfigError where the features of the table, or of its history, forbid what is to be done to them."""
+    also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
+    written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
+    guard.check([_USES[stream_plan.write_mode], *also], written)
+    if stream_plan.history is not None:
+        with suppress(DeltaError):  # one that cannot be read stops no sync
+            guard_at(stream_plan.history, f"{stream_plan.stream.name}/history").check([Use.HISTORY, *also], written)
+
+
+_USES: Mapping[WriteModeName, Use] = {
+    "append": Use.APPEND,
+    "overwrite": Use.OVERWRITE,
+    "append_dedup": Use.MERGE,
+}
+
+
+def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:
+    """The columns that divide the table. Raises ConfigError: one is given twice, or holds JSON."""
+    where = f"streams.{stream_plan.stream.name}.partition_by"
+    names: list[str] = []
+    for field in stream_plan.partition_by:
+        if isinstance(declared.get(field), JsonText):
+            raise ConfigError(f"{where}: {field!r} is kept as JSON text; expected values of one simple type")
+        name = column_name(field) or field
+        if name in names:
+            raise ConfigError(f"{where}: {field!r} stands there twice; leave one of them out")
+        names.append(name)
+    return tuple(names)
+
+
+def _identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
+    """How rows are told apart. Raises ConfigError: a field of the key is no column, or not one that can be a key."""
+    if stream_plan.write_mode != "append_dedup":
+        return None
+    stream = stream_plan.stream
+    where = f"streams.{stream.name}.primary_key"
+    keys: list[str] = []
+    fields: list[str] = []
+    for field in [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key:
+        path = [field] if isinstance(field, str) else list(field)
+        if len(path) > 1:
+            raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; rows are told apart by columns")
+        name = column_name(path[0]) or path[0]
+        if name not in schema.names:
+            raise ConfigError(
+                f"{where}: the stream's schema does not declare {path[0]!r}; add it there (`discover --infer` shows "
+                "the types of the first records)"
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")
+        keys.append(name)
+        fields.append(path[0])
+    return Identity(tuple(keys), _cursor(stream_plan, schema, declared), stream_plan.hard_deletes, tuple(fields))
+
+
+def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:
+    """Where the rows have the cursor's value, and how two of them compare: as the stream's own cursor does."""
+    stream = stream_plan.stream
+    field = stream.cursor_field
+    if not isinstance(field, str) or not field:
+        return None
+    name = column_name(field) or field
+    if name in schema.names and pa.types.is_nested(schema.field(name).type):
+        return None
+    order = NaturalOrder() if stream.cursor is None else stream.cursor.order
+    return CursorColumn(field, name, order, isinstance(declared.get(field), JsonText))
+
+
+def _bounded(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that people and merges look for rows by."""
+    key = stream_plan.stream.primary_key
+    names = [key] if isinstance(key, str) else [name for name in key if isinstance(name, str)]
+    cursor = stream_plan.stream.cursor_field
+    fields = [*names, cursor] if isinstance(cursor, str) else names
+    wanted = [column_name(name) or name for name in fields]
+    return tuple(name for name in dict.fromkeys(wanted) if name in schema.names)

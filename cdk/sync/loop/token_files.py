@@ -1,0 +1,46 @@
+"""TokenFiles: where a sync keeps refresh tokens that work once, beside its tables.
+
+They lie in `_cdk/tokens` of the target, a file for each, named after a digest of the credentials in the config. So all
+pipelines of a target that share credentials share them. What a file holds is sealed (`cdk.rest.auth.tokens`): only
+who has the config can open it, and who may read the tables cannot.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdk.base.errors import ConfigError
+from cdk.lake.storage.folder import Place
+
+
+class TokenFiles:
+    """A TokenStore in the target of a pipeline."""
+
+    def __init__(self, target: Place) -> None:
+        self._place = target.join("_cdk", "tokens")
+
+    def load(self, name: str) -> str | None:
+        with self._usable():
+            try:
+                return self._place.read(name).decode()
+            except FileNotFoundError:
+                return None
+
+    def check(self, name: str) -> None:
+        with self._usable():
+            self.save(f"{name}.check", "")
+            self._place.delete(f"{name}.check")
+
+    def save(self, name: str, text: str) -> None:
+        self._place.write(name, text.encode(), private=True)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Raise ConfigError where the disk refuses; a store says itself what is wrong."""
+        try:
+            yield
+        except OSError as error:
+            raise ConfigError(
+                f"refresh tokens could not be kept here ({error.strerror}); see to it that this folder can be read and "
+                "written, and try again: the token that is there has not been used",
+                path=str(self._place),
+            ) from error

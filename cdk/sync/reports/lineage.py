@@ -1,0 +1,194 @@
+"""Lineage: tells OpenLineage what a sync reads and writes, where the OpenLineage client has settings.
+
+A run is one START, when its streams are known, and one COMPLETE, FAIL or ABORT. The client (`openlineage-python`, the
+extra `lineage`) is imported only when it has settings: that takes half a second. Nothing it does ends a sync, and the
+first thing that goes wrong with it is one warning.
+
+Tables are named as https://openlineage.io/docs/spec/naming says, so that the graphs of other tools join.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
+
+from deltalake import Schema
+
+from cdk.base.logs import logger
+from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.times.clock import Clock
+from cdk.lake.storage.folder import Place
+from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tasks.messages import Failure
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import RunEvent
+    from openlineage.client.transport import Transport
+
+Opened: TypeAlias = tuple[StreamPlan, StreamRun | StreamReport]
+"""A stream as it was planned, and its run; a report where not even its table or schema can be used."""
+
+_PATIENCE = 3.0
+"""Seconds that a server may take to answer; it is asked at most twice for an event."""
+
+_SECRET = re.compile(r"OPENLINEAGE\w*(AUTH|KEY|TOKEN|SECRET|PASSWORD|HEADER)")
+_USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def configured(environ: Mapping[str, str]) -> bool:
+    """Whether the OpenLineage client has settings: variables, or an `openlineage.yml` where it looks for one."""
+    if environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return False
+    files = (Path.cwd() / "openlineage.yml", Path.home() / ".openlineage" / "openlineage.yml")
+    named = (name in {"OPENLINEAGE_URL", "OPENLINEAGE_CONFIG"} or name.startswith("OPENLINEAGE__") for name in environ)
+    return any(named) or any(file.is_file() for file in files)
+
+
+@contextmanager
+def lineage(
+    pipeline: str, source: str, streams: Sequence[Opened], *, mask: Callable[[str], str], clock: Clock
+) -> Iterator[None]:
+    """Tell what the block, a sync of `streams`, reads and writes; do nothing where there are no settings.
+
+    source: the connector, the namespace of what is read. mask: hides secrets in what is told of errors. Raises what
+    the block raises, and nothing of its own.
+    """
+    if not configured(os.environ):
+        yield
+        return
+    told = _Told(pipeline, source, streams, mask, clock)
+    told.tell("START")
+    try:
+        yield
+    except BaseException as error:
+        told.tell("ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL", Failure.of(error).message)
+        raise
+    reports = [_report(run) for _, run in streams]
+    whole = all(report.status is Status.DONE for report in reports)
+    failures = [f"{report.name}: {report.failure.message}" for report in reports if report.failure is not None]
+    told.tell("COMPLETE" if whole else "FAIL", "\n".join(failures))
+
+
+class _Told:
+    """A run, and the client that hears of it."""
+
+    def __init__(
+        self, pipeline: str, source: str, streams: Sequence[Opened], mask: Callable[[str], str], clock: Clock
+    ) -> None:
+        self._pipeline, self._source, self._streams, self._mask, self._clock = pipeline, source, streams, mask, clock
+        self._id, self._client, self._warned = str(uuid4()), None, False
+        with self._guarded():
+            from openlineage.client import OpenLineageClient  # noqa: PLC0415 - see the module
+
+            self._client = OpenLineageClient()
+            _hurry(self._client.transport)
+
+    def tell(self, kind: str, error: str = "") -> None:
+        """Send an event. error: what went wrong, for the last one."""
+        if self._client is not None:
+            with self._guarded():
+                self._client.emit(self._event(kind, error))
+            if kind != "START":
+                with self._guarded():
+                    self._client.close(_PATIENCE)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Let no error out; warn of the first one, also of one that the client only logs."""
+        heard = _Heard()
+        log = logging.getLogger("openlineage")
+        log.addHandler(heard)
+        try:
+            yield
+        except ImportError:
+            heard.said.append(
+                "the client is not installed; install spark-cdk[lineage] or set OPENLINEAGE_DISABLED=true"
+            )
+        except Exception as error:  # noqa: BLE001 - a sync does not end because of it
+            heard.said.append(f"{type(error).__name__}: {error}")
+        finally:
+            log.removeHandler(heard)
+        if heard.said and not self._warned:
+            self._warned = True
+            keys = Secrets(value for name, value in os.environ.items() if _SECRET.match(name))
+            why = _USER.sub(HIDDEN, keys.mask(self._mask(heard.said[0])))
+            logger.warning("OpenLineage does not hear all of this sync, which goes on: %s", why)
+
+    def _event(self, kind: str, error: str) -> "RunEvent":
+        from openlineage.client import event_v2 as ol  # noqa: PLC0415 - see the module
+        from openlineage.client import facet_v2 as facets  # noqa: PLC0415
+
+        inputs, outputs = [], []
+        for plan, run in self._streams:
+            stream, report = plan.stream, _report(run)
+            inputs.append(ol.InputDataset(self._source, ".".join(filter(None, (stream.namespace, stream.name)))))
+            table = ol.OutputDataset(*_name(plan.root))
+            if isinstance(run, StreamRun):
+                columns = [
+                    facets.schema_dataset.SchemaDatasetFacetFields(field.name, field.type.type)
+                    for field in Schema.from_arrow(run.table.schema).fields
+                ]
+                table.facets = {
+                    "schema": facets.schema_dataset.SchemaDatasetFacet(columns),
+                    "version": facets.dataset_version_dataset.DatasetVersionDatasetFacet(str(run.table.version)),
+                }
+            # What an overwrite has written is not in its table before it is complete.
+            if kind != "START" and not report.hidden:
+                statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+                table.outputFacets = {"outputStatistics": statistics(report.written, report.bytes, report.files)}
+            outputs.append(table)
+        message = facets.error_message_run.ErrorMessageRunFacet(self._mask(error), "PYTHON")
+        return ol.RunEvent(
+            eventType=ol.RunState(kind),
+            eventTime=self._clock().isoformat(),
+            producer=f"pkg:pypi/spark-cdk.{version('spark-cdk')}",
+            run=ol.Run(self._id, {"errorMessage": message} if error else {}),
+            job=ol.Job(os.environ.get("OPENLINEAGE_NAMESPACE", "spark-cdk"), self._pipeline),
+            inputs=inputs,
+            outputs=outputs,
+        )
+
+
+class _Heard(logging.Handler):
+    """Keeps what the client warns of; without any handler it would go to stderr, secrets and all."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def _hurry(transport: "Transport") -> None:
+    """Bound the time that a transport over HTTP waits.
+
+    By itself the client tries six times, five seconds each, and sleeps for as long as a busy server says.
+    """
+    from openlineage.client.transport.composite import CompositeTransport  # noqa: PLC0415 - see the module
+    from openlineage.client.transport.http import HttpTransport  # noqa: PLC0415
+
+    if isinstance(transport, CompositeTransport):
+        for part in transport.transports:
+            _hurry(part)
+    elif isinstance(transport, HttpTransport):
+        transport.timeout = min(transport.timeout, _PATIENCE)
+        transport.config.retry = {**transport.config.retry, "total": 1, "respect_retry_after_header": False}
+
+
+def _report(run: StreamRun | StreamReport) -> StreamReport:
+    return run.standing if isinstance(run, StreamRun) else run
+
+
+def _name(table: Place) -> tuple[str, str]:
+    """Namespace and name: the bucket and the key, or `file` and the path."""
+    scheme, _, rest = str(table).rpartition("://")
+    bucket, _, key = rest.partition("/")
+    return (f"{scheme.replace('s3a', 's3')}://{bucket}", key) if scheme else ("file", str(Path(rest).absolute()))

@@ -1,0 +1,185 @@
+"""The report of a run, for programs: `spark-cdk sync --report FILE`. Described in docs/reference/run-report.md."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from cdk.base.errors import FailureType
+from cdk.base.values import Json
+from cdk.lake.storage.folder import sync_to_disk
+from cdk.rest.http.metrics import Tally
+from cdk.sync.loop.stale_removal import StaleCount
+from cdk.sync.reports.counts import Counted
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.tasks.messages import Failure
+
+FORMAT = "spark-cdk-report/1"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_NAME = 200
+
+_HINTS: Mapping[FailureType, str] = {
+    "config_error": "fix the pipeline, the config, the credentials or the state, and run the sync again",
+    "transient_error": "run the sync again later; it goes on from its last commit",
+    "system_error": "look at the message and the log; the same request will fail again",
+}
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run besides its streams.
+
+    target: where the tables lie. sync: the id of the sync; empty before it holds the lock. spark, master: empty before
+    a session was there. http: requests outside the streams, such as for planning them. failure: what ended the run
+    early. interrupted: a person or a signal did. mask: hides secrets in texts.
+    """
+
+    pipeline: str = ""
+    target: str = ""
+    sync: str = ""
+    begun: datetime = _EPOCH
+    ended: datetime = _EPOCH
+    spark: str = ""
+    master: str = ""
+    http: Tally = field(default_factory=Tally)
+    failure: Failure | None = None
+    interrupted: bool = False
+    mask: Callable[[str], str] = field(default=str, compare=False, repr=False)
+
+
+def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Mapping[str, Json]:
+    """The report as JSON, secrets masked in every text."""
+    report = {
+        "format": FORMAT,
+        "pipeline": run.pipeline or None,
+        "target": run.target or None,
+        "sync_id": run.sync or None,
+        "status": _status(run, streams),
+        "started_at": run.begun.isoformat(),
+        "ended_at": run.ended.isoformat(),
+        "duration_seconds": round((run.ended - run.begun).total_seconds(), 3),
+        "spark": {"version": run.spark, "master": run.master} if run.spark else None,
+        "records": _sums(streams),
+        "http": sum((stream.http for stream in streams), run.http).to_json(),
+        "error": _error(run.failure),
+        "streams": [_stream(stream, run.mask) for stream in streams],
+    }
+    masked: Mapping[str, Json] = _masked(report, run.mask)
+    return masked
+
+
+def write_report(path: Path, report: Json) -> None:
+    """Write a report so that nobody ever sees half of it. Raises OSError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        draft.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        sync_to_disk(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_to_disk(path)
+
+
+def _status(run: RunFacts, streams: Sequence[StreamReport]) -> str:
+    if run.interrupted:
+        return "interrupted"
+    done = run.failure is None and all(stream.status in {Status.DONE, Status.REDUNDANT} for stream in streams)
+    return "done" if done else "failed"
+
+
+def _sums(streams: Sequence[StreamReport]) -> Mapping[str, Json]:
+    return {
+        "read": sum(stream.read for stream in streams),
+        "written": sum(stream.written for stream in streams),
+        "rejected": sum(stream.rejected for stream in streams),
+        "skipped": sum(stream.skipped for stream in streams),
+    }
+
+
+def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Json]:
+    detailed, others = stream.by_slice.listed, stream.by_slice.others
+    in_detail = stream.by_commit.listed
+    return {
+        "name": stream.name,
+        "sync_mode": stream.sync_mode,
+        "write_mode": stream.write_mode,
+        "status": "unfinished" if stream.status is Status.READING else str(stream.status),
+        "resumed": stream.resumed,
+        "generation": stream.generation,
+        "records": {**_sums([stream]), "apart": stream.apart, "total": stream.total},
+        "files": {"count": stream.files, "bytes": stream.bytes},
+        "slices": {
+            "planned": stream.planned,
+            "all_planned": stream.whole,
+            "done": stream.slices,
+            "restarted": stream.restarted,
+            # Masked before it is cut: half a secret would not be found.
+            "listed": [{"slice": mask(name)[:_LONGEST_NAME], **_counted(one)} for name, one in detailed.items()],
+            "others": _counted(others),
+        },
+        "commits": {
+            "count": stream.commits,
+            "receipt": stream.by_commit.receipt.to_json(),
+            "listed": [
+                {
+                    "table_version": one.version,
+                    "rows": one.rows,
+                    "files": one.files,
+                    "bytes": one.bytes,
+                    "receipt": one.receipt.to_json(),
+                }
+                for one in in_detail
+            ],
+        },
+        "stale": None if stream.stale is None else _stale(stream.stale),
+        "window": stream.window or None,
+        "unchanged": stream.unchanged,
+        "http": stream.http.to_json(),
+        "error": _error(stream.failure),
+    }
+
+
+def _stale(stale: StaleCount) -> Mapping[str, Json]:
+    return {
+        "removal": stale.removal,
+        "previous": stale.previous,
+        "current": stale.current,
+        "gone": stale.gone,
+        "removed": stale.removed,
+        "kept": stale.kept or None,
+    }
+
+
+def _counted(count: Counted) -> Mapping[str, Json]:
+    return {
+        "read": count.read,
+        "written": count.written,
+        "rejected": count.rejected,
+        "skipped": count.skipped,
+        "restarted": count.restarted,
+        "done": count.done,
+    }
+
+
+def _error(failure: Failure | None) -> Json:
+    if failure is None:
+        return None
+    kind = failure.failure_type
+    return {"message": failure.message, "failure_type": kind, "hint": _HINTS[kind]}
+
+
+def _masked(value: Json, mask: Callable[[str], str]) -> Json:
+    """The value with `mask` over each of its texts; names stay, for they are ours."""
+    match value:
+        case str():
+            return mask(value)
+        case Mapping():
+            return {name: _masked(item, mask) for name, item in value.items()}
+        case list():
+            return [_masked(item, mask) for item in value]
+        case _:
+            return value

@@ -1,0 +1,298 @@
+"""The pipeline file: what `sync` reads, and where it lands."""
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+
+from cdk.base.errors import ConfigError
+from cdk.base.keys import dotted
+from cdk.base.secret_masking import Secrets
+from cdk.base.times.durations import Duration
+from cdk.base.values import Json
+from cdk.base.yaml_file import YamlFile
+from cdk.lake.storage.credentials import SCHEMES
+from cdk.lake.storage.object_store import known_schemes
+from cdk.sources.config import prepared_config
+from cdk.sources.variables import with_variables
+from cdk.streams.source import Source
+from cdk.sync.settings.pipeline_errors import Models, kind, problems
+from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
+
+_PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
+_ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
+"""Begins an address that is none of ours, such as dbfs:/lake. A single letter is a disk of Windows."""
+_TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
+
+
+def _target(path: str) -> str:
+    if not path or ("://" in path and path.partition("://")[0] not in {"file", *SCHEMES}):
+        raise ValueError(f"expected {_PLACES}")
+    if found := _ONE_SLASH.match(path):
+        also = f", where Databricks shows it as the folder /dbfs{path[len('dbfs:') :]}" if found[1] == "dbfs" else ""
+        raise ValueError(f"expected {_PLACES}; {path!r} is neither{also}")
+    if _TABLE_NAME.fullmatch(path):
+        raise ValueError(
+            f"expected {_PLACES}; {path!r} is the name of a table in a catalog: give the folder or address that its "
+            f"tables lie in, or ./{path} for a folder of that name"
+        )
+    return path
+
+
+def _by_name(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: {} if options is None else options for name, options in value.items()}
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return {name: {} for name in value}
+    if isinstance(value, Mapping):
+        return value
+    raise ValueError("expected a list of names alone, or a map from names to options")
+
+
+def _switched(value: Json) -> Json:
+    """What may be turned on and off as well as described."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if value is None or isinstance(value, Mapping | BaseModel):
+        return value
+    raise ValueError("expected true, false or a map")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceOptions(_Part):
+    """Which connector, and its config: inline, or the path of a JSON or YAML file beside the pipeline's."""
+
+    connector: str | None = None
+    manifest: str | None = None
+    config: Mapping[str, Json] | str = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "SourceOptions":
+        if (self.connector is None) == (self.manifest is None):
+            raise ValueError("expected one of `connector` and `manifest`, and not both")
+        return self
+
+
+class FollowSourceOptions(_Part):
+    """How a stream's source is asked whether it has changed. The names are those of `cdk.state.source_state.HttpProbe`.
+
+    max_validator_age: how long a server is believed that says "not modified". uncacheable: whether an answer without
+    validators is asked for by each sync, or only when it has grown old.
+    """
+
+    max_validator_age: Duration = timedelta(hours=24)
+    uncacheable: Literal["read", "skip"] = "read"
+
+
+class StreamOptions(_Part):
+    """How one stream is read and written.
+
+    sync_mode: default incremental where the stream has a cursor, else full_refresh.
+    write_mode: default append for incremental, overwrite for full_refresh. primary_key: what append_dedup keeps one row
+    for. deletes: whether a row that says it is deleted stays in an append_dedup table (soft), or takes its key away.
+    history: keep every row of an append_dedup table as it came, in a table beside it. partition_by: the fields that
+    divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
+    fails, or the table stays as it is. remove_stale: what becomes of rows that a complete read did not see; they stay
+    without it; `remove_stale_metadata` is the same. follow_source: the stream is read only where its source says that
+    it has changed. forget_partitions_after: how long the source's lists may lack a partition before the state forgets
+    where it stands; one that comes back later is read from its start. Default: 30d where that changes no row, as in an
+    append_dedup table that keeps no history and deletes nothing, else never.
+    generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
+    of what is read now, and the least one whose rows stay.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    sync_mode: Literal["full_refresh", "incremental"] | None = None
+    write_mode: Literal["append", "overwrite", "append_dedup"] | None = None
+    cursor_field: str | None = None
+    primary_key: str | tuple[str, ...] | None = None
+    deletes: Literal["soft", "hard"] = "soft"
+    history: bool = False
+    partition_by: str | tuple[str, ...] | None = None
+    schema_policy: Literal["evolve", "freeze", "discard"] = Field("evolve", alias="schema")
+    remove_stale: Annotated[RemoveStaleOptions | None, BeforeValidator(_switched)] = Field(
+        None, validation_alias=AliasChoices("remove_stale", "remove_stale_metadata")
+    )
+    follow_source: Annotated[FollowSourceOptions | None, BeforeValidator(_switched)] = None
+    forget_partitions_after: Duration | Literal["never"] | None = None
+    generation_id: Annotated[int, Field(ge=0)] | None = None
+    minimum_generation_id: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _all_or_its_own(self) -> "StreamOptions":
+        if self.minimum_generation_id not in (0, self.generation_id):
+            raise ValueError("expected a minimum_generation_id of 0 or of the generation_id")
+        return self
+
+
+class TargetOptions(_Part):
+    """Where the tables lie: `<path>/<stream>`, or `<path>/<namespace>/<stream>`.
+
+    path: a folder, or the address of one in a store. storage: how to get there, by the names of delta-rs; what it does
+    not say is looked for in the environment. A folder needs none, and may have it.
+    """
+
+    path: Annotated[str, AfterValidator(_target)]
+    storage: Mapping[str, str | bool | int] = Field(default_factory=dict, repr=False)
+    format: Literal["delta"] = "delta"
+
+
+class SparkOptions(_Part):
+    """The Spark session. master: default `local[N,4]` with N cores: a task may fail three times."""
+
+    master: str | None = None
+    conf: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class ProviderOptions(_Part):
+    """A store of state logs, as `cdk.state.stores.open_store` takes it."""
+
+    type: str
+    config: Mapping[str, Json] = Field(default_factory=dict, repr=False)
+
+
+class StateOptions(_Part):
+    """What is done with states beside the tables, which always keep their own.
+
+    state_provider: where a log lies that follows the tables; `enabled` turns it off. ignore_old_state: every sync reads
+    every stream from its start. ignore_new_state: a sync shows what it would read, and writes nothing.
+    max_checkpoint_state_size: bytes that the log takes of one stream.
+    """
+
+    enabled: bool = True
+    state_provider: ProviderOptions | None = None
+    ignore_old_state: bool = False
+    ignore_new_state: bool = False
+    max_checkpoint_state_size: Annotated[int, Field(ge=1)] = 2**24
+
+
+class Pipeline(_Part):
+    """A pipeline file.
+
+    name: the state hangs on it; `pipeline_name` is the same. Letters, digits, `.`, `_` and `-`.
+    streams: those to sync, all when absent: a list of names, or a map from name to options.
+    checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
+    concurrency: slices read at once, over all machines.
+    skip_redundant_runs: streams are not read where the window of the sync was read before.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$", validation_alias=AliasChoices("name", "pipeline_name")),
+    ]
+    source: SourceOptions
+    target: TargetOptions
+    streams: Annotated[Mapping[str, StreamOptions], BeforeValidator(_by_name), Field(min_length=1)] | None = None
+    checkpoint_interval: Duration = timedelta(seconds=30)
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 4
+    spark: SparkOptions = SparkOptions()
+    state: StateOptions = StateOptions()
+    skip_redundant_runs: SkipOptions | None = None
+    _prepared: bool = PrivateAttr(default=False)
+
+    @classmethod
+    def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> "Pipeline":
+        """Read a pipeline file and put in the values of `${VARIABLE}`s.
+
+        Relative paths in it are relative to the file. Raises ConfigError naming every place that is wrong.
+        """
+        file = YamlFile.load(path)
+        if not isinstance(file.value, dict):
+            raise ConfigError(f"found {kind(file.value)}, expected the settings of a pipeline", path=str(path))
+        value = with_variables(file.value, environ, file.where)
+        try:
+            pipeline = cls.model_validate(value)
+        except ValidationError as error:
+            raise ConfigError("\n".join(problems(file, error, _MODELS))) from None
+        where = pipeline.target.path
+        target = where if "://" in where else path.parent / Path(where).expanduser()
+        return pipeline.model_copy(
+            update={
+                "target": pipeline.target.model_copy(update={"path": str(target)}),
+                "source": pipeline.source.model_copy(update={"config": _config(pipeline, path.parent, environ)}),
+                "state": _beside(pipeline.state, path.parent),
+            }
+        )
+
+    def prepared(self, source: Source, where: str, secrets: Secrets) -> "Pipeline":
+        """The pipeline with the config that the streams of `source` see; itself if it is the result of this.
+
+        where: what errors call the config. Its secrets are added to `secrets`. Raises ConfigError: it does not fit.
+        """
+        if self._prepared:
+            return self
+        config = prepared_config(self.config, source, where, secrets)
+        made = self.model_copy(update={"source": self.source.model_copy(update={"config": config})})
+        made._prepared = True  # noqa: SLF001 - its own
+        return made
+
+    @property
+    def config(self) -> Mapping[str, Json]:
+        """The connector's config."""
+        assert not isinstance(self.source.config, str)
+        return self.source.config
+
+
+def _beside(state: StateOptions, folder: Path) -> StateOptions:
+    """The options, with the path of a log on disk relative to the folder."""
+    provider = state.state_provider
+    if provider is None or provider.type not in {"local", "delta"}:
+        return state
+    if not isinstance(where := provider.config.get("path"), str) or "://" in where:
+        return state
+    config = {**provider.config, "path": str(folder / Path(where).expanduser())}
+    return state.model_copy(update={"state_provider": provider.model_copy(update={"config": config})})
+
+
+def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, Json]:
+    config = pipeline.source.config
+    if not isinstance(config, str):
+        return config
+    path = folder / Path(config).expanduser()
+    if path.suffix == ".json":
+        try:
+            value = orjson.loads(path.read_bytes())
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise ConfigError(f"cannot be read as JSON: {error}", path=str(path)) from error
+        value = with_variables(value, environ, lambda keys: f"{path} {dotted(keys)}")
+    else:
+        file = YamlFile.load(path)
+        value = with_variables(file.value, environ, file.where)
+    if not isinstance(value, dict):
+        raise ConfigError(f"found {kind(value)}, expected the connector's config, an object", path=str(path))
+    return value
+
+
+_MODELS: Models = {
+    (): Pipeline,
+    ("source",): SourceOptions,
+    ("target",): TargetOptions,
+    ("streams",): StreamOptions,
+    ("streams", "remove_stale"): RemoveStaleOptions,
+    ("streams", "follow_source"): FollowSourceOptions,
+    ("spark",): SparkOptions,
+    ("state",): StateOptions,
+    ("skip_redundant_runs",): SkipOptions,
+    ("state", "state_provider"): ProviderOptions,
+}

@@ -1,0 +1,65 @@
+"""What a pipeline's file says of rows that the source has no more, and of syncs that bring nothing new.
+
+The names are those of `cdk.state.handlers.StatefulOptions`, which says more of each.
+"""
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from cdk.base.times.durations import Duration
+from cdk.state.handlers.options import StatefulOptions
+
+
+class RemoveStaleOptions(BaseModel):
+    """What becomes of a stream's rows that a complete read did not see.
+
+    removal: they are flagged, deleted, or only counted. The others are those of `StatefulOptions`. An overwrite, which
+    leaves nothing of earlier reads, takes `allow_empty` alone.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    removal: Literal["soft", "hard", "report"] = "soft"
+    fail_safe_threshold: Annotated[float, Field(ge=0, le=100)] = 75.0
+    fail_safe_min: Annotated[int, Field(ge=0)] = 5
+    allow_empty: bool = False
+    accept_removals: str | None = None
+
+    def guards(self) -> StatefulOptions:
+        """What the guards of `cdk.state.handlers` go by."""
+        return StatefulOptions.model_validate({"enabled": True, **self.model_dump(exclude={"removal"})})
+
+
+class SkipOptions(BaseModel):
+    """When a stream need not be read, for the window of the sync was read before.
+
+    start_time, end_time: the window; without them the newest bucket that is over and settled. The others are those of
+    `StatefulOptions`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = True
+    force_rerun: bool = False
+    start_time: AwareDatetime | None = None
+    end_time: AwareDatetime | None = None
+    bucket_duration: Literal["HOUR", "DAY", "WEEK"] = "DAY"
+    settle: Duration = timedelta()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "SkipOptions":
+        if self.start_time is not None and self.end_time is not None and self.start_time >= self.end_time:
+            raise ValueError("expected a start_time before the end_time")
+        return self
+
+    def handled(self, *, ignore_old_state: bool) -> StatefulOptions:
+        """What `RedundantRunSkipHandler` goes by."""
+        return StatefulOptions(
+            enabled=True,
+            ignore_old_state=ignore_old_state,
+            force_rerun=self.force_rerun,
+            bucket_duration=self.bucket_duration,
+            settle=self.settle,
+        )

@@ -1,0 +1,201 @@
+"""StreamPlan: how one stream of a pipeline is read and written, settled before anything runs."""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+from pyspark import cloudpickle
+
+from cdk.base.errors import ConfigError
+from cdk.base.suggestions import did_you_mean
+from cdk.lake.arrow.schema_evolution import Policy
+from cdk.lake.storage.folder import Place
+from cdk.lake.storage.table_folders import HISTORY
+from cdk.streams.stream import Stream, full_name
+from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions
+from cdk.sync.settings.stream_options import RemoveStaleOptions
+from cdk.sync.tasks.conditional_read import to_follow
+
+SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
+WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
+
+_FORGET_AFTER = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream, its table's folder, and how it is read and written.
+
+    hard_deletes, history: of `append_dedup`. history: the folder of the table of all rows, if one is kept.
+    partition_by: the fields whose columns divide the table. follow_source: how the source is asked whether it has
+    changed; the stream is then a `travelling` one. generation: the number that a platform gives what is read;
+    replaces: rows of earlier ones are to leave. allow_empty: an overwrite may leave a table without rows.
+    remove_stale: what is to become of rows that a complete read did not see. forget_after: how long a partition may be
+    missing before the state forgets where it stands; None: it never does.
+    """
+
+    stream: Stream
+    root: Place
+    sync_mode: SyncMode
+    write_mode: WriteModeName
+    policy: Policy = Policy.EVOLVE
+    hard_deletes: bool = False
+    history: Place | None = None
+    partition_by: tuple[str, ...] = ()
+    follow_source: FollowSourceOptions | None = None
+    generation: int | None = None
+    replaces: bool = False
+    allow_empty: bool = False
+    remove_stale: RemoveStaleOptions | None = None
+    forget_after: timedelta | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call the stream, and pipelines: with its namespace, if it has one."""
+        return full_name(self.stream)
+
+
+def chosen_streams(
+    streams: Iterable[Stream], chosen: Mapping[str, StreamOptions] | None
+) -> list[tuple[Stream, StreamOptions]]:
+    """The streams that a pipeline chooses, all without a choice, in the source's order, with what it says of each.
+
+    A namespace may be left out where one stream has the name.
+    Raises ConfigError: two streams have one name, or a name is nobody's, or that of several.
+    """
+    known: dict[str, Stream] = {}
+    for stream in streams:
+        if (name := full_name(stream)) in known:
+            raise ConfigError(f"streams: the source has two streams called {name!r}; names must differ")
+        known[name] = stream
+    options: dict[str, StreamOptions] = {} if chosen is not None else dict.fromkeys(known, StreamOptions())
+    for name, given in (chosen or {}).items():
+        meant = [name] if name in known else [full for full, stream in known.items() if stream.name == name]
+        if not meant:
+            raise ConfigError(f"streams: the source has no stream {name!r}{did_you_mean(name, known)}")
+        if len(meant) > 1:
+            raise ConfigError(f"streams: found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them")
+        options[meant[0]] = given
+    return [(stream, options[name]) for name, stream in known.items() if name in options]
+
+
+def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> StreamPlan:
+    """What a pipeline's options make of a stream. Raises ConfigError: they do not fit the stream, or each other."""
+    stream = _with_options(stream, options)
+    sync_mode: SyncMode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
+    write_mode: WriteModeName = options.write_mode or ("append" if sync_mode == "incremental" else "overwrite")
+    where = f"streams.{full_name(stream)}"
+    if sync_mode == "incremental" and not stream.incremental:
+        raise ConfigError(f"{where}.sync_mode: the stream has no cursor; use full_refresh")
+    if sync_mode == "incremental" and write_mode == "overwrite":
+        raise ConfigError(f"{where}.write_mode: an incremental sync adds to its table; use append or append_dedup")
+    if write_mode == "append_dedup" and not stream.primary_key:
+        raise ConfigError(
+            f"{where}.write_mode: append_dedup keeps one row for each primary key, and the stream has none; "
+            f"name its columns in {where}.primary_key, or use append"
+        )
+    for name, given in (("deletes", options.deletes == "hard"), ("history", options.history)):
+        if given and write_mode != "append_dedup":
+            raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
+    _check_replaces(options, sync_mode, write_mode, where)
+    if options.follow_source is not None:
+        if sync_mode == "incremental":
+            raise ConfigError(
+                f"{where}.follow_source: an incremental sync asks for what is new by its cursor; use full_refresh"
+            )
+        stream = to_follow(stream, f"{where}.follow_source")
+    names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
+    for name in names:
+        # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.
+        if name in {".", "..", "_delta_log"} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
+            raise ConfigError(
+                f"{where}: a table cannot lie in a folder called {name!r}; rename the stream, or leave it out of "
+                "`streams`"
+            )
+    history = target.join(*names[:-1], names[-1] + HISTORY) if options.history else None
+    return StreamPlan(
+        stream,
+        target.join(*names),
+        sync_mode,
+        write_mode,
+        Policy(options.schema_policy),
+        options.deletes == "hard",
+        history,
+        (options.partition_by,) if isinstance(options.partition_by, str) else options.partition_by or (),
+        options.follow_source,
+        options.generation_id,
+        bool(options.minimum_generation_id),
+        options.remove_stale is not None and options.remove_stale.allow_empty,
+        options.remove_stale,
+        _forget_after(options, sync_mode, write_mode, where),
+    )
+
+
+def _forget_after(
+    options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str
+) -> timedelta | None:
+    """How long a partition may be missing before the state forgets where it stands.
+
+    One that comes back later is read from its start. By default only where its rows then replace themselves: a history
+    would have them again, and an older row might come back whose deletion took its key away.
+    """
+    after = options.forget_partitions_after
+    if sync_mode == "full_refresh":
+        if after is not None:
+            raise ConfigError(f"{where}.forget_partitions_after: a full refresh keeps no partitions; leave it out")
+        return None
+    if after is None:
+        replaces = write_mode == "append_dedup" and not options.history and options.deletes == "soft"
+        return _FORGET_AFTER if replaces else None
+    return None if after == "never" else after
+
+
+def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> None:
+    """Raise ConfigError where the rows of earlier generations would stay."""
+    if not options.minimum_generation_id or sync_mode == "incremental":
+        return
+    if write_mode == "append" or (write_mode == "append_dedup" and options.remove_stale is None):
+        other = "overwrite" if write_mode == "append" else f"{where}.remove_stale with removal: hard"
+        raise ConfigError(
+            f"{where}.minimum_generation_id: rows of earlier generations are to leave, and {write_mode} keeps them; "
+            f"use {other}"
+        )
+
+
+def check_apart(plans: list[StreamPlan]) -> None:
+    """Raise ConfigError for a table in another's folder, or in the same: one would delete the files of the other."""
+    roots = [place for plan in plans for place in (plan.root, plan.history) if place is not None]
+    for n, root in enumerate(roots):
+        if any(root.inside(other) for other in roots):
+            raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")
+        if root in roots[:n]:
+            raise ConfigError(f"streams: two tables would lie at {root}; rename a stream, or keep no history")
+
+
+def check_travels(stream: Stream) -> None:
+    """Raise ConfigError for a stream that cannot be pickled: alone, it would take all others down with the job."""
+    try:
+        cloudpickle.dumps(stream)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
+    except Exception as error:
+        raise ConfigError(
+            f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
+            "or leave it out in __getstate__",
+            stream=stream.name,
+        ) from error
+
+
+def _with_options(stream: Stream, options: StreamOptions) -> Stream:
+    """The stream with the pipeline's cursor and key in place of its own."""
+    if options.primary_key is None and options.cursor_field is None:
+        return stream
+    stream = copy(stream)
+    if options.primary_key is not None:
+        stream.primary_key = options.primary_key
+    if options.cursor_field is not None:
+        if stream.cursor is None:
+            raise ConfigError(f"streams.{stream.name}.cursor_field: the stream has no cursor to point at a field")
+        stream.cursor = copy(stream.cursor)
+        stream.cursor.field = stream.cursor_field = options.cursor_field
+    return stream

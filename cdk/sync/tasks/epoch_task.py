@@ -1,0 +1,163 @@
+"""An epoch: a batch of slices, read as one Spark job.
+
+The driver hands out bundles of slices, one to a task. A task reads its slices until each ends or the epoch's budget is
+spent at a page boundary, writes Parquet, and returns how far each slice got and the names of the files: never rows.
+What counts is the result Spark hands back, so a task that is retried or copied leaves orphan files and nothing else.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from cdk.base.crash_points import crash_point
+from cdk.base.records.typed_json_lines import expecting
+from cdk.base.times.clock import system_clock
+from cdk.engine.executors import threads
+from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
+from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens
+from cdk.rest.http.activity import activities, task_activity, working_for
+from cdk.rest.http.metrics import counting
+from cdk.rest.limits.task_share import Dealer, Share, Spent, sharing
+from cdk.spark.cluster.executors import Spread
+from cdk.state.position import Checkpoint
+from cdk.streams.read_slice import ReadPage
+from cdk.streams.stream import full_name
+from cdk.sync.tasks.conditional_read import pages_of
+from cdk.sync.tasks.messages import Failure, Piece, Progress, Target
+from cdk.sync.tasks.slice_buffer import Collected, Writer
+
+# Of the driver's process: one sync after the other in a session calls the same API.
+_BUDGETS = Dealer()
+
+
+@dataclass
+class BundleResult:
+    """What a task returns: the progress of the pieces it began, and the files of each target.
+
+    grown: undeclared fields that got columns in those files, or wider ones, see Rows. spent: its calls, by budget.
+    tokens: what it found out of its access tokens.
+    """
+
+    progress: list[Progress] = field(default_factory=list)
+    files: dict[int, list[DataFile]] = field(default_factory=dict)
+    grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
+    spent: Mapping[str, Spent] = field(default_factory=dict)
+    tokens: Findings = field(default_factory=Findings)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once.
+
+    tokens: the access tokens that they use, by key. live: the folder in which tasks note what they are doing. limits:
+    when rows that wait are written down.
+    """
+
+    targets: Sequence[Target]
+    seconds: float
+    threads: int
+    tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
+    live: Path | None = None
+    limits: Limits = DEFAULT_LIMITS
+
+    def share(self, task: int, tasks: int) -> "Job":
+        """The job as one of several tasks sees it: all threads together are those of the job."""
+        return replace(self, threads=max(1, self.threads // tasks + (task < self.threads % tasks)))
+
+
+def run_epoch(spread: Spread, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
+    """Read the bundles, one task each, with the job's threads, and what the API allows, split over them.
+
+    Raises what `spread` raises.
+    """
+    count = len(bundles)
+    dealt = _BUDGETS.shares(count)
+    results = spread(_read_share, [(job.share(n, count), bundles[n], dealt[n]) for n in range(count)])
+    for result in results:
+        _BUDGETS.spent(result.spent)
+        run_tokens().take(result.tokens)
+    return results
+
+
+def _read_share(given: tuple[Job, Sequence[Piece], Share]) -> BundleResult:
+    job, pieces, share = given
+    with sharing(share) as ledger, holding(job.tokens) as held, activities().task(job.live):
+        result = read_bundle(job, pieces)
+    result.spent, result.tokens = ledger.spent(), held.found
+    crash_point("files_written")
+    return result
+
+
+def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = time.monotonic) -> BundleResult:
+    """Read some slices, several at once, into files. Runs in a task; needs no Spark."""
+    end = clock() + job.seconds
+    collected: dict[int, Collected] = {}
+    writers = {n: Writer(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
+
+    def enough() -> bool:
+        return clock() >= end
+
+    def work() -> Iterator[Piece]:
+        for n, piece in enumerate(pieces):
+            if n >= job.threads and enough():
+                return
+            collected[piece.number] = Collected(piece, writers[piece.target])
+            yield piece
+
+    try:
+        for piece, page in threads(job.threads)(work(), partial(_read, job.targets, writers, enough, collected)):
+            collected[piece.number].take(page)
+        files = {n: writer.close() for n, writer in writers.items()}
+        for item in collected.values():
+            files[item.piece.target].extend(item.own_files())
+    except BaseException:
+        for item in collected.values():
+            item.discard()
+        for writer in writers.values():
+            writer.discard()
+        raise
+    return BundleResult(
+        [item.progress for item in collected.values()],
+        {n: f for n, f in files.items() if f},
+        {n: grown for n, writer in writers.items() if (grown := writer.grown)},
+    )
+
+
+def _read(
+    targets: Sequence[Target],
+    writers: Mapping[int, Writer],
+    enough: Callable[[], bool],
+    collected: Mapping[int, Collected],
+    piece: Piece,
+) -> Iterator[ReadPage]:
+    """The pages of a slice until the budget is spent; an error of the source ends this slice and no other.
+
+    A slice whose page token was refused is read to its end whatever the budget: cut again, it would never get there.
+    One whose access token has ended goes on in the next epoch.
+    """
+    item, uncut, seen, reached = collected[piece.number], False, False, False
+    name, activity = full_name(targets[piece.target].stream), task_activity()
+    slice = SliceProgress(system_clock(), lambda: seen and not reached)
+    try:
+        with (
+            counting(item.progress.http),
+            expecting(writers[piece.target].expected),
+            reading(slice),
+            working_for(name, activity),
+        ):
+            for page in pages_of(targets[piece.target], piece.slice, item.progress):
+                uncut = uncut or page.restarted
+                seen, reached = True, reached or page.position is not None
+                activity.page(name)
+                crash_point("page_read")
+                yield page
+                if item.broken or (isinstance(page.position, Checkpoint) and enough() and not uncut):
+                    return
+    except TokenEnded:
+        return
+    except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
+        item.progress.failure = Failure.of(error)

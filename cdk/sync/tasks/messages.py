@@ -1,0 +1,104 @@
+"""What the tasks of an epoch are told of slices, and what they answer. Plain values: they travel."""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cdk.base.errors import CdkError, FailureType, FatalError
+from cdk.lake.arrow.columns import ColumnType
+from cdk.lake.storage.folder import Place
+from cdk.rest.conditional_requests import Asked
+from cdk.rest.http.metrics import Tally
+from cdk.state.position import Edge, Position
+from cdk.state.slice import Slice
+from cdk.state.source_state import HttpSnapshot
+from cdk.streams.stream import Stream
+
+_KIT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stream and the table its rows go to.
+
+    root: where files are written. room, follows, infers: see Rows. bounded: columns whose bounds go into its log.
+    partition_by: the table's partition columns. source: what is known of the source's answers, where only what has
+    changed is to be read; the stream is then a `travelling` one.
+    """
+
+    stream: Stream
+    root: Place | Path
+    columns: Mapping[str, ColumnType]
+    generation: int
+    room: int = 0
+    follows: frozenset[str] = frozenset()
+    infers: bool = True
+    bounded: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    source: HttpSnapshot | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A slice of the epoch. number: its place in the epoch. target: the place of its stream in the job."""
+
+    number: int
+    target: int
+    slice: Slice
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a slice, as it travels back from a task. final: it would again, in this slice alone."""
+
+    message: str
+    failure_type: FailureType
+    detail: str
+    final: bool = False
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Describe an error."""
+        detail = "".join(traceback.format_exception(error))
+        if isinstance(error, CdkError):
+            final = isinstance(error, FatalError)
+            return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip(), final)
+        return cls(f"{type(error).__name__}: {error}{_where(error)}", "system_error", detail)
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the connector that led to an error; nothing where the kit alone did."""
+    if not isinstance(error, Exception):
+        return ""  # Ctrl-C comes wherever the connector happens to be
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    others = [frame for frame in frames if not Path(frame.filename).is_relative_to(_KIT)]
+    if not others:
+        return ""
+    # What the connector calls in its turn, a library as a rule, says less of what to change.
+    last = next(frame for frame in reversed(others) if frame.filename == others[0].filename)
+    return f" ({last.filename}:{last.lineno}, in {last.name})"
+
+
+@dataclass
+class Progress:
+    """How far a piece got. positions: the last checkpoint and the end, as far as it met them. rows: those in the files.
+
+    The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
+    rejected: rows with values that did not fit. pages: those that brought records. http: requests, also those of pages
+    that no position covers. asked: of a source that is followed, once the end was met. warning: see ReadPage.
+    """
+
+    number: int
+    positions: tuple[Position, ...] = ()
+    edge: Edge | None = None
+    read: int = 0
+    rows: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    pages: int = field(default=0, compare=False)
+    restarted: bool = False
+    failure: Failure | None = None
+    http: Tally = field(default_factory=Tally, compare=False)
+    asked: Asked | None = None
+    warning: str = field(default="", compare=False)

@@ -1,0 +1,224 @@
+"""Collected: the rows of a slice, from its pages to the files of its task.
+
+Rows count once the source has said where a restart would go on after them, so until then they wait. Pages that are
+still text wait as text: many small pages become columns in one go. For 2,000 slices of 5 records that took a task's CPU
+from 2.3 to 0.55 ms a request.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdk.base.records.raw_json_lines import JsonLines
+from cdk.base.records.typed_json_lines import Expected, joined
+from cdk.base.values import Record
+from cdk.lake.arrow.columns import META
+from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.parquet.partitioning import without_empty
+from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits, TableWriter
+from cdk.state.position import Done, Position
+from cdk.streams.read_slice import ReadPage
+from cdk.sync.tasks.messages import Failure, Piece, Progress, Target
+
+
+class Writer:
+    """The rows and the shared files of one target in a task."""
+
+    def __init__(self, target: Target, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._target, self.limits = target, limits
+        self._rows = Rows(
+            target.columns,
+            generation=target.generation,
+            room=target.room,
+            follows=target.follows,
+            infers=target.infers,
+        )
+        self._texts: list[tuple[Progress, JsonLines]] = []
+        self._gathered = 0
+        self._shared = self.new()
+
+    @property
+    def grown(self) -> Mapping[str, tuple[pa.DataType, ...]]:
+        """The columns that came, or became wider; see Rows."""
+        return self._rows.grown
+
+    @property
+    def expected(self) -> Expected | None:
+        """The type of records that become columns without being decoded."""
+        return self._rows.expected
+
+    def new(self) -> TableWriter:
+        """Files that nobody shares."""
+        target = self._target
+        return TableWriter(target.root, self._rows.schema, target.bounded, target.partition_by, self.limits)
+
+    def batch(self, records: Sequence[Record], number: int) -> pa.RecordBatch:
+        """Records of slice `number` as rows that are newer than all before of it. Raises what Rows.batch raises."""
+        self._flush()
+        return without_empty(self._rows.batch(records, [(number, len(records))]), self._target.partition_by)
+
+    def write(self, progress: Progress, batches: Sequence[pa.RecordBatch], texts: Sequence[JsonLines]) -> None:
+        """Have rows in the shared files. Those of texts with values that do not fit are counted when they are made."""
+        self._shared.write(batches)
+        for text in texts:
+            self._texts.append((progress, text))
+            self._gathered += len(text)
+            if self._gathered >= self.limits.gathered:
+                self._flush()
+
+    def close(self) -> list[DataFile]:
+        """Finish the shared files."""
+        self._flush()
+        return self._shared.close()
+
+    def discard(self) -> None:
+        """Leave no shared file."""
+        self._shared.discard()
+
+    def _flush(self) -> None:
+        if not self._texts:
+            return
+        texts, self._texts, self._gathered = self._texts, [], 0
+        runs = [(progress.number, len(page)) for progress, page in texts]
+        batch = self._rows.batch(joined([page for _, page in texts]), runs)
+        for (progress, _), count in zip(texts, rejected(batch, [len(page) for _, page in texts]), strict=True):
+            progress.rejected += count
+        self._shared.write([without_empty(batch, self._target.partition_by)])
+
+
+@dataclass
+class _Waiting:
+    """Rows that no position covers yet, and what they count for.
+
+    texts: newer than batches; gathered: their records. bytes: of both.
+    """
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    texts: list[JsonLines] = field(default_factory=list)
+    gathered: int = 0
+    bytes: int = 0
+    rows: int = 0
+    read: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    pages: int = 0
+
+
+class Collected:
+    """One slice's share: rows wait here until the source has said where a restart would go on after them.
+
+    broken: a record could not be written; what comes after it does not count.
+    """
+
+    def __init__(self, piece: Piece, writer: Writer) -> None:
+        self.piece, self.progress = piece, Progress(piece.number)
+        self.broken = False
+        self._writer = writer
+        self._waiting = _Waiting()
+        self._own: TableWriter | None = None
+        self._kept: list[TableWriter] = []
+
+    def take(self, page: ReadPage) -> None:
+        """Take the next page of the slice."""
+        if self.broken:
+            return
+        if page.restarted:
+            self._drop()
+            self.progress.restarted = True
+        self.progress.warning = self.progress.warning or page.warning
+        waiting = self._waiting
+        if page.records:
+            try:
+                self._hold(page.records)
+            except Exception as error:  # noqa: BLE001 - a record that is no JSON ends this slice and no other
+                self.broken, self.progress.failure = True, Failure.of(error)
+                return
+        waiting.read += len(page.records) + page.skipped
+        waiting.skipped += page.skipped
+        waiting.pages += bool(page.records or page.skipped)
+        if page.position is not None:
+            self._seal(page.position, page)
+        elif waiting.bytes >= self._writer.limits.held_bytes:
+            # Too much to hold: a file of this slice's own, which counts only if the slice gets to its end.
+            self._convert()
+            self._own = self._own or self._writer.new()
+            self._own.write(waiting.batches)
+            waiting.batches, waiting.bytes = [], 0
+
+    def own_files(self) -> list[DataFile]:
+        """Finish the files of this slice alone, without the rows that still wait."""
+        self._drop()
+        return [file for writer in self._kept for file in writer.close()]
+
+    def discard(self) -> None:
+        """Leave no file of this slice alone."""
+        self._drop()
+        for writer in self._kept:
+            writer.discard()
+
+    def _hold(self, records: Sequence[Record]) -> None:
+        """Have records wait: as text where they are, else as rows. Raises what Rows.batch raises."""
+        waiting = self._waiting
+        waiting.rows += len(records)
+        if isinstance(records, JsonLines) and (size := records.text_size) is not None:
+            waiting.texts.append(records)
+            waiting.bytes += size
+            waiting.gathered += len(records)
+            if waiting.gathered >= self._writer.limits.gathered:
+                self._convert()
+            return
+        # Rows are numbered as they are made, and of two alike the later one counts.
+        self._convert()
+        self._keep(self._writer.batch(records, self.piece.number))
+
+    def _convert(self) -> None:
+        """Make rows of the texts that wait: a stream that says no position may have any number of them."""
+        waiting = self._waiting
+        if waiting.texts:
+            waiting.bytes -= sum(text.text_size or 0 for text in waiting.texts)
+            texts, waiting.texts, waiting.gathered = waiting.texts, [], 0
+            self._keep(self._writer.batch(joined(texts), self.piece.number))
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        waiting = self._waiting
+        waiting.batches.append(batch)
+        # A batch that was just made has its buffers to itself; `nbytes` looks at each column, for 3 us.
+        waiting.bytes += batch.get_total_buffer_size()
+        waiting.rejected += sum(rejected(batch, [batch.num_rows]))
+
+    def _seal(self, position: Position, page: ReadPage) -> None:
+        progress, waiting = self.progress, self._waiting
+        progress.rows += waiting.rows
+        progress.read += waiting.read
+        progress.skipped += waiting.skipped
+        progress.rejected += waiting.rejected
+        progress.pages += waiting.pages
+        progress.positions = (*progress.positions, position) if isinstance(position, Done) else (position,)
+        progress.edge = page.edge
+        self._writer.write(progress, waiting.batches, waiting.texts)
+        self._waiting = _Waiting()
+        if self._own is not None:
+            self._own.close()
+            self._kept.append(self._own)
+            self._own = None
+
+    def _drop(self) -> None:
+        """Forget the rows that wait."""
+        self._waiting = _Waiting()
+        if self._own is not None:
+            self._own.discard()
+            self._own = None
+
+
+def rejected(batch: pa.RecordBatch, sizes: Sequence[int]) -> list[int]:
+    """How many rows have values that did not fit their column, for each of the parts that make up a batch."""
+    changes = batch.column(META).field("changes")
+    if not len(changes.flatten()):
+        return [0] * len(sizes)
+    noted, found, begin = pc.greater(pc.list_value_length(changes), 0), [], 0
+    for size in sizes:
+        found.append(pc.sum(noted.slice(begin, size)).as_py() or 0)
+        begin += size
+    return found

@@ -1,0 +1,52 @@
+"""A sync that dies at any of its points, in any write mode, and is run again: nothing is lost, nothing doubled."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from cdk.base.crash_points import POINTS, crash_point
+from tests.spark.crash import MODES, Death, check, run, told
+
+# Points that only some modes get to.
+ONLY = {
+    "merge_compared": {"merged", "logged", "parted"},
+    "merged": {"merged", "logged", "parted"},
+    "before_history": {"logged"},
+}
+HIDDEN = {"overwrite"}
+
+
+REACHED = [(mode, point) for mode in MODES for point in POINTS if mode in ONLY.get(point, MODES)]
+
+
+@pytest.mark.parametrize(("mode", "point"), REACHED)
+def test_a_sync_that_died_at_a_point_is_completed_by_the_next(tmp_path: Path, mode: str, point: str) -> None:
+    assert run(tmp_path, mode, Death(point))
+    if run(tmp_path, mode, Death(point, 2)):
+        assert not run(tmp_path, mode)
+
+    check(tmp_path, mode)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_sync_that_dies_again_and_again_comes_to_its_end(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    mode = chance.choice(list(MODES))
+    points = [point for a_mode, point in REACHED if a_mode == mode]
+
+    for _ in range(6):
+        if not run(tmp_path, mode, Death(chance.choice(points), chance.randrange(1, 8))):
+            break
+        if mode in HIDDEN:
+            assert told(tmp_path / mode) in ([], [(n * 10 + i,) for n in range(5) for i in range(3)])
+    else:
+        assert not run(tmp_path, mode)
+
+    check(tmp_path, mode)
+
+
+def test_without_the_variable_a_point_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CDK_CRASH_AT", raising=False)
+    for point in POINTS:
+        crash_point(point)

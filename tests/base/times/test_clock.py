@@ -1,0 +1,84 @@
+"""Moments are read and written in any format, and what is no moment is None."""
+
+import time
+from contextvars import copy_context
+from datetime import UTC, datetime, timedelta, timezone
+from threading import Event
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdk.base.times.clock import Stopped, let_stop, parse_moment, sleep, system_clock, write_moment
+from cdk.base.values import Json
+
+FORMATS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S.%_msZ", "%d.%m.%Y %H:%M:%S %z"]
+EPOCHS = ["%s", "%ms", "%s_as_float", "%epoch_microseconds"]
+MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1)).map(lambda m: m.replace(tzinfo=UTC))  # noqa: DTZ001
+
+
+@given(MOMENTS, st.sampled_from([*FORMATS, *EPOCHS]))
+def test_what_was_written_is_read_as_precisely_as_the_format_is(moment: datetime, pattern: str) -> None:
+    again = parse_moment(write_moment(moment, pattern), [pattern])
+
+    assert again is not None
+    assert timedelta(microseconds=-2) < moment - again < timedelta(seconds=1)
+    assert write_moment(again, pattern) == write_moment(moment, pattern)
+
+
+@pytest.mark.parametrize(
+    ("value", "formats"),
+    [
+        ("2024-02-03T04:05:06Z", []),
+        ("2024-02-03T06:05:06+02:00", []),
+        ("2024-02-03 04:05:06", []),
+        ("2024-02-03T04:05:06", ["%s"]),
+        (1706933106, ["%s"]),
+        ("1706933106", ["%Y-%m-%d %H:%M", "%s"]),
+        (1706933106000, ["%ms"]),
+        ("03/02/2024 04:05:06", ["%s", "%d/%m/%Y %H:%M:%S"]),
+    ],
+)
+def test_a_moment_is_read_in_any_of_its_formats_and_in_iso(value: Json, formats: list[str]) -> None:
+    assert parse_moment(value, formats) == datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+@given(
+    st.none() | st.booleans() | st.text() | st.floats() | st.integers() | st.lists(st.integers()),
+    st.sets(st.sampled_from([*FORMATS, *EPOCHS])),
+)
+def test_anything_else_is_none_and_never_an_error(value: Json, formats: set[str]) -> None:
+    moment = parse_moment(value, sorted(formats))
+
+    assert moment is None or moment.tzinfo is not None
+
+
+def test_the_clock_knows_its_zone() -> None:
+    assert system_clock().tzinfo is UTC
+
+
+def test_a_moment_of_another_zone_is_written_as_the_moment_it_is_in_utc() -> None:
+    moment = datetime(2024, 1, 2, 2, tzinfo=timezone(timedelta(hours=2)))
+
+    assert write_moment(moment, "%Y-%m-%dT%H:%M:%SZ") == "2024-01-02T00:00:00Z"
+
+
+def test_a_wait_ends_when_nobody_wants_it_any_more() -> None:
+    stop = Event()
+    stop.set()
+
+    def waiting() -> None:
+        let_stop(stop)
+        with pytest.raises(Stopped):
+            sleep(3600)
+
+    copy_context().run(waiting)
+
+
+def test_a_wait_that_nobody_ends_is_as_long_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+
+    sleep(7)
+
+    assert waits == [7]

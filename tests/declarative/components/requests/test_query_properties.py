@@ -1,0 +1,169 @@
+from typing import Any
+
+import orjson
+import pytest
+
+from cdk.base.errors import ManifestError
+from cdk.declarative.model.context import Runtime
+from cdk.declarative.reading.query_properties import by_length
+from cdk.rest import Headers, Request, Response
+from cdk.testing import MockApi
+from tests.declarative.manifests import paginator, queries, run
+
+SHOWN = {"request_parameters": {"fields": "{{ query_properties | join(',') }}"}}
+CHUNKS = {
+    "type": "PropertyChunking",
+    "property_limit_type": "property_count",
+    "property_limit": 2,
+    "record_merge_strategy": {"type": "GroupByKeyMergeStrategy", "key": "id"},
+}
+
+
+def asked(**fields: Any) -> dict[str, Any]:
+    return {"type": "QueryProperties", "property_list": ["a", "b", "c"], **fields}
+
+
+def rows(request: Request) -> Response:
+    """Two records with the properties that a request names."""
+    names = [name for name in str(request.params["fields"]).split(",") if name != "id"]
+    data = [{"id": n, "of": dict.fromkeys(names, n), **{name: f"{name}{n}" for name in names}} for n in (1, 2)]
+    return Response(200, Headers({}), orjson.dumps({"data": data}), request.url, request)
+
+
+def test_all_properties_are_asked_for_at_once() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+
+    assert len(run(api, requester={**SHOWN, "query_properties": asked()}).records) == 2
+    assert queries(api) == [{"fields": "a,b,c"}]
+
+
+def test_records_of_several_requests_become_one() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+    properties = asked(always_include_properties=["id"], property_chunking=CHUNKS)
+
+    made = run(api, requester={**SHOWN, "query_properties": properties})
+
+    assert queries(api) == [{"fields": "id,a,b"}, {"fields": "id,c"}]
+    assert made.records == [
+        {"id": 1, "of": {"a": 1, "b": 1, "c": 1}, "a": "a1", "b": "b1", "c": "c1"},
+        {"id": 2, "of": {"a": 2, "b": 2, "c": 2}, "a": "a2", "b": "b2", "c": "c2"},
+    ]
+
+
+def test_pages_are_found_in_the_last_of_the_requests() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+    api.get("/items", {"page": 2}).returns(json={"data": []})
+    strategy = {"type": "OffsetIncrement", "page_size": 2}
+
+    made = run(
+        api, requester={**SHOWN, "query_properties": asked(property_chunking=CHUNKS)}, paginator=paginator(strategy)
+    )
+
+    assert len(made.records) == 2
+    assert [query.get("page") for query in queries(api)] == [None, None, "2", "2"]
+
+
+def test_records_without_the_key_stay_apart() -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"a": 1}]}).returns(json={"data": [{"c": 1}]})
+
+    made = run(api, requester={**SHOWN, "query_properties": asked(property_chunking=CHUNKS)})
+
+    assert made.records == [{"a": 1}, {"c": 1}]
+
+
+def test_a_parameter_may_be_the_properties() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+
+    run(api, requester={"request_parameters": {"fields": asked(), "state": "open"}})
+
+    assert queries(api) == [{"state": "open", "fields": "a,b,c"}]
+
+
+def test_properties_are_taken_from_another_request_once() -> None:
+    api = MockApi()
+    api.get("/properties").returns(json={"results": [{"name": "a"}, {"name": "b"}]})
+    api.get("/items").returns(json={"data": [{"id": 1}], "next": "2"}).returns(json={"data": []})
+    endpoint = {
+        "type": "PropertiesFromEndpoint",
+        "property_field_path": ["name"],
+        "retriever": {
+            "type": "SimpleRetriever",
+            "requester": {"type": "HttpRequester", "url": "https://api.example.com/properties"},
+            "record_selector": {
+                "type": "RecordSelector",
+                "extractor": {"type": "DpathExtractor", "field_path": ["results"]},
+            },
+        },
+    }
+    shown = {"fields": "{{ stream_slice.extra_fields['query_properties'] | join(',') }}"}
+    strategy = {"type": "CursorPagination", "cursor_value": "{{ response.next }}"}
+
+    run(
+        api,
+        requester={"request_parameters": shown, "fetch_properties_from_endpoint": endpoint},
+        paginator=paginator(strategy),
+    )
+
+    assert queries(api) == [{}, {"fields": "a,b"}, {"fields": "a,b", "page": "2"}]
+
+
+def test_only_what_the_catalog_selects_is_asked_for() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+    lower = [{"type": "KeysToLower"}]
+    properties = asked(property_selector={"type": "JsonSchemaPropertySelector", "transformations": lower})
+
+    run(
+        api,
+        requester={**SHOWN, "query_properties": properties},
+        runtime=Runtime(shared={"selected": {"items": {"A", "c", "x"}}}),
+    )
+
+    assert queries(api) == [{"fields": "a,c"}]
+
+
+def test_everything_is_asked_for_where_no_catalog_says_otherwise() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+    properties = asked(property_selector={"type": "JsonSchemaPropertySelector"})
+
+    run(api, requester={**SHOWN, "query_properties": properties})
+
+    assert queries(api) == [{"fields": "a,b,c"}]
+
+
+def test_a_text_of_properties_is_as_long_as_the_limit_says() -> None:
+    long = "x" * 20
+
+    assert [*by_length(10)([long, "b", "ccc", "dddd", "ee", "f"])] == [[long], ["b", "ccc"], ["dddd"], ["ee", "f"]]
+
+
+def test_properties_are_told_in_one_place() -> None:
+    made = run(MockApi(), requester={"query_properties": asked(), "request_parameters": {"fields": asked()}})
+
+    assert isinstance(made.error, ManifestError)
+    assert "told in 2 places" in made.error.message
+
+
+@pytest.mark.parametrize("fields", [{"query_properties": asked()}, {"request_parameters": {"fields": asked()}}])
+def test_properties_of_a_request_that_nobody_fills_are_an_error(fields: dict[str, Any]) -> None:
+    status = {"type": "AsyncJobStatusMap", "completed": ["x"], "failed": ["f"], "running": ["r"], "timeout": ["t"]}
+    requester = {"type": "HttpRequester", "url": "https://api.example.com/items"}
+    jobs = {
+        "type": "AsyncRetriever",
+        "creation_requester": {**requester, **fields},
+        "polling_requester": requester,
+        "download_requester": requester,
+        "status_mapping": status,
+        "status_extractor": {"type": "DpathExtractor", "field_path": ["status"]},
+        "record_selector": {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": []}},
+    }
+
+    made = run(MockApi(), stream={"retriever": jobs})
+
+    assert "query_properties are for the requester of a SimpleRetriever alone" in str(made.error)

@@ -1,0 +1,96 @@
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from cdk.declarative.components import register
+from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+from cdk.declarative.model.field_shapes import (
+    Anything,
+    Choice,
+    Either,
+    Family,
+    ListOf,
+    MapOf,
+    Nothing,
+    Part,
+    Scalar,
+    Shape,
+    fields_of,
+    models_in,
+    open_to_more,
+    shape_of,
+    words,
+)
+from cdk.declarative.model.plug_points import AnyDecoder, AnyPaginationStrategy
+
+register()
+OPTION = Component.registry["RequestOption"]
+
+
+class Plain(BaseModel):
+    """A model that is no component."""
+
+    text: str = "x"
+    names: list[str] = Field(default_factory=list, description="Names.")
+    much: int = Field(alias="manyMore", ge=2)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shape", "said"),
+    [
+        (Any, Anything(), "anything"),
+        (None, Nothing(), "null"),
+        (str, Scalar(str), "a text"),
+        (int | None, Either((Scalar(int), Nothing())), "a whole number"),
+        (Literal["a", "b"], Choice(("a", "b")), "one of 'a', 'b'"),
+        (Literal["a"], Choice(("a",)), "'a'"),
+        (list[str], ListOf(Scalar(str)), "a list of texts"),
+        (tuple[bool, ...], ListOf(Scalar(bool)), "a list, each true or false"),
+        (list[list[str]], ListOf(ListOf(Scalar(str))), "a list of lists of texts"),
+        (list[str | int], ListOf(Either((Scalar(str), Scalar(int)))), "a list of texts or whole numbers"),
+        (dict[str, Any], MapOf(Anything()), "an object"),
+        (Mapping[str, str], MapOf(Scalar(str)), "an object of texts"),
+        (OPTION, Part(OPTION), "a RequestOption"),
+        (AnyDecoder, Family(AnyDecoder), "a Decoder"),
+        (list[AnyDecoder], ListOf(Family(AnyDecoder)), "a list of Decoders"),
+        (list[AnyPaginationStrategy], ListOf(Family(AnyPaginationStrategy)), "a list of PaginationStrategies"),
+        (
+            Annotated[AnyDecoder | None, Default("JsonDecoder")],
+            Either((Family(AnyDecoder, Default("JsonDecoder")), Nothing())),
+            "a Decoder",
+        ),
+        (
+            Annotated[list[AnyDecoder], ONE_OR_MANY],
+            ListOf(Family(AnyDecoder), alone=True),
+            "a Decoder, or a list of them",
+        ),
+        (str | dict[str, Any] | list[str], None, "a text, an object or a list of texts"),
+    ],
+)
+def test_an_annotation_has_a_shape_and_words(annotation: object, shape: Shape | None, said: str) -> None:
+    made = shape_of(annotation)
+
+    assert shape in {None, made}
+    assert said == words(made)
+
+
+def test_fields_are_known_by_their_names_in_a_manifest() -> None:
+    fields = fields_of(Plain)
+
+    assert list(fields) == ["text", "names", "manyMore"]
+    assert [field.default for field in fields.values()] == ["x", [], None]
+    assert [field.required for field in fields.values()] == [False, False, True]
+    assert Scalar(int, (("minimum", 2),)) == fields["manyMore"].shape
+
+
+def test_names_of_classes_that_come_later_are_found() -> None:
+    shape = fields_of(Component.registry["TypesMap"])["target_type"].shape
+
+    assert Component.registry["ComplexFieldType"] in set(models_in(shape))
+
+
+def test_what_hands_fields_to_code_of_its_own_takes_any() -> None:
+    assert open_to_more(Component.registry["CustomRetriever"])
+    assert not open_to_more(Component.registry["SimpleRetriever"])

@@ -1,0 +1,114 @@
+"""A request under construction."""
+
+from typing import Any
+
+import pytest
+
+from cdk.base.errors import ManifestError
+from cdk.declarative.model.request_builder import Draft, Place
+
+URL = "https://api.example.com/items"
+
+
+def draft(method: str = "GET", url: str = URL) -> Draft:
+    return Draft(method, url, "streams.items")
+
+
+@pytest.mark.parametrize("place", ["request_parameter", "header", "body_data"])
+def test_nothing_is_put_twice(place: Place) -> None:
+    made = draft("POST")
+    made.put(place, ["a"], 1)
+
+    with pytest.raises(ManifestError, match=r"streams\.items: .*'a' is set twice"):
+        made.put(place, ["a"], 1)
+
+
+def test_a_json_body_takes_the_same_value_twice_but_no_other() -> None:
+    made = draft("POST")
+    made.put("body_json", ["filter", "since"], 1)
+    made.put("body_json", ["filter", "since"], 1)
+    made.put("body_json", ["filter", "until"], 2)
+
+    with pytest.raises(ManifestError, match="filter > since of the JSON body is set twice"):
+        made.put("body_json", ["filter", "since"], 3)
+    with pytest.raises(ManifestError, match="filter > since > x"):
+        made.put("body_json", ["filter", "since", "x"], 3)
+
+    request = made.request()
+    assert request.body == b'{"filter":{"since":1,"until":2}}'
+    assert request.headers["Content-Type"] == "application/json"
+
+
+def test_a_form_is_written_as_one() -> None:
+    made = draft("POST")
+    made.put("body_data", ["a"], "x y")
+    made.put("body_data", ["b"], [1, 2])
+    made.put("body_data", ["c"], None)
+
+    request = made.request()
+
+    assert request.body == b"a=x+y&b=1&b=2"
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+
+
+def test_a_body_is_of_one_kind() -> None:
+    both, text = draft("POST"), draft("POST")
+    both.put("body_data", ["a"], 1)
+    both.put("body_json", ["b"], 1)
+    text.text = "raw"
+
+    mixed, empty = draft("POST"), draft("POST")
+    mixed.put("body_json", ["a"], 1)
+    mixed.text = "raw"
+    empty.put("body_json", ["a"], 1)
+    empty.text = ""
+
+    with pytest.raises(ManifestError, match="a text and fields at once"):
+        mixed.request()
+    assert empty.request().body == b'{"a":1}'
+    with pytest.raises(ManifestError, match="JSON and a form at once"):
+        both.request()
+    with pytest.raises(ManifestError, match="the body is a text"):
+        text.put("body_json", ["b"], 1)
+    assert text.request().body == b"raw"
+
+
+def test_values_are_sent_as_texts() -> None:
+    made = draft()
+    made.put_params({"n": 1, "yes": True, "none": None, "many": [1, "b"]})
+    made.put_headers({"X-N": 1})
+
+    request = made.request()
+
+    assert request.params == {"n": "1", "yes": "True", "many": ["1", "b"]}
+    assert request.headers == {"X-N": "1"}
+    assert request.body is None
+
+
+def test_what_the_url_says_already_is_sent_once() -> None:
+    made = draft(url=f"{URL}?page=2&size=5")
+    made.put_params({"page": "2", "size": 6})
+
+    assert made.request().params == {"size": "6"}
+
+
+@pytest.mark.parametrize(
+    ("link", "url"),
+    [
+        ("https://other.example.com/x?page=2", "https://other.example.com/x?page=2"),
+        ("more", f"{URL}/more"),
+        ("/more", f"{URL.rpartition(chr(47))[0]}/more"),
+        ("?page=2", f"{URL}/?page=2"),
+    ],
+)
+def test_a_link_may_be_relative(link: str, url: str) -> None:
+    made = draft()
+    made.follow(link)
+
+    assert made.url == url
+
+
+def test_an_answer_may_come_as_a_stream() -> None:
+    made: Any = Draft("GET", URL, "", stream=True)
+
+    assert made.request().stream

@@ -1,0 +1,377 @@
+"""Streams of a manifest: what their states say, and that a read that was cut is finished by the next."""
+
+import itertools
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from cdk.base.records.raw_json_lines import JsonLines
+from cdk.base.values import Json
+from cdk.declarative.model.context import Runtime
+from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
+from cdk.rest import Headers, Request, Response
+from cdk.state.slice import Slice
+from cdk.state.wire import decode
+from cdk.streams.read_slice import read_slice
+from cdk.streams.stream import Page
+from cdk.testing import MockApi, read
+from cdk.testing.run import Run
+from tests.declarative.manifests import CURSOR, option, paginator, queries, run, source
+
+NOW = datetime(2024, 3, 1, tzinfo=UTC)
+WINDOWS = {**CURSOR, "step": "P10D", "cursor_granularity": "P1D"}
+LIST = {
+    "type": "ListPartitionRouter",
+    "cursor_field": "region",
+    "values": ["eu", "us"],
+    "request_option": option("region"),
+}
+NEXT = paginator({"type": "CursorPagination", "cursor_value": "{{ response.next }}"})
+
+
+def at(blob: Json) -> list[AirbyteStateMessage]:
+    """A state message of the stream `items`, as it lies in a platform."""
+    said = AirbyteStreamState(stream_descriptor=StreamDescriptor(name="items"), stream_state=blob)
+    return [AirbyteStateMessage(type=AirbyteStateType.STREAM, stream=said)]
+
+
+def dated(*days: str, **more: Json) -> dict[str, Json]:
+    return {"data": [{"id": day, "on": f"2024-01-{day}"} for day in days], **more}
+
+
+def still() -> Runtime:
+    """A clock that stands still."""
+    return Runtime(clock=lambda: NOW)
+
+
+def answering(answer: Callable[[dict[str, Any]], Json | None]) -> MockApi:
+    """An API whose answers depend on the parameters of the request; None is an error."""
+    api = MockApi()
+
+    def answers(request: Request) -> Response:
+        body = answer(dict(request.params))
+        return Response(400 if body is None else 200, Headers({}), orjson.dumps(body), request.full_url, request)
+
+    api.get("/items").answers(answers)
+    return api
+
+
+def found(made: Run) -> set[str]:
+    return {record["id"] for record in made.records}
+
+
+def test_a_state_is_the_greatest_value_read() -> None:
+    api = answering(lambda asked: dated("03", "02") if asked["since"] == "2024-01-01" else dated())
+
+    made = run(api, stream={"incremental_sync": WINDOWS})
+
+    assert [made.states[-1], len(api.requests)] == [{"on": "2024-01-03"}, 3]
+    assert made.statuses == ["STARTED", "RUNNING", "COMPLETE"]
+
+
+def test_an_answer_without_the_field_path_is_named_once_with_the_fields_that_are_there() -> None:
+    made = run(answering(lambda _: {"dat": [], "total": 0}), stream={"incremental_sync": WINDOWS})
+
+    (said,) = [line for line in made.logs if "check `field_path`" in line]
+    assert "items: GET https://api.example.com/items" in said
+    assert "brought no records: there is no 'data' in the body, whose fields are 'dat', 'total' (is it 'dat'?)" in said
+
+
+def test_a_cursor_field_that_no_record_has_is_named_once_with_the_fields_that_are_there() -> None:
+    made = run(answering(lambda _: {"data": [{"id": 1, "On": "2024-01-03"}]}), stream={"incremental_sync": WINDOWS})
+
+    (said,) = [line for line in made.logs if "have no value of the cursor" in line]
+    assert "items: 1 of 1 records of a page have no value of the cursor 'on'" in said
+    assert "The fields that are there: 'On', 'id'" in said
+
+
+def test_a_read_that_finds_nothing_keeps_its_state() -> None:
+    made = run(answering(lambda _: dated()), stream={"incremental_sync": WINDOWS}, state=at({"on": "2024-01-20"}))
+
+    assert [state["on"] for state in made.states] in ([], ["2024-01-20"])
+
+
+def test_a_first_read_that_finds_nothing_stands_at_its_start() -> None:
+    assert run(answering(lambda _: dated()), stream={"incremental_sync": WINDOWS}).states[-1] == {"on": "2024-01-01"}
+
+
+def test_looking_back_does_not_move_the_state_back() -> None:
+    looks = {**WINDOWS, "lookback_window": "P15D"}
+    api = answering(lambda asked: dated("06") if asked["since"] == "2024-01-05" else dated())
+
+    made = run(api, stream={"incremental_sync": looks}, state=at({"on": "2024-01-20"}))
+
+    assert [query["since"] for query in queries(api)] == ["2024-01-05", "2024-01-15", "2024-01-25"]
+    assert found(made) == {"06"}
+    assert {state["on"] for state in made.states} <= {"2024-01-20"}
+
+
+def test_a_failure_keeps_what_was_read_before_it() -> None:
+    api = answering(lambda asked: None if asked["since"] == "2024-01-11" else dated(asked["since"][8:]))
+
+    made = run(api, stream={"incremental_sync": WINDOWS})
+
+    assert made.error is not None
+    assert made.statuses[-1] == "INCOMPLETE"
+    assert made.states[-1]["on"] == "2024-01-01"
+
+
+def test_a_record_dated_beyond_its_window_does_not_jump_over_the_next_ones() -> None:
+    def answer(asked: dict[str, Any]) -> Json:
+        if asked["since"] == "2024-01-01":
+            return dated("05", "25")
+        return dated("15") if asked["since"] <= "2024-01-15" <= asked["until"] else dated()
+
+    broken, whole = (
+        answering(lambda asked: answer(asked) if asked["since"] == "2024-01-01" else None),
+        answering(answer),
+    )
+
+    cut = run(broken, stream={"incremental_sync": WINDOWS})
+    rest = run(whole, stream={"incremental_sync": WINDOWS}, state=cut.state_messages)
+
+    assert found(cut) | found(rest) == {"05", "25", "15"}
+
+
+DAYS = ("09", "02", "05", "12", "01", "20", "31", "11")
+
+
+def honest(asked: dict[str, Any]) -> Json:
+    """What lies between the dates asked for, in no order, two records a page."""
+    lie = [day for day in DAYS if asked["since"] <= f"2024-01-{day}" <= asked["until"]]
+    begin = int(asked.get("page", 0))
+    following = {"next": str(begin + 2)} if begin + 2 < len(lie) else {}
+    return dated(*lie[begin : begin + 2], **following)
+
+
+@pytest.mark.parametrize("breaks", range(8))
+@pytest.mark.parametrize("router", [None, LIST])
+def test_a_cut_read_resumes_without_loss(breaks: int, router: dict[str, Any] | None) -> None:
+    """Wherever it is cut, and cut again right after."""
+    parts: dict[str, Any] = {"paginator": NEXT, "stream": {"incremental_sync": WINDOWS}}
+    if router is not None:
+        parts["partition_router"] = router
+
+    seen: list[int] = []
+
+    def broken(asked: dict[str, Any]) -> Json | None:
+        seen.append(1)
+        return None if len(seen) > breaks else honest(asked)
+
+    expected = run(answering(honest), **parts, runtime=still())
+    assert found(expected) == set(DAYS)
+    first = run(answering(broken), **parts, runtime=still())
+    seen.clear()
+    second = run(answering(broken), **parts, state=first.state_messages, runtime=still())
+    state = second.state_messages or first.state_messages
+    last = run(answering(honest), **parts, state=state, runtime=still())
+
+    assert last.error is None
+    assert found(first) | found(second) | found(last) == found(expected)
+    assert last.states[-1] == expected.states[-1]
+
+
+COUNTED = [
+    {"type": "PageIncrement", "page_size": 2},
+    {"type": "PageIncrement", "page_size": 3},
+    {"type": "PageIncrement", "page_size": 3, "start_from_page": 1},
+    {"type": "OffsetIncrement", "page_size": 2},
+    {"type": "OffsetIncrement", "page_size": 3},
+]
+
+
+@pytest.mark.parametrize("breaks", range(1, 5))
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(COUNTED, 2)))
+def test_a_read_that_was_cut_with_other_pages_loses_nothing(
+    before: dict[str, Any], after: dict[str, Any], breaks: int
+) -> None:
+    seen: list[int] = []
+
+    def api(strategy: dict[str, Any], most: int = 100) -> MockApi:
+        size, first = strategy["page_size"], strategy.get("start_from_page", 0)
+
+        def answer(asked: dict[str, Any]) -> Json | None:
+            seen.append(1)
+            page = int(asked.get("page", first))
+            begin = page if strategy["type"] == "OffsetIncrement" else (page - first) * size
+            return None if len(seen) > most else dated(*sorted(DAYS)[begin : begin + size])
+
+        return answering(answer)
+
+    def read_with(strategy: dict[str, Any], api: MockApi, **more: Any) -> Run:
+        pages = paginator(strategy, size=True)
+        return run(api, paginator=pages, stream={"incremental_sync": CURSOR}, runtime=still(), **more)
+
+    first = read_with(before, api(before, breaks))
+    seen.clear()
+    last = read_with(after, api(after), state=first.state_messages)
+
+    assert last.error is None
+    assert found(first) | found(last) == set(DAYS)
+
+
+def test_partitions_say_where_each_stands() -> None:
+    api = answering(lambda asked: dated("03") if asked["region"] == "eu" else dated("05"))
+
+    made = run(api, partition_router=LIST, stream={"incremental_sync": CURSOR}, runtime=still())
+
+    state = made.states[-1]
+    assert state["use_global_cursor"] is False
+    assert state["states"] == [
+        {"partition": {"region": "eu"}, "cursor": {"on": "2024-01-03"}},
+        {"partition": {"region": "us"}, "cursor": {"on": "2024-01-05"}},
+    ]
+    assert state["state"] == {"on": "2024-01-05"}
+    assert state["lookback_window"] == 1
+
+
+def test_a_read_of_partitions_that_fails_knows_no_common_value() -> None:
+    api = answering(lambda asked: dated("03") if asked["region"] == "eu" else None)
+
+    made = run(api, partition_router=LIST, stream={"incremental_sync": CURSOR}, runtime=still())
+
+    state = made.states[-1]
+    assert {"partition": {"region": "eu"}, "cursor": {"on": "2024-01-03"}} in state["states"]
+    assert [state["lookback_window"], "state" in state] == [0, False]
+
+
+def test_each_partition_goes_on_from_its_own_value() -> None:
+    api = answering(lambda _: dated())
+    state = {
+        "use_global_cursor": False,
+        "states": [
+            {"partition": {"region": "eu"}, "cursor": {"on": "2024-01-03"}},
+            {"partition": {"region": "us"}, "cursor": {"on": "2024-01-05"}},
+        ],
+        "state": {"on": "2024-01-05"},
+        "lookback_window": 3,
+    }
+
+    made = run(api, partition_router=LIST, stream={"incremental_sync": CURSOR}, state=at(state), runtime=still())
+
+    assert [query["since"] for query in queries(api)] == ["2024-01-03", "2024-01-05"]
+    assert {**state, "lookback_window": 1}.items() <= made.states[-1].items()
+
+
+def test_a_partition_that_is_missing_may_be_forgotten() -> None:
+    (stream,) = source(
+        answering(lambda _: dated("05")), partition_router=LIST, stream={"incremental_sync": CURSOR}
+    ).streams({})
+    reader = stream.checkpoint_reader(
+        decode({"states": [{"partition": {"region": "ch"}, "cursor": {"on": "2024-01-03"}}]})
+    )
+    for slice in iter(reader.next, None):
+        for page in read_slice(stream, slice):
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+
+    assert reader.forget_missing(NOW, timedelta()) == 1
+    state = reader.get_checkpoint()
+    assert state is not None
+    assert [partition["region"] for partition in state.positions] == ["eu", "us"]
+
+
+def test_a_partition_that_is_new_is_read_from_the_start() -> None:
+    api = answering(lambda _: dated())
+    state = {"states": [{"partition": {"region": "us"}, "cursor": {"on": "2024-01-05"}}], "state": {"on": "2024-01-05"}}
+
+    run(api, partition_router=LIST, stream={"incremental_sync": CURSOR}, state=at(state), runtime=still())
+
+    assert [query["since"] for query in queries(api)] == ["2024-01-01", "2024-01-05"]
+
+
+SHARED = {**CURSOR, "global_substream_cursor": True}
+
+
+def test_one_cursor_may_serve_all_partitions() -> None:
+    api = answering(lambda asked: dated("03") if asked["region"] == "eu" else dated("05"))
+
+    state = run(api, partition_router=LIST, stream={"incremental_sync": SHARED}, runtime=still()).states[-1]
+
+    assert state["use_global_cursor"] is True
+    assert [state["state"], state["lookback_window"]] == [{"on": "2024-01-05"}, 1]
+    assert "states" not in state
+
+
+def test_what_came_while_others_were_read_is_found_by_the_next_read() -> None:
+    """A shared cursor starts before its value by as long as the read that reached it took."""
+    api = answering(lambda _: dated())
+    state = {"use_global_cursor": True, "state": {"on": "2024-01-20"}, "lookback_window": 86_401}
+
+    made = run(api, partition_router=LIST, stream={"incremental_sync": SHARED}, state=at(state), runtime=still())
+
+    assert [query["since"] for query in queries(api)] == ["2024-01-18", "2024-01-18"]
+    assert made.states[-1]["use_global_cursor"] is True
+    assert made.states[-1]["state"] == {"on": "2024-01-20"}
+
+
+def test_a_shared_cursor_that_was_cut_loses_nothing() -> None:
+
+    def whole(asked: dict[str, Any]) -> Json:
+        return dated("21" if asked["region"] == "eu" else "22")
+
+    parts: dict[str, Any] = {"partition_router": LIST, "stream": {"incremental_sync": SHARED}, "runtime": still()}
+    state = at({"use_global_cursor": True, "state": {"on": "2024-01-20"}, "lookback_window": 1})
+
+    cut = run(answering(lambda asked: whole(asked) if asked["region"] == "eu" else None), **parts, state=state)
+    api = answering(whole)
+    rest = run(api, **parts, state=cut.state_messages)
+
+    assert found(cut) | found(rest) == {"21", "22"}
+    us = next(query for query in queries(api) if query["region"] == "us")
+    assert us["since"] <= "2024-01-20"
+    assert rest.states[-1]["state"] == {"on": "2024-01-22"}
+
+
+def test_the_lookback_is_the_time_that_the_read_took() -> None:
+    ticks = iter(NOW + timedelta(seconds=90 * n) for n in range(1_000))
+    api = answering(lambda _: dated("03"))
+
+    made = run(
+        api, partition_router=LIST, stream={"incremental_sync": CURSOR}, runtime=Runtime(clock=lambda: next(ticks))
+    )
+
+    assert made.states[-1]["lookback_window"] >= 90
+
+
+@pytest.mark.parametrize("parts", [{}, {"partition_router": LIST, "stream": {"incremental_sync": CURSOR}}])
+def test_a_stream_that_travelled_reads_the_same(parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    api = answering(lambda _: dated("03", "04"))
+    monkeypatch.setattr("cdk.rest.RequestsTransport.send", lambda _, request: api.send(request))
+    (stream,) = source(api, **parts).streams({})
+
+    there = read(pickle.loads(pickle.dumps(stream)))  # noqa: S301 - made here
+
+    assert there.error is None
+    assert there.records == read(stream).records != []
+
+
+def test_a_stream_of_no_source_does_not_travel() -> None:
+    (stream,) = source(MockApi()).streams({})
+    stream.reload = None  # type: ignore[attr-defined]
+
+    with pytest.raises(TypeError, match="items: only a stream of a source"):
+        pickle.dumps(stream)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({}, True),
+        ({"record_filter": {"type": "RecordFilter", "condition": "{{ record.id }}"}}, False),
+        ({"schema_normalization": "Default"}, False),
+    ],
+)
+def test_records_that_no_part_of_a_manifest_looks_at_are_not_decoded(changed: Json, text: bool) -> None:  # noqa: FBT001
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
+    (stream,) = source(api, selector=changed).streams({})
+
+    (page,) = [item for item in stream.items(Slice()) if isinstance(item, Page)]
+
+    assert list(page.records) == [{"id": 1}, {"id": 2}]
+    assert isinstance(page.records, JsonLines) == text

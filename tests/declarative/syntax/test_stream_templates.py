@@ -1,0 +1,126 @@
+"""Values set in copies of a template."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdk.declarative.components import register
+from cdk.declarative.components.streams.dynamic_streams import ComponentMappingDefinition
+from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.syntax.stream_templates import filled, set_at
+
+register()
+
+TEMPLATE = {"name": "", "list": [{"a": 1}, {"a": 2}], "map": {"x": {"k": 0}, "y": {"k": 0}}, "flat": [1, 2]}
+
+
+def setting(path: list[str], value: str, *, as_yaml: bool = False, **more: Any) -> Any:
+    component = ComponentMappingDefinition.model_validate({"field_path": path, "value": value, **more})
+    return component.build(BuildContext({"n": "list"}, Runtime()), as_yaml=as_yaml)
+
+
+def copy(*settings: Any, found: Any = None) -> Any:
+    (made,) = filled(TEMPLATE, settings, [{"components_values": found or {}}])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "create", "expected"),
+    [
+        (["name"], False, {"name": "v"}),
+        (["nope"], False, {}),
+        (["nope"], True, {"nope": "v"}),
+        (["nope", "deep"], False, {}),
+        (["nope", "deep"], True, {"nope": {"deep": "v"}}),
+        (["nope", "0"], True, {"nope": ["v"]}),
+        (["map", "*", "k"], False, {"map": {"x": {"k": "v"}, "y": {"k": "v"}}}),
+        (["map", "*"], False, {"map": {"x": "v", "y": "v"}}),
+        (["list", "*", "a"], False, {"list": [{"a": "v"}, {"a": "v"}]}),
+        (["{{ config.n }}", "1", "a"], False, {"list": [{"a": 1}, {"a": "v"}]}),
+        (["list", "-1", "a"], False, {"list": [{"a": 1}, {"a": "v"}]}),
+        (["list", "-9", "a"], False, {}),
+        (["list", "9", "a"], False, {}),
+        (["flat", "-1"], False, {"flat": [1, "v"]}),
+        (["flat", "-9"], False, {}),
+        (["flat", "5"], False, {}),
+        (["flat", "5"], True, {"flat": [1, 2, "v"]}),
+        (["flat", "*"], False, {"flat": [1, 2]}),
+        (["name", "below", "a text"], True, {}),
+        (["True"], True, {"True": "v"}),
+        (["1.5", "None"], True, {"1.5": {"None": "v"}}),
+    ],
+)
+def test_a_value_is_set_where_the_path_leads(path: list[str], create: bool, expected: Any) -> None:  # noqa: FBT001
+    assert copy(setting(path, "v", create_or_update=create)) == TEMPLATE | expected
+
+
+def test_the_template_itself_stays_as_it_is() -> None:
+    before = repr(TEMPLATE)
+
+    copy(setting(["map", "*", "k"], "v"))
+
+    assert repr(TEMPLATE) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "plain", "as_yaml"),
+    [
+        ("10", None, 10, 10),
+        ("00123", None, "00123", 83),
+        ("yes", None, "yes", True),
+        ("[a, b]", None, "[a, b]", ["a", "b"]),
+        ("100%: {", None, "100%: {", "100%: {"),
+        ("a\tb: c", None, "a\tb: c", "a\tb: c"),
+        ("10", "string", "10", "10"),
+        ("yes", "string", "yes", "yes"),
+        ("10", "integer", 10, 10),
+        ("10", "number", 10, 10),
+        ("1.5", "integer", "1.5", 1.5),
+        ("True", "boolean", True, True),
+    ],
+)
+def test_a_text_is_a_literal_and_maybe_yaml(text: str, kind: str | None, plain: Any, as_yaml: Any) -> None:
+    words = "{{ components_values.text }}"
+    for expected, yaml in ((plain, False), (as_yaml, True)):
+        made = copy(setting(["name"], words, as_yaml=yaml, value_type=kind), found={"text": text})["name"]
+        assert (type(expected), expected) == (type(made), made)
+
+
+def test_a_value_is_set_only_when_its_condition_holds() -> None:
+    settings = [
+        setting(["name"], "one", condition="{{ components_values.n == 1 }}"),
+        setting(["flat"], "two", condition="{{ components_values.n == 2 }}"),
+    ]
+
+    assert copy(*settings, found={"n": 1}) == TEMPLATE | {"name": "one"}
+
+
+def test_later_settings_see_what_earlier_ones_made() -> None:
+    made = copy(setting(["new"], "{{ {'a': 1} }}", create_or_update=True), setting(["new", "a"], "2"))
+
+    assert made["new"] == {"a": 2}
+
+
+KEYS = st.sampled_from(["a", "b", "0", "1", "-1", "*"]) | st.integers(-2, 2)
+NODES = st.recursive(
+    st.integers(), lambda n: st.lists(n, max_size=3) | st.dictionaries(st.sampled_from("ab01"), n), max_leaves=9
+)
+
+
+@given(NODES, st.lists(KEYS, min_size=1, max_size=4), st.booleans())
+def test_no_path_breaks_and_none_makes_places_that_are_not_wanted(
+    node: Any,
+    path: list[str | int],
+    create: bool,  # noqa: FBT001
+) -> None:
+    def places(value: Any) -> set[str]:
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        return {f"/{key}{below}" for key, part in items for below in (places(part) or {""})} if value != "v" else set()
+
+    before = places(node)
+    set_at(node, path, "v", create=create)
+
+    if not create:
+        assert all(any(old.startswith(new) for old in before) for new in places(node))

@@ -1,0 +1,403 @@
+"""What a sync makes of a state that a person has changed; tasks run in this process."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from cdk import Json, JsonSchema, Partition, Stream
+from cdk.base.errors import BadState, StateConflict, StateError
+from cdk.base.values import canonical
+from cdk.lake.admin import state_admin
+from cdk.lake.admin.edits import Change, given, rewound
+from cdk.lake.admin.locate import Located, of_plans, on_disk
+from cdk.lake.admin.state_admin import Admin
+from cdk.lake.arrow.columns import table_schema
+from cdk.lake.delta import row_history as history_module
+from cdk.lake.delta.commit_log import commits
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.run_lock import only_run
+from cdk.spark.cluster.executors import Workers, here
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.reports.stream_report import StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.settings.stream_plan import plan_stream
+from tests.samples import Orders, ShopOrders, Users, told
+from tests.spark.dying import dying_at
+from tests.spark.given_source import Given
+
+NOON = datetime(2024, 2, 1, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """One stream, its table, and what changes its state."""
+
+    folder: Path
+    stream: Stream
+    options: StreamOptions = field(default_factory=StreamOptions)
+    pipeline: str = "shop"
+
+    def sync(self) -> int:
+        """Sync, and say how many rows were added."""
+        report = self._run()
+        assert report.failure is None
+        return report.written
+
+    def refused(self) -> str:
+        """Sync, which must fail, and say why."""
+        report = self._run()
+        assert report.failure is not None
+        return report.failure.message
+
+    def _run(self) -> StreamReport:
+        pipeline = Pipeline(
+            name=self.pipeline,
+            source=SourceOptions(connector="given"),
+            target=TargetOptions(path=str(self.folder)),
+            streams={self.stream.name: self.options},
+        )
+        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(here, 1)).run().streams[0]
+
+    @property
+    def one(self) -> Located:
+        (one,) = of_plans([plan_stream(self.stream, self.options, Disk(self.folder))])
+        return one
+
+    @property
+    def admin(self) -> Admin:
+        return Admin(Disk(self.folder), self.pipeline, clock=lambda: NOON)
+
+    @property
+    def rows(self) -> list[str]:
+        table = DeltaTable(str(self.folder / self.stream.name)).to_pyarrow_table()
+        return [canonical(told(row, self.stream)) for row in table.to_pylist()]
+
+    @property
+    def table(self) -> StreamTable:
+        return self.one.open(self.pipeline)
+
+
+DEDUP = StreamOptions(write_mode="append_dedup", history=True)
+
+
+class Keyed(Orders):
+    """Orders whose key is a column."""
+
+    name = "orders"
+    schema: JsonSchema | None = {  # noqa: RUF012 - as an author writes it
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "updated_at": {"type": "string"}},
+    }
+
+
+def moved(lake: Lake, *days: int) -> None:
+    """Commits without rows, each moving the state to a day."""
+    for day in days:
+        table = StreamTable(lake.one.root, "shop", "orders", table_schema({}))
+        table.commit(Saved("incremental", "append", state={"updated_at": f"2024-01-0{day}T00:00:00Z"}))
+
+
+def test_after_a_reset_everything_is_read_again(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    everything = lake.sync()
+
+    lake.admin.reset(lake.one)
+
+    assert lake.sync() == everything
+    assert sorted(lake.rows) == sorted(2 * list(dict.fromkeys(lake.rows)))
+    generations = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table()["_airbyte_generation_id"].to_pylist()
+    assert sorted(generations) == [1] * everything + [2] * everything
+    assert lake.sync() == 0
+
+
+def test_after_a_reset_of_a_partition_only_that_one_is_read_again(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, ShopOrders())
+    everything = lake.sync()
+
+    lake.admin.reset(lake.one, Partition.of(shop="b"))
+
+    assert lake.sync() == everything // 3
+    assert len([row for row in lake.rows if '"shop":"b"' in row]) == 2 * everything // 3
+
+
+def test_after_a_rewind_what_lies_behind_the_moment_is_read_again(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    lake.sync()
+    newer = [row for row in lake.rows if canonical("2024-01-04T00:00:00Z") <= row.partition('"updated_at":')[2]]
+
+    lake.admin.change(lake.one, lambda saved: rewound(saved, lake.stream, "2024-01-04"))
+
+    assert lake.sync() == len(newer) == 10
+    assert (len(lake.rows), len(set(lake.rows))) == (21 + len(newer), 21)
+
+
+def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Keyed(), DEDUP)
+    lake.sync()
+    history = tmp_path / "orders_history"
+    logged = DeltaTable(str(history)).to_pyarrow_table().num_rows
+
+    lake.admin.change(lake.one, lambda saved: rewound(saved, lake.stream, "2024-01-04"))
+    assert DeltaTable(str(history)).to_pyarrow_table().num_rows == logged
+    lake.sync()
+
+    assert len(lake.rows) == len(set(lake.rows)) == 21
+    assert DeltaTable(str(history)).to_pyarrow_table().num_rows == logged + 10
+
+
+def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Keyed(), DEDUP)
+
+    with dying_at("before_history", history_module):
+        lake.sync()
+    history = tmp_path / "orders_history"
+    assert DeltaTable(str(history)).to_pyarrow_table().num_rows == 0
+
+    lake.admin.reset(lake.one)
+    assert DeltaTable(str(history)).to_pyarrow_table().num_rows == len(lake.rows) == 21
+    lake.sync()
+
+    assert DeltaTable(str(history)).to_pyarrow_table().num_rows == 42
+    (found,) = on_disk(Disk(tmp_path), "shop")
+    assert (found.stream, found.history) == ("orders", Disk(history))
+
+
+@pytest.mark.parametrize("options", [StreamOptions(), DEDUP], ids=["append", "append_dedup"])
+def test_after_a_rollback_of_the_table_a_sync_brings_back_what_is_missing(
+    tmp_path: Path, options: StreamOptions
+) -> None:
+    stream = Keyed()
+    lake = Lake(tmp_path, stream, options)
+    stream.hours = Orders.hours[:9]
+    lake.sync()
+    first = sorted(lake.rows)
+    number = lake.admin.standing(lake.one).number
+    assert number is not None
+    stream.hours = Orders.hours
+    lake.sync()
+    whole = sorted(lake.rows)
+
+    done = lake.admin.rollback(lake.one, number, tables=True)
+
+    assert done.version == lake.table.version
+    assert (sorted(lake.rows), len(first)) == (first, 9)
+    restored = lake.table.saved
+    assert restored is not None
+    assert not restored.logged  # the history has had those rows
+    lake.sync()
+    assert sorted(lake.rows) == whole
+    assert len(whole) == 21
+    if options.history:
+        # What came after the rollback's state is there twice, as it came; what came before, once.
+        assert DeltaTable(str(tmp_path / "orders_history")).to_pyarrow_table().num_rows == 21 + 12
+
+
+def test_after_a_rollback_of_the_state_alone_rows_come_again(tmp_path: Path) -> None:
+    stream = Orders()
+    lake = Lake(tmp_path, stream)
+    stream.hours = Orders.hours[:9]
+    lake.sync()
+    number = lake.admin.standing(lake.one).number
+    assert number is not None
+    stream.hours = Orders.hours
+    later = lake.sync()
+
+    lake.admin.rollback(lake.one, number)
+
+    assert lake.sync() == later
+    assert len(lake.rows) == 21 + later
+
+
+def test_a_rollback_to_where_the_table_stands_changes_nothing(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    lake.sync()
+    number = lake.admin.standing(lake.one).number
+    assert number is not None
+    before = lake.table.version
+
+    done = [lake.admin.rollback(lake.one, number, tables=tables).version for tables in (False, True)]
+
+    assert (done, lake.table.version) == ([None, None], before)
+
+
+def test_a_reset_of_a_full_refresh_reads_it_again_though_the_sync_before_was_cut(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Users())
+    everything = lake.sync()
+    sync = lake.table.saved
+    assert sync is not None
+    with pytest.raises(SystemExit), only_run(tmp_path, "shop"):
+        raise SystemExit
+    (tmp_path / "_cdk" / "shop.sync").write_text(f"{sync.sync} by process 1 on host")
+
+    lake.admin.reset(lake.one)
+
+    assert lake.sync() == everything
+    assert len(lake.rows) == everything
+
+
+Move = Callable[[Lake], object]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lake: lake.admin.reset(lake.one),
+        lambda lake: lake.admin.rollback(lake.one, 1),
+        lambda lake: lake.admin.rollback(lake.one, 1, tables=True),
+    ],
+    ids=["reset", "rollback", "rollback --tables"],
+)
+def test_a_sync_that_was_reading_elsewhere_is_refused_after_a_change(tmp_path: Path, change: Move) -> None:
+    lake = Lake(tmp_path, Orders())
+    moved(lake, 2, 3)
+    reading = lake.table
+
+    change(lake)
+
+    with pytest.raises(StateConflict, match="another run moved"):
+        reading.commit(Saved("incremental", "append"))
+
+
+def test_a_restore_that_a_sync_overtakes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(tmp_path, Orders())
+    moved(lake, 2, 3)
+    other = lake.table
+
+    class Slow(DeltaTable):
+        def restore(self, *args: Json, **more: Json) -> dict[str, Json]:
+            other.commit(Saved("incremental", "append", state={"updated_at": "2024-01-09T00:00:00Z"}))
+            return super().restore(*args, **more)
+
+    monkeypatch.setattr(state_admin, "DeltaTable", Slow)
+    with pytest.raises(StateConflict, match="a sync moved this stream's state in the meantime"):
+        lake.admin.rollback(lake.one, 1, tables=True)
+
+    saved = lake.table.saved
+    assert saved is not None
+    assert saved.state == {"updated_at": "2024-01-09T00:00:00Z"}
+
+
+def test_a_restore_whose_handle_is_newer_than_the_state_it_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path, Orders())
+    moved(lake, 2, 3)
+    other = lake.table
+
+    def late(*args: Json) -> Json:
+        found = list(commits(*args))
+        other.commit(Saved("incremental", "append", state={"updated_at": "2024-01-09T00:00:00Z"}))
+        return iter(found)
+
+    monkeypatch.setattr(state_admin, "commits", late)
+    with pytest.raises(StateConflict):
+        lake.admin.rollback(lake.one, 1, tables=True)
+    saved = lake.table.saved
+    assert saved is not None
+    assert saved.state == {"updated_at": "2024-01-09T00:00:00Z"}
+
+
+def test_a_rollback_needs_the_commit_of_its_rows(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    moved(lake, 2, 3, 4)
+    DeltaTable(str(lake.one.root)).create_checkpoint()
+    for version in (0, 1):
+        (tmp_path / "orders" / "_delta_log" / f"{version:020}.json").unlink()
+
+    with pytest.raises(StateError, match="the table's log no longer has the commit of state 1"):
+        lake.admin.rollback(lake.one, 1, tables=True)
+    assert lake.admin.rollback(lake.one, 1).version == 4
+
+
+def test_the_note_of_a_change_says_when(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    lake.sync()
+
+    lake.admin.reset(lake.one)
+
+    commit, saved = next(lake.admin.log(lake.one))
+    assert '"at":"2024-02-01T12:00:00+00:00"' in commit.note
+    assert saved is not None
+    assert saved.state is None
+
+
+def test_a_change_that_changes_nothing_commits_nothing(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    lake.sync()
+    before = lake.table.version
+
+    done = lake.admin.change(lake.one, lambda saved: Change("nothing", saved, (), ()))
+
+    assert (done.version, lake.table.version) == (None, before)
+
+
+def created_again(lake: Lake) -> None:
+    """The rows in a table whose log begins anew, as a clone or CREATE OR REPLACE leaves it."""
+    root = lake.folder / lake.stream.name
+    rows = DeltaTable(str(root)).to_pyarrow_table()
+    shutil.rmtree(root / "_delta_log")
+    write_deltalake(str(root), rows)
+
+
+def test_a_table_whose_marker_is_gone_is_not_read_again_on_its_own(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    everything = lake.sync()
+    created_again(lake)
+
+    assert "marker that says which one holds is gone" in lake.refused()
+    assert len(lake.rows) == everything
+
+    number = max(lake.admin.standing(lake.one).kept)
+    lake.admin.rollback(lake.one, number)
+    assert (lake.sync(), len(lake.rows)) == (0, everything)
+    assert (lake.admin.standing(lake.one).number or 0) > number
+
+
+def test_a_table_whose_marker_is_gone_is_read_again_after_a_reset(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    everything = lake.sync()
+    created_again(lake)
+
+    lake.admin.reset(lake.one)
+
+    assert (lake.sync(), len(lake.rows)) == (everything, 2 * everything)
+
+
+def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
+    old = Lake(tmp_path, Orders())
+    everything = old.sync()
+    new = Lake(tmp_path, Orders(), pipeline="store")
+
+    assert "a state of the pipeline 'shop', and none of 'store'" in new.refused()
+    assert len(old.rows) == everything
+
+    old.admin.fork(old.one, "store")
+    assert (new.sync(), len(old.rows)) == (0, everything)
+
+
+def test_a_renamed_pipeline_that_merges_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Lake(tmp_path, Keyed(), DEDUP).sync()
+    new = Lake(tmp_path, Keyed(), DEDUP, pipeline="store")
+    caplog.clear()
+
+    assert new.sync() == 21
+    assert len(new.rows) == 21
+    assert "state of the pipeline 'shop'" in caplog.text
+
+
+@pytest.mark.parametrize("blob", [{"updated": "2024-01-01T00:00:00Z"}, {"updated_at": "soon"}])
+def test_a_state_that_the_stream_cannot_go_on_from_is_refused(tmp_path: Path, blob: Json) -> None:
+    lake = Lake(tmp_path, Orders())
+    lake.sync()
+    version = lake.table.version
+
+    with pytest.raises(BadState, match="state of orders"):
+        lake.admin.change(lake.one, lambda saved: given(saved, lake.stream, blob))
+    assert lake.table.version == version

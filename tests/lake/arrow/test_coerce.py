@@ -1,0 +1,93 @@
+"""A value is in its column as it is, or noted as it was."""
+
+import math
+from datetime import date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from cdk.base.values import Json, NotJson
+from cdk.lake.arrow.coerce import Change, fit
+from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, ColumnType, JsonText
+
+DATE = pa.date32()
+
+
+def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
+    noted: list[Change] = []
+    held = fit(value, kind, "a", noted)
+    assert pa.array([held], pa.string() if isinstance(kind, JsonText) else kind).to_pylist() == [held]
+    return held, noted
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "held"),
+    [
+        ("2024-02-29", DATE, date(2024, 2, 29)),
+        ("0001-01-01", DATE, date(1, 1, 1)),
+        ("2024-01-02T03:04:05", LOCAL_TIME, datetime(2024, 1, 2, 3, 4, 5)),  # noqa: DTZ001 - it has no zone
+        ("2024-01-02 03:04:05.5", LOCAL_TIME, datetime(2024, 1, 2, 3, 4, 5, 500000)),  # noqa: DTZ001 - it has no zone
+        ("2024-01-02", LOCAL_TIME, datetime(2024, 1, 2)),  # noqa: DTZ001 - it has no zone
+        (5, BIG_INTEGER, Decimal(5)),
+        (2**64, BIG_INTEGER, Decimal(2**64)),
+        (1e22, BIG_INTEGER, Decimal(10**22)),
+        ("-" + "9" * 38, BIG_INTEGER, Decimal(1 - 10**38)),
+        ("+007", BIG_INTEGER, Decimal(7)),
+        ("0" * 5000 + "1", BIG_INTEGER, Decimal(1)),
+        (None, BIG_INTEGER, None),
+        (-128, pa.int8(), -128),
+    ],
+)
+def test_a_value_that_fits_has_no_note(value: Json, kind: ColumnType, held: Json) -> None:
+    assert fitted(value, kind) == (held, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "reason", "original"),
+    [
+        ("20240102", DATE, "not a date", "20240102"),
+        ("2024-02-30", DATE, "not a date", "2024-02-30"),
+        ("0000-01-01", DATE, "not a date", "0000-01-01"),
+        ("2024-01-02T03:04:05Z", DATE, "not a date", "2024-01-02T03:04:05Z"),
+        (19724, DATE, "not a date", "19724"),
+        ("noon", LOCAL_TIME, "not a date-time", "noon"),
+        (0, LOCAL_TIME, "not a date-time", "0"),
+        (10**38, BIG_INTEGER, "more than 38 digits", str(10**38)),
+        ("1" + "0" * 5000, BIG_INTEGER, "more than 38 digits", "1" + "0" * 5000),
+        (1e300, BIG_INTEGER, "more than 38 digits", "1e+300"),
+        (1.5, BIG_INTEGER, "not a whole number", "1.5"),
+        ("1.0", BIG_INTEGER, "not a whole number", "1.0"),
+        ("٣", BIG_INTEGER, "not a whole number", "٣"),
+        (True, BIG_INTEGER, "not a whole number", "true"),
+        (math.nan, BIG_INTEGER, "not a whole number", "NaN"),
+        ([1], BIG_INTEGER, "not a whole number", "[1]"),
+        (128, pa.int8(), "more than 8 bits", "128"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_null_and_noted(value: Json, kind: ColumnType, reason: str, original: str) -> None:
+    assert fitted(value, kind) == (
+        None,
+        [{"field": "a", "change": "NULLED", "reason": reason, "original": original}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2024-01-02T03:04:05Z", "a zone, which the column does not hold"),
+        ("2024-01-02T03:04:05.000000001+02:00", "a zone, which the column does not hold"),
+        ("2024-01-02T03:04:05.000000001", "finer than microseconds"),
+    ],
+)
+def test_a_local_time_is_what_the_clock_shows_and_the_rest_is_noted(text: str, reason: str) -> None:
+    shows = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - it has no zone
+    note = {"field": "a", "change": "TRUNCATED", "reason": reason, "original": text}
+
+    assert fitted(text, LOCAL_TIME) == (shows, [note])
+
+
+@pytest.mark.parametrize("value", [b"\xff", {"a": [1j]}, {1, 2}])
+def test_what_is_not_made_of_json_is_refused(value: object) -> None:
+    with pytest.raises(NotJson, match="JSON cannot hold"):
+        fit(value, JsonText(), "a", [])

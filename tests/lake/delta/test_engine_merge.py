@@ -1,0 +1,155 @@
+"""Merging by delta-rs is merging: the same rows, figures and records as by files, in worlds that are made up."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from cdk.lake.arrow.columns import MOMENT
+from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.delta.row_history import History
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.write_modes import AppendDedup, Committed
+from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
+from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.storage.folder import Disk
+from cdk.spark.cluster.executors import here
+from cdk.streams.order import CountOrder
+from cdk.sync.reports.counts import Counted
+from tests.spark.featured_table import FEATURES, delete_by_vector, give
+
+COLUMNS = {"id": pa.int64(), "Name-of": pa.string(), "v": pa.int64(), "tags": pa.list_(pa.string()), DELETED_AT: MOMENT}
+ENGINE = ["a change feed", "CHECK constraints"]
+
+ids = st.one_of(st.none(), st.integers(0, 3))
+V = CursorColumn("v", "v", CountOrder())
+records = st.fixed_dictionaries(
+    {
+        "id": ids | st.sampled_from([None, "x", "y"]),
+        "Name-of": st.sampled_from(["a", "b", "", None]),
+        "v": st.one_of(st.none(), st.integers(0, 3)),
+        "tags": st.sampled_from([None, [], ["x", None]]),
+        DELETED_AT: st.sampled_from([None, None, None, "2024-01-01T00:00:00Z"]),
+    }
+)
+pages = st.lists(st.lists(records, min_size=1, max_size=6), min_size=1, max_size=3)
+
+
+class Lake:
+    """A table that is merged into. feature: one that has it merged by delta-rs, or none."""
+
+    def __init__(self, folder: Path, identity: Identity, feature: str = "", *, history: bool = False) -> None:
+        self.root = folder / (feature or "plain")
+        self.rows = Rows(COLUMNS, generation=1)
+        schema = self.rows.schema
+        StreamTable(self.root, "shop", "users", schema)
+        if feature:
+            given_ = FEATURES[feature]
+            give(self.root, replace(given_, properties={**given_.properties, **_small(feature)}))
+        self.table = StreamTable(self.root, "shop", "users", schema)
+        self.mode = AppendDedup(self.table, identity, ("id",), "users")
+        if history:
+            place = Disk(folder / f"{feature}_history")
+            self.mode.open_history(lambda: History(place, self.table, "shop", "users", ("id",)))
+        self.mode.prepare(here)
+        assert len(self.mode.tables) == 1 + history
+        self.saved = Saved("incremental", "append_dedup")
+
+    def take(self, batches: Sequence[pa.RecordBatch]) -> Committed:
+        files: list[DataFile] = []
+        for batch in batches:
+            writer = TableWriter(self.mode.staging, batch.schema)
+            writer.write([batch])
+            files += writer.close()
+        read = Counted(read=sum(file.rows for file in files))
+        self.saved = replace(self.saved, state={"n": (self.saved.records, len(files))})
+        done = self.mode.commit(self.saved, files, read, finished=False)
+        self.saved = done.saved
+        return done
+
+    def contents(self) -> Counter[str]:
+        return Counter(map(repr, pa.table(DeltaTable(str(self.root)).scan(columns=list(COLUMNS))).to_pylist()))
+
+
+def row(id: int, v: int | None, name: str | None = "a") -> dict[str, Any]:
+    return {"id": id, "Name-of": name, "v": v, "tags": None, DELETED_AT: None}
+
+
+def _small(feature: str) -> dict[str, str]:
+    return {"delta.constraints.small": "v IS NULL OR v < 100"} if feature == "CHECK constraints" else {}
+
+
+@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
+@example([[[row(1, 2)]]], [1, 1, 2], None, False, ("id",), "a change feed", False)
+@example([[[row(1, 1, None)]], [[row(1, 2, None)]]], [], None, False, ("id", "Name-of"), "a change feed", False)
+@example([[[row(1, 2)]], [[row(1, 1)]]], [], V, True, ("id",), "CHECK constraints", True)
+@given(
+    rounds=st.lists(pages, min_size=1, max_size=2),
+    theirs=st.lists(ids, max_size=4),
+    cursor=st.sampled_from([None, V]),
+    hard=st.booleans(),
+    keys=st.sampled_from([("id",), ("id", "Name-of")]),
+    feature=st.sampled_from(ENGINE),
+    history=st.booleans(),
+)
+def test_both_ways_of_merging_give_the_same_table(  # noqa: PLR0917 - Hypothesis gives them by name
+    rounds: list[list[list[dict[str, Any]]]],
+    theirs: list[int | None],
+    cursor: CursorColumn | None,
+    hard: bool,  # noqa: FBT001
+    keys: tuple[str, ...],
+    feature: str,
+    history: bool,  # noqa: FBT001
+) -> None:
+    with TemporaryDirectory() as folder:
+        identity = Identity(keys, cursor, hard)
+        lakes = [Lake(Path(folder), identity, one, history=history) for one in ("", feature)]
+        if theirs:
+            # Another writer knows no keys: one may be there several times.
+            more = pa.table({"id": pa.array(theirs, pa.int64()), "v": pa.array([1] * len(theirs), pa.int64())})
+            for lake in lakes:
+                write_deltalake(str(lake.root), more, mode="append", schema_mode="merge")
+        for read in rounds:
+            batches = [lakes[0].rows.batch(page) for page in read]
+            files, engine = (lake.take(batches) for lake in lakes)
+
+            assert engine.receipt == files.receipt
+            assert engine.saved.records == files.saved.records
+            assert lakes[1].contents() == lakes[0].contents()
+        # What others wrote is counted by the first merge.
+        assert lakes[1].saved.records == lakes[1].contents().total() or not any(map(any, rounds))
+
+
+def test_files_that_were_read_are_gone_once_their_rows_are_merged(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Identity(("id",)), "a change feed")
+    one = {"id": 1, "Name-of": "a", "v": 1, "tags": None, DELETED_AT: None}
+
+    first = lake.take([lake.rows.batch([one])])
+    second = lake.take([lake.rows.batch([{**one, "v": 2}, {**one, "id": 2}])])
+
+    there = {path.name for path in lake.root.glob("*.parquet")}
+    named = {uri.rpartition("/")[2] for uri in DeltaTable(str(lake.root)).file_uris()}
+    assert {file.path for file in second.files} <= named
+    assert there == named | {file.path for file in first.files}
+
+
+def test_a_row_that_a_vector_deleted_is_not_there_to_be_replaced(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Identity(("id",), V), "deletion vectors")
+    page = [{"id": n, "Name-of": "a", "v": 9, "tags": None, DELETED_AT: None} for n in range(4)]
+    (file,) = lake.take([lake.rows.batch(page)]).files
+    there = pa.table(DeltaTable(str(lake.root)).scan(columns=["id"]))["id"].to_pylist()
+    delete_by_vector(lake.root, {file.path: [there.index(0), there.index(1)]})
+    # Older than the row that was deleted, which would win over it.
+    done = lake.take([lake.rows.batch([{**page[0], "v": 1}, {**page[2], "v": 10}])])
+
+    assert (done.receipt.added, done.receipt.removed, done.receipt.stale, done.saved.records) == (2, 1, 0, 3)
+    found = pa.table(DeltaTable(str(lake.root)).scan(columns=["id", "v"])).to_pylist()
+    assert sorted((row["id"], row["v"]) for row in found) == [(0, 1), (2, 10), (3, 9)]

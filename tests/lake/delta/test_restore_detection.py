@@ -1,0 +1,212 @@
+"""A restored table goes on from the rows it then has."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from cdk.base.errors import StateConflict, StateError
+from cdk.base.values import Json
+from cdk.lake.admin.locate import Located
+from cdk.lake.admin.state_admin import Admin
+from cdk.lake.storage.folder import Disk
+from tests.spark.users_table import ids, opened, saved, state, wrote
+
+
+def test_a_restored_table_has_the_state_of_its_rows(root: Path) -> None:
+    table = opened(root)
+    versions = []
+    for i in range(4):
+        table.commit(saved({"page": i}), wrote(root, i))
+        versions.append(table.version)
+    DeltaTable(str(root)).restore(versions[1])
+
+    assert (ids(root), state(root)) == ([0, 1], {"page": 1})
+    again = opened(root)
+    again.commit(saved({"page": 2}), wrote(root, 20))
+    assert (ids(root), state(root)) == ([0, 1, 20], {"page": 2})
+
+
+def test_a_restore_can_be_restored_and_undone(root: Path) -> None:
+    table = opened(root)
+    versions = []
+    for i in range(4):
+        table.commit(saved({"page": i}), wrote(root, i))
+        versions.append(table.version)
+    for back, page in [(versions[2], 2), (versions[0], 0), (versions[3], 3), (versions[3] + 1, 2)]:
+        DeltaTable(str(root)).restore(back)
+        assert (ids(root), state(root)) == (list(range(page + 1)), {"page": page})
+
+
+def test_a_restore_can_be_undone_after_more_commits(root: Path) -> None:
+    table = opened(root)
+    versions = []
+    for i in range(4):
+        table.commit(saved({"page": i}), wrote(root, i))
+        versions.append(table.version)
+    DeltaTable(str(root)).restore(versions[0])
+    opened(root).commit(saved({"page": 10}), wrote(root, 10))
+    opened(root).commit(saved({"page": 11}), wrote(root, 11))
+
+    for page in (3, 2, 1, 0):
+        DeltaTable(str(root)).restore(versions[page])
+        assert (ids(root), state(root)) == (list(range(page + 1)), {"page": page})
+
+
+def test_a_table_restored_to_before_its_first_commit_has_no_state(root: Path) -> None:
+    table = opened(root)
+    empty = table.version
+    table.commit(saved({"page": 1}), wrote(root, 1))
+    DeltaTable(str(root)).restore(empty)
+
+    assert (ids(root), state(root)) == ([], None)
+
+
+def test_a_run_that_began_before_a_restore_is_fenced_by_the_run_after_it(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved(1), wrote(root, 1))
+    version = table.version
+    table.commit(saved(2), wrote(root, 2))
+    DeltaTable(str(root)).restore(version)
+    opened(root).commit(saved(3), wrote(root, 3))
+
+    with pytest.raises(StateConflict):
+        table.commit(saved(4), wrote(root, 4))
+
+    assert (ids(root), state(root)) == ([1, 3], 3)
+
+
+@pytest.mark.parametrize(("parameters", "why"), [({}, "restore it to a version"), ({"version": "0"}, "gone from the")])
+def test_a_restore_that_does_not_tell_its_state_is_an_error(root: Path, parameters: Json, why: str) -> None:
+    table = opened(root)
+    table.commit(saved(1), wrote(root, 1))
+    log = root / "_delta_log"
+    info = {"commitInfo": {"operation": "RESTORE", "operationParameters": parameters}}
+    (log / f"{table.version + 1:020}.json").write_bytes(orjson.dumps(info))
+    DeltaTable(str(root)).create_checkpoint()
+    (log / f"{0:020}.json").unlink()
+
+    with pytest.raises(StateError, match=why):
+        opened(root)
+
+
+def clean_log(root: Path, upto: int) -> None:
+    """Leave of the log what comes after a version, and a checkpoint."""
+    DeltaTable(str(root)).create_checkpoint()
+    for version in range(upto + 1):
+        (root / "_delta_log" / f"{version:020}.json").unlink(missing_ok=True)
+
+
+def neighbour_appends(root: Path) -> None:
+    write_deltalake(str(root), pa.table({"id": pa.array([100])}), mode="append")
+
+
+def neighbour_sets_a_property(root: Path) -> None:
+    DeltaTable(str(root)).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
+
+
+def two_commits(root: Path) -> int:
+    """Rows 0, 1, 2 with state 1 and rows 3, 4, 5 with state 2; the version of the first."""
+    table = opened(root)
+    table.commit(saved({"page": 1}, records=3), wrote(root, 0, 1, 2))
+    first = table.version
+    table.commit(saved({"page": 2}, records=6), wrote(root, 3, 4, 5))
+    return first
+
+
+@pytest.mark.parametrize("neighbour", [neighbour_appends, neighbour_sets_a_property])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_restore_that_left_the_log_is_noticed_by_the_rows(
+    root: Path, neighbour: Callable[[Path], None], more: int
+) -> None:
+    first = two_commits(root)
+    DeltaTable(str(root)).restore(first)
+    neighbour(root)
+    last = DeltaTable(str(root)).version()
+    for _ in range(more):
+        neighbour_sets_a_property(root)
+    clean_log(root, last - 1)
+
+    with pytest.raises(StateError, match=r"after it the table had 6 rows, and version \d+, .* has [34] rows") as caught:
+        opened(root)
+    assert "spark-cdk state rollback" in str(caught.value)
+
+    # A person says which state the rows have; the sync goes on from there.
+    one = Located("users", Disk(root))
+    Admin(Disk(root.parent), "shop").rollback(one, 1)
+    assert state(root) == {"page": 1}
+    opened(root).commit(saved({"page": 2}), wrote(root, 3, 4, 5))
+    assert [i for i in ids(root) if i < 100] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_restore_to_as_many_rows_is_noticed_by_the_age_of_the_files(root: Path) -> None:
+    table = opened(root)
+    early, late = wrote(root, 0, 1, 2), wrote(root, 3, 4, 5)
+    table.commit(saved({"page": 1}, records=3), [replace(file, modified=file.modified - 86_400_000) for file in early])
+    first = table.version
+    table.commit(saved({"page": 2}, records=3), late, overwrite=True)
+    DeltaTable(str(root)).restore(first)
+    neighbour_sets_a_property(root)
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    with pytest.raises(StateError, match=r"after it the table had 3 rows, and version \d+, .* has 3 rows and no file"):
+        opened(root)
+
+
+def test_a_table_whose_newest_rows_were_deleted_with_their_files_was_not_restored(root: Path) -> None:
+    table = opened(root)
+    early, late = wrote(root, 0, 1, 2), wrote(root, 3, 4, 5)
+    table.commit(saved({"page": 1}), [replace(file, modified=file.modified - 86_400_000) for file in early])
+    table.commit(saved({"page": 2}), late)
+    table.commit(saved({"page": 3}), remove=[file for file in table.files() if file.path == late[0].path])
+    neighbour_sets_a_property(root)
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    assert state(root) == {"page": 3}
+
+
+def test_the_newest_state_can_be_kept_though_the_rows_contradict_it(root: Path) -> None:
+    first = two_commits(root)
+    DeltaTable(str(root)).restore(first)
+    neighbour_appends(root)
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    Admin(Disk(root.parent), "shop").rollback(Located("users", Disk(root)), 2)
+
+    assert state(root) == {"page": 2}
+
+
+@pytest.mark.parametrize("upto", [0, 2, 3, 4])
+def test_a_log_that_was_cleaned_up_changes_nothing_where_nobody_restored(root: Path, upto: int) -> None:
+    two_commits(root)
+    DeltaTable(str(root)).optimize.compact()
+    neighbour_sets_a_property(root)
+    neighbour_sets_a_property(root)
+    clean_log(root, upto)
+
+    assert state(root) == {"page": 2}
+
+
+def test_rows_that_others_add_and_delete_beside_ours_are_no_restore(root: Path) -> None:
+    two_commits(root)
+    neighbour_appends(root)
+    DeltaTable(str(root)).delete("id = 0")
+    neighbour_sets_a_property(root)
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    # The file of the newest commit is there.
+    assert state(root) == {"page": 2}
+
+
+def test_rows_that_another_pipeline_adds_and_joins_with_ours_are_no_restore(root: Path) -> None:
+    two_commits(root)
+    other = opened(root, pipeline="other")
+    other.commit(saved({"page": 9}), wrote(root, 50, 51))
+    DeltaTable(str(root)).optimize.compact()
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    assert state(root) == {"page": 2}

@@ -1,0 +1,244 @@
+import random
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cdk.lake.arrow.columns import MOMENT
+from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
+from cdk.lake.parquet.merge import Merge, Merged
+from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.storage.folder import Disk
+from cdk.spark.cluster.executors import here
+from cdk.streams.order import CountOrder
+
+COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int64(), "name": pa.string()}
+V = CursorColumn("v", "v", CountOrder())
+BY_ID = Identity(("id",), V)
+
+
+class Table:
+    """A folder of Parquet files that stands for a table: what a commit would name."""
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: Identity = BY_ID,
+        columns: dict[str, Any] | None = None,
+        partition_by: tuple[str, ...] = (),
+    ) -> None:
+        self.place, self.columns = Disk(folder), columns or COLUMNS
+        self.rows = Rows(self.columns, generation=1)
+        bounded = tuple(name for name in identity.keys if name not in partition_by)
+        self.merge = Merge(self.place, self.rows.schema, identity, here, bounded=bounded, partition_by=partition_by)
+        self.files: list[TableFile] = []
+
+    def stage(self, records: Sequence[dict[str, Any]]) -> list[DataFile]:
+        writer = TableWriter(self.place, self.rows.schema, self.merge.bounded, self.merge.partition_by)
+        writer.write([self.rows.batch(records)])
+        return writer.close()
+
+    def take(self, *pages: Sequence[dict[str, Any]]) -> Merged:
+        merged = self.merge([file for page in pages for file in self.stage(page)], self.files)
+        kept = [file for file in self.files if file not in merged.remove]
+        self.files = [*kept, *(self.told(file) for file in merged.add)]
+        return merged
+
+    def told(self, file: DataFile) -> TableFile:
+        """What the log says of a file."""
+        stats, key = orjson.loads(file.stats), self.merge.identity.keys[0]
+        low, high = (self.bound(stats[name].get(key)) for name in ("minValues", "maxValues"))
+        nulls = sum(stats["nullCount"].get(name, 0) for name in self.merge.identity.keys)
+        return TableFile(file.path, file.rows, low, high, file.partition, nulls=nulls)
+
+    def bound(self, value: Any) -> Any:
+        days = self.rows.schema.field(self.merge.identity.keys[0]).type == pa.date32()
+        return date.fromisoformat(value) if days and value is not None else value
+
+    def contents(self) -> list[dict[str, Any]]:
+        tables = [pq.read_table(self.place.path / file.path, columns=list(self.columns)) for file in self.files]
+        for table, file in zip(tables, self.files, strict=True):
+            assert all({str(v) for v in table[name].to_pylist()} == {text} for name, text in file.partition.items())
+        return sorted(
+            (row for table in tables for row in table.to_pylist()), key=lambda row: (row["id"] or 0, row["v"])
+        )
+
+
+def row(id: int | None, v: int, name: str = "") -> dict[str, Any]:
+    return {"id": id, "v": v, "name": name}
+
+
+def test_rows_that_are_new_are_added_without_being_written_again(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+
+    first = table.take([row(1, 1), row(2, 1)])
+    second = table.take([row(3, 1)])
+
+    assert (first.added, first.replaced, first.remove, first.spare) == (2, 0, (), ())
+    assert (second.added, second.compared, second.remove) == (1, 0, ())
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    assert table.contents() == [row(1, 1), row(2, 1), row(3, 1)]
+
+
+def test_only_the_files_that_are_touched_are_written_anew(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.take([row(n, 1) for n in range(10)])
+    table.take([row(n, 1) for n in range(10, 20)])
+    table.take([row(n, 1) for n in range(15, 30, 20)])
+    untouched = table.files[0]
+
+    merged = table.take([row(12, 2, "new"), row(99, 1)])
+
+    assert untouched in table.files
+    assert (merged.added, merged.replaced, merged.compared, len(merged.remove)) == (2, 1, 1, 1)
+    assert [r for r in table.contents() if r["id"] in (12, 99)] == [row(12, 2, "new"), row(99, 1)]
+    assert len(table.contents()) == 21
+
+
+def test_a_row_older_than_the_tables_is_left_out(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.take([row(1, 5), row(2, 5)])
+
+    merged = table.take([row(1, 4, "old"), row(2, 5, "same age, read later")])
+
+    assert (merged.added, merged.replaced, merged.stale) == (1, 1, 1)
+    assert table.contents() == [row(1, 5), row(2, 5, "same age, read later")]
+    assert len(merged.spare) == 1
+
+
+def test_repeats_in_what_was_read_become_one_row(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+
+    merged = table.take([row(1, 1), row(1, 3, "last"), row(1, 2)], [row(1, 2), row(2, 0)])
+
+    assert table.contents() == [row(1, 3, "last"), row(2, 0)]
+    assert merged.added == 2
+
+
+def test_deletes_are_soft_unless_asked_for(tmp_path: Path) -> None:
+    columns = {**COLUMNS, DELETED_AT: MOMENT}
+    gone = {**row(1, 2), DELETED_AT: "2026-01-01T00:00:00Z"}
+    soft, hard = (
+        Table(tmp_path / "soft", columns=columns),
+        Table(tmp_path / "hard", Identity(("id",), V, True), columns),
+    )
+    for table in (soft, hard):
+        table.place.make()
+        table.take([row(1, 1), row(2, 1)])
+        table.take([gone])
+
+    assert [(r["id"], r[DELETED_AT] is not None) for r in soft.contents()] == [(1, True), (2, False)]
+    assert [r["id"] for r in hard.contents()] == [2]
+
+
+def test_a_delete_that_is_older_than_the_row_deletes_nothing(tmp_path: Path) -> None:
+    table = Table(tmp_path, Identity(("id",), V, True), {**COLUMNS, DELETED_AT: MOMENT})
+    table.take([row(1, 5)])
+
+    table.take([{**row(1, 4), DELETED_AT: "2026-01-01T00:00:00Z"}])
+
+    assert [r["v"] for r in table.contents()] == [5]
+
+
+def test_files_from_before_a_column_was_added_are_merged_into(tmp_path: Path) -> None:
+    old = Table(tmp_path, columns={"id": pa.int64(), "v": pa.int64()})
+    old.take([{"id": 1, "v": 1}, {"id": 2, "v": 1}])
+    table = Table(tmp_path)
+    table.files = old.files
+
+    table.take([row(2, 2, "new")])
+
+    assert len(table.files) == 2
+    assert pa.concat_tables(
+        [pq.read_table(tmp_path / file.path, columns=["id", "name"]) for file in table.files]
+    ).sort_by("id").to_pylist() == [{"id": 1, "name": None}, {"id": 2, "name": "new"}]
+
+
+def test_a_file_that_loses_all_its_rows_is_removed_without_a_successor(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.take([row(1, 1)])
+
+    merged = table.take([row(1, 2)])
+
+    assert (len(merged.add), len(merged.remove)) == (1, 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_sequence_of_merges_leaves_the_newest_row_of_each_key(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    table = Table(tmp_path)
+    expected: dict[int, int] = {}
+    for _ in range(8):
+        pages = [
+            [row(chance.randrange(12), chance.randrange(20)) for _ in range(chance.randrange(1, 9))]
+            for _ in range(chance.randrange(1, 4))
+        ]
+        merged = table.take(*pages)
+        before = len(expected)
+        for page in pages:
+            for one in page:
+                expected[one["id"]] = max(one["v"], expected.get(one["id"], -1))
+
+        assert {r["id"]: r["v"] for r in table.contents()} == expected
+        assert len(table.contents()) == len(expected) == before + merged.added - merged.replaced
+
+
+def test_a_row_that_changes_may_leave_its_partition_for_another(tmp_path: Path) -> None:
+    table = Table(tmp_path, partition_by=("name",))
+    table.take([row(1, 1, "a"), row(2, 1, "a"), row(3, 1, "b")])
+
+    merged = table.take([row(1, 2, "b"), row(3, 2, "b"), row(4, 2, "c")])
+
+    assert table.contents() == [row(1, 2, "b"), row(2, 1, "a"), row(3, 2, "b"), row(4, 2, "c")]
+    assert sorted(str(file.partition["name"]) for file in merged.add) == ["a", "b", "c"]
+    assert (merged.added, merged.replaced) == (3, 2)
+
+
+def test_a_file_without_its_partition_columns_is_merged_into(tmp_path: Path) -> None:
+    by_both = Identity(("name", "id"), V)
+    for identity in (BY_ID, by_both):
+        folder = tmp_path / str(len(identity.keys))
+        folder.mkdir()
+        table = Table(folder, identity, partition_by=("name",))
+        table.take([row(1, 1, "a"), row(2, 1, "a")])
+        (file,) = table.files
+        bare = pq.read_table(folder / file.path).drop_columns(["name"])
+        (folder / "name=a").mkdir()
+        pq.write_table(bare, folder / "name=a" / "0.parquet")
+        table.files = [TableFile("name%3Da/0.parquet", 2, partition=file.partition)]
+
+        table.take([row(1, 2, "a")])
+
+        assert table.contents() == [row(1, 2, "a"), row(2, 1, "a")]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_keys_that_move_between_partitions_stay_one_row_each(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    table = Table(tmp_path, partition_by=("name",))
+    expected: dict[int | None, tuple[int, str]] = {}
+    for version in range(10):
+        changed = chance.sample(range(12), chance.randrange(1, 8))
+        page = [row(id, version, chance.choice("abc")) for id in changed]
+        table.take(page)
+        expected.update({one["id"]: (version, one["name"]) for one in page})
+
+        assert {one["id"]: (one["v"], one["name"]) for one in table.contents()} == expected
+        assert len(table.contents()) == len(expected)
+
+
+def test_nothing_is_left_behind_but_files_that_a_commit_names(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.take([row(1, 1), row(2, 1)])
+
+    merged = table.take([row(1, 2), row(1, 3)])
+
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
+    assert left == {file.path for file in table.files} | {file.path for file in merged.remove} | set(merged.spare)

@@ -1,0 +1,194 @@
+import pickle
+
+import pytest
+
+from cdk.base.errors import (
+    CdkError,
+    ConfigError,
+    CredentialsError,
+    DecodeError,
+    FatalError,
+    NotFound,
+    RateLimited,
+    ServerError,
+    Timeout,
+    TransientError,
+)
+from cdk.rest import IGNORE, SUCCESS, Action, ErrorHandler, Response, StatusErrorHandler, Verdict, fail, retry
+from cdk.rest.errors.outcome import Finding
+from cdk.rest.errors.retry_policy import Patience
+from cdk.rest.errors.rules import CompositeHandler, Rule, RuleHandler
+from cdk.rest.errors.signals import PagingSignal, ReducePageSize, ResetPagination, SplitWindow
+from tests.rest.api import response
+
+
+def on(status: int, finding: Finding) -> Rule:
+    return lambda answer: finding if answer.status == status else None
+
+
+def handler(status: int, action: Action, *, text: str = "", patience: Patience | None = None) -> RuleHandler:
+    return RuleHandler([on(status, Finding(action, text))], patience)
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [
+        (200, Action.SUCCESS),
+        (301, Action.SUCCESS),
+        (400, Action.FAIL),
+        (401, Action.FAIL),
+        (403, Action.FAIL),
+        (404, Action.FAIL),
+        (405, Action.FAIL),
+        (408, Action.RETRY),
+        (410, Action.RETRY),
+        (418, Action.RETRY),
+        (422, Action.RETRY),
+        (429, Action.RATE_LIMITED),
+        (500, Action.RETRY),
+        (503, Action.RETRY),
+        (599, Action.RETRY),
+    ],
+)
+def test_a_status_that_no_rule_is_about_means_the_usual(status: int, action: Action) -> None:
+    assert RuleHandler().judge(response(status=status), 1).action is action
+
+
+def test_a_broken_connection_is_tried_again_and_a_broken_rule_is_not() -> None:
+    broken = Timeout("gone")
+
+    assert RuleHandler().judge(broken, 1).action is Action.RETRY
+    assert RuleHandler().judge(broken, 6).error is broken
+    assert RuleHandler().judge(DecodeError("no"), 1).action is Action.FAIL
+
+
+def test_rules_are_asked_in_order_and_about_successes_too() -> None:
+    rules = [on(200, Finding(Action.RETRY)), on(200, Finding(Action.FAIL)), on(404, Finding(Action.IGNORE))]
+
+    assert RuleHandler(rules).judge(response(), 1).action is Action.RETRY
+    assert RuleHandler(rules).judge(response(status=404), 1) is IGNORE
+    assert RuleHandler(rules).judge(response(status=201), 1) is SUCCESS
+
+
+@pytest.mark.parametrize("retries", [0, 1, 5])
+def test_a_request_is_tried_as_often_as_said(retries: int) -> None:
+    judge = RuleHandler(patience=Patience(retries)).judge
+
+    assert all(judge(response(status=500), attempt).action is Action.RETRY for attempt in range(1, retries + 1))
+    assert isinstance(judge(response(status=500), retries + 1).error, ServerError)
+
+
+@pytest.mark.parametrize(
+    ("status", "finding", "kind", "words"),
+    [
+        (404, Finding(Action.FAIL), NotFound, "answered 404"),
+        (404, Finding(Action.FAIL, "no such shop"), NotFound, "^no such shop$"),
+        (404, Finding(Action.FAIL, "pay", "config_error"), ConfigError, "^pay$"),
+        (404, Finding(Action.FAIL, "", "transient_error"), TransientError, "answered 404"),
+        (401, Finding(Action.FAIL, "renew", "config_error"), CredentialsError, "^renew$"),
+        (500, Finding(Action.FAIL, "down", "system_error"), FatalError, "^down$"),
+        (429, Finding(Action.FAIL), RateLimited, "answered 429"),
+        (200, Finding(Action.FAIL), FatalError, "which the error handler calls a failure"),
+        (418, Finding(Action.FAIL), FatalError, "which the error handler calls a failure"),
+        (200, Finding(Action.RETRY), TransientError, "to every attempt"),
+        (200, Finding(Action.RETRY, "busy", "config_error"), TransientError, "^busy$"),
+        (503, Finding(Action.RATE_LIMITED), RateLimited, "rate limit"),
+        (404, Finding(Action.RETRY, "not yet"), NotFound, "^not yet$"),
+    ],
+)
+def test_what_a_request_ends_with(status: int, finding: Finding, kind: type[CdkError], words: str) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        _raise(RuleHandler([on(status, finding)]).judge(response(status=status), 6))
+
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [
+        (Action.RESET_PAGINATION, ResetPagination),
+        (Action.REDUCE_PAGE_SIZE, ReducePageSize),
+        (Action.SPLIT_REQUEST_WINDOW, SplitWindow),
+    ],
+)
+def test_other_pages_are_a_signal(action: Action, kind: type[PagingSignal]) -> None:
+    plain = handler(400, action).judge(response({"error": "too many"}, status=400), 1)
+    told = handler(400, action, text="smaller, please").judge(response(status=400), 9)
+    usual = StatusErrorHandler({400: action}).judge(response(status=400), 1)
+
+    assert (plain.action, type(plain.error)) == (action, kind)
+    assert "answered 400: too many; " in str(plain.error)
+    assert str(told.error) == "smaller, please"
+    assert type(usual.error) is kind
+
+
+FAIL_A, FAIL_B = handler(404, Action.FAIL, text="a"), handler(404, Action.FAIL, text="b")
+
+
+@pytest.mark.parametrize(
+    ("handlers", "status", "action"),
+    [
+        ([RuleHandler(), handler(404, Action.IGNORE)], 404, Action.IGNORE),
+        ([RuleHandler(), handler(500, Action.FAIL)], 500, Action.RETRY),
+        ([RuleHandler(), handler(200, Action.FAIL)], 200, Action.SUCCESS),
+        ([RuleHandler(), handler(429, Action.IGNORE)], 429, Action.IGNORE),
+        ([RuleHandler(), handler(429, Action.REFRESH_TOKEN_THEN_RETRY)], 429, Action.REFRESH_TOKEN_THEN_RETRY),
+        ([handler(404, Action.REFRESH_TOKEN_THEN_RETRY), RuleHandler()], 404, Action.FAIL),
+        ([handler(404, Action.RESET_PAGINATION), RuleHandler()], 404, Action.RESET_PAGINATION),
+        ([handler(404, Action.REDUCE_PAGE_SIZE), RuleHandler()], 404, Action.REDUCE_PAGE_SIZE),
+        ([handler(404, Action.SPLIT_REQUEST_WINDOW), RuleHandler()], 404, Action.SPLIT_REQUEST_WINDOW),
+        ([CompositeHandler([FAIL_A, handler(404, Action.IGNORE)]), FAIL_B], 404, Action.IGNORE),
+        ([StatusErrorHandler({404: Action.IGNORE}), RuleHandler()], 404, Action.IGNORE),
+    ],
+)
+def test_the_first_handler_that_settles_it_is_followed_else_the_last(
+    handlers: list[ErrorHandler], status: int, action: Action
+) -> None:
+    assert CompositeHandler(handlers).judge(response(status=status), 1).action is action
+
+
+def test_of_several_failures_the_last_is_told() -> None:
+    assert str(CompositeHandler([FAIL_A, FAIL_B]).judge(response(status=404), 1).error) == "b"
+
+
+def test_the_first_handler_says_how_often_and_all_say_how_long() -> None:
+    first, second = Patience(2), Patience(9, (lambda *_: 7,))
+    judge = CompositeHandler([CompositeHandler([RuleHandler(patience=first)]), RuleHandler(patience=second)]).judge
+
+    assert judge(response(status=500), 2) == retry(8)
+    assert judge(response(status=500), 3).action is Action.FAIL
+
+
+class Strict:
+    """A handler of another kind."""
+
+    def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:  # noqa: ARG002
+        return retry(90) if isinstance(outcome, Response) and outcome.ok else fail(FatalError("mine"))
+
+
+def test_a_handler_of_another_kind_keeps_its_wait_and_its_error() -> None:
+    judge = CompositeHandler([RuleHandler(), Strict()]).judge
+
+    assert str(judge(response(status=404), 1).error) == "mine"
+    assert CompositeHandler([Strict()]).judge(response(), 1) == retry(90)
+
+
+def test_a_wait_that_is_too_long_ends_the_read_at_once() -> None:
+    def too_long(*_: object) -> float:
+        raise RateLimited("an hour", wait=3600)
+
+    verdict = RuleHandler(patience=Patience(waits=(too_long,))).judge(response(status=500), 1)
+
+    assert isinstance(verdict.error, RateLimited)
+
+
+def test_a_handler_travels_to_another_process() -> None:
+    again = pickle.loads(pickle.dumps(RuleHandler(patience=Patience(1))))  # noqa: S301 - made here
+
+    assert again.judge(response(status=500), 1).action is Action.RETRY
+    assert again.judge(response(status=500), 2).action is Action.FAIL
+
+
+def _raise(verdict: Verdict) -> None:
+    assert verdict.error is not None
+    raise verdict.error

@@ -1,0 +1,189 @@
+import gc
+import gzip
+import pickle
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from cdk import DecodeError, Timeout
+from cdk.base.errors import BugError
+from cdk.rest import CachedTransport, Headers, HttpClient, Request, RequestsTransport
+from cdk.rest.http.streamed_response import StreamedResponse
+from cdk.rest.records.decoders import JsonlDecoder
+from cdk.rest.records.extractor import FieldExtractor
+from cdk.testing import MockApi
+from tests.local_server import QuietHandler, answering
+from tests.rest.api import response
+
+MIB = 2**20
+BOMB = gzip.compress(bytes(20 * MIB))
+BIG = b'{"id":1}\n' * 200_000
+
+
+class Handler(QuietHandler):
+    protocol_version = "HTTP/1.1"
+    server: "Server"
+
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        self.server.clients.add(self.client_address)
+        match self.path:
+            case "/gzip":
+                self.answer(200, gzip.compress(BIG), {"Content-Encoding": "gzip"})
+            case "/bomb":
+                self.answer(200, BOMB, {"Content-Encoding": "gzip"})
+            case "/broken":
+                self.answer(200, b"not gzip", {"Content-Encoding": "gzip"})
+            case "/cut":
+                self.answer(200, BIG, {"Content-Length": str(2**30)})
+                self.close_connection = True
+            case "/moved":
+                self.answer(302, b"", {"Location": "/big"})
+            case "/error":
+                self.answer(404, b'{"error": "none"}', {})
+            case _:
+                self.answer(200, BIG, {})
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.clients: set[tuple[str, int]] = set()
+
+    def handle_error(self, *_: Any) -> None:
+        """Clients that hang up are what is tested."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with answering(Server()) as server:
+        yield server
+
+
+def ask(server: Server, path: str) -> Request:
+    return Request("GET", f"http://127.0.0.1:{server.server_address[1]}{path}", stream=True)
+
+
+@pytest.mark.parametrize("path", ["/big", "/gzip", "/moved"])
+def test_a_stream_is_read_while_it_arrives(server: Server, path: str) -> None:
+    transport, request = RequestsTransport(), ask(server, path)
+    streamed = transport.send(request)
+
+    assert isinstance(streamed, StreamedResponse)
+    assert streamed.request is request
+    pieces = list(streamed.chunks())
+    assert b"".join(pieces) == BIG
+    assert max(map(len, pieces)) <= 2**18
+
+
+def test_a_stream_that_is_read_gives_its_connection_back(server: Server) -> None:
+    transport = RequestsTransport()
+
+    for _ in range(3):
+        for _ in transport.send(ask(server, "/big")).chunks():
+            pass
+
+    assert len(server.clients) == 1
+
+
+def test_a_stream_that_is_left_or_forgotten_does_no_harm(server: Server) -> None:
+    transport = RequestsTransport()
+    with closing(transport.send(ask(server, "/big")).chunks()) as chunks:
+        next(chunks)
+    transport.send(ask(server, "/big")).close()
+    transport.send(ask(server, "/big"))
+    gc.collect()
+
+    assert transport.send(ask(server, "/big")).body == BIG
+
+
+def test_a_stream_that_breaks_off_is_an_error(server: Server) -> None:
+    streamed = RequestsTransport().send(ask(server, "/cut"))
+
+    with pytest.raises(Timeout, match="the connection failed"):
+        list(JsonlDecoder().items(streamed))
+
+
+def test_a_body_that_is_declared_large_takes_what_it_is(server: Server) -> None:
+    with pytest.raises(Timeout, match="the connection failed"):
+        RequestsTransport().send(replace(ask(server, "/cut"), stream=False))
+
+
+def test_a_stream_that_is_not_what_its_header_says_is_an_error(server: Server) -> None:
+    with pytest.raises(DecodeError, match="Content-Encoding"):
+        list(RequestsTransport().send(ask(server, "/broken")).chunks())
+
+
+def test_an_error_is_read_whole(server: Server) -> None:
+    answer = RequestsTransport().send(ask(server, "/error"))
+
+    assert not isinstance(answer, StreamedResponse)
+    assert answer.json() == {"error": "none"}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_body_too_large_for_memory_is_an_error_that_says_what_to_do(server: Server, stream: bool) -> None:  # noqa: FBT001
+    transport = pickle.loads(pickle.dumps(RequestsTransport(max_bytes=4 * MIB)))  # noqa: S301 - our own
+
+    for path in ("/bomb", "/big"):
+        request = replace(ask(server, path), stream=stream)
+        if path == "/big":
+            assert transport.send(request).body == BIG
+        else:
+            with pytest.raises(DecodeError, match=r"larger than 4 MiB.*use a decoder that streams"):
+                _ = transport.send(request).body
+
+
+def test_the_body_of_a_stream_may_be_looked_at_first() -> None:
+    streamed = made(b"{", b'"id": 1}')
+
+    assert streamed.json() == {"id": 1}
+    assert streamed.text == '{"id": 1}'
+    assert list(streamed.chunks()) == [b'{"id": 1}']
+
+
+def test_a_stream_is_read_once() -> None:
+    streamed = made(b"a", b"b")
+
+    assert list(streamed.chunks()) == [b"a", b"b"]
+    with pytest.raises(BugError, match="read already"):
+        streamed.chunks()
+    with pytest.raises(BugError, match="read already"):
+        _ = streamed.body
+
+
+def test_a_response_that_is_no_stream_is_one_piece() -> None:
+    assert list(response(body=b"ab").chunks()) == [b"ab"]
+    response(body=b"ab").close()
+
+
+def test_streams_are_read_from_canned_answers_and_through_a_cache() -> None:
+    api = MockApi()
+    api.get("/lines").returns(body=b'{"id": 1}\n{"id": 2}\n')
+    request = Request("GET", "https://api.test/lines", stream=True)
+
+    for transport in (api, CachedTransport(api)):
+        client = HttpClient(transport)
+        for _ in range(2):
+            pages = FieldExtractor(JsonlDecoder()).pages(client.send(request))
+            assert list(pages) == [[{"id": 1}, {"id": 2}]]
+
+
+def test_a_cache_keeps_a_stream_as_a_whole(server: Server) -> None:
+    transport = CachedTransport(RequestsTransport())
+
+    for _ in range(2):
+        assert b"".join(transport.send(ask(server, "/big")).chunks()) == BIG
+
+
+def made(*pieces: bytes) -> StreamedResponse:
+    def given() -> Generator[bytes, None, None]:
+        yield from pieces
+
+    return StreamedResponse(200, Headers(), given(), "u", Request("GET", "https://api.test/x"))

@@ -1,0 +1,380 @@
+import gzip
+import io
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import timedelta
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import requests
+import urllib3
+from requests import PreparedRequest
+from requests.adapters import HTTPAdapter
+
+from cdk import ConfigError, DecodeError, FatalError, Timeout
+from cdk.base.errors import CdkError, TransientError
+from cdk.rest import Backoff, HttpClient, Request, RequestsTransport, StatusErrorHandler
+from cdk.rest.http.egress import Egress
+from tests.local_server import QuietHandler, answering
+from tests.rest.api import Time
+
+SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
+    "/gzip": (200, gzip.compress(b"squeezed"), {"Content-Encoding": "gzip"}),
+    "/deflate": (200, zlib.compress(b"squeezed"), {"Content-Encoding": "deflate"}),
+    "/cut-gzip": (200, gzip.compress(b"squeezed" * 9)[:-9], {"Content-Encoding": "gzip"}),
+    "/cut-deflate": (200, zlib.compress(b"squeezed" * 9)[:-5], {"Content-Encoding": "deflate"}),
+    "/broken": (200, b"not gzip", {"Content-Encoding": "gzip"}),
+    "/empty": (204, b"", {}),
+    "/here": (302, b"moved", {"Location": "/echo?moved=1"}),
+    "/other": (303, b"", {"Location": "/echo"}),
+    "/round": (302, b"", {"Location": "/round"}),
+    "/nowhere": (302, b"", {"Location": "http://[no"}),
+}
+
+
+ENDLESS = {
+    "/trickle": (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"),
+    "/trickle-chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    "/trickle-headers": (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+    "/continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+"""What an answer begins with, and what is then sent again and again."""
+
+
+class Handler(QuietHandler):
+    """A small API that tells what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+    server: "Server"
+
+    def do_GET(self) -> None:  # noqa: N802 - a table of answers; the name that http.server calls
+        self.server.seen.append(self)
+        path = self.path.removeprefix("http://api.test").partition("?")[0]
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        match path:
+            case "/echo":
+                self.answer(200, b"%s %s %s" % (self.command.encode(), self.path.encode(), body), {})
+            case "/there":
+                self.answer(307, b"", {"Location": self.headers["X-Target"]})
+            case "/limited" if len(self.server.seen) == 1:
+                self.answer(429, b"", {"Retry-After": "30"})
+            case "/slow":
+                self.server.hold.wait()
+            case "/late":
+                self.answer(200, b"half", {"Content-Length": "13"})
+                self.server.hold.wait(5)
+                with suppress(OSError):
+                    self.connection.sendall(b" and half")
+            case "/cut":
+                self.answer(200, b"half", {"Content-Length": "100"})
+                self.close_connection = True
+            case "/twice":
+                self.send_response(204)
+                self.send_header("Link", "<a>; rel=next")
+                self.send_header("link", "<b>; rel=last")
+                self.end_headers()
+            case _ if path in ENDLESS:
+                self.trickle(*ENDLESS[path])
+            case "/hangup":
+                self.close_connection = True
+            case _:
+                self.answer(*SIMPLE.get(path, (200, b"ok", {})))
+
+    do_POST = do_GET  # noqa: N815 - the name that http.server calls
+
+    def trickle(self, begin: bytes, more: bytes) -> None:
+        """Send `more` again and again, until nobody listens."""
+        self.close_connection = True
+        with suppress(OSError):
+            self.connection.sendall(begin)
+            while not self.server.hold.wait(0.02):
+                self.connection.sendall(more)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.seen: list[Handler] = []
+        self.hold = threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def asked(self) -> list[tuple[str, str]]:
+        return [(handler.command, handler.path) for handler in self.seen]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with answering(Server()) as server:
+        yield server
+        server.hold.set()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def get(server: Server, path: str, **given: Any) -> Request:
+    return Request("GET", server.url + path, **given)
+
+
+def test_a_request_arrives_as_it_is_meant(server: Server) -> None:
+    request = Request("POST", server.url + "/echo", {"q": "a b"}, {"X-Own": "1", "accept": "x"}, b"{}")
+
+    response = RequestsTransport().send(request)
+
+    assert response.body == b"POST /echo?q=a+b {}"
+    assert response.status == 200
+    assert response.request is request
+    assert response.url == request.full_url
+    headers = server.seen[0].headers
+    assert headers["X-Own"] == "1"
+    assert headers.get_all("Accept") == ["x"]
+    assert headers["Content-Length"] == "2"
+
+
+def test_what_a_url_cannot_hold_is_quoted(server: Server) -> None:
+    assert RequestsTransport().send(get(server, "/echo?é= ")).body == b"GET /echo?%C3%A9=%20 "
+
+
+def test_a_url_without_a_path_asks_for_the_root(server: Server) -> None:
+    RequestsTransport().send(get(server, "", params={"a": "/"}))
+
+    assert server.asked() == [("GET", "/?a=%2F")]
+
+
+def test_requests_share_a_connection(server: Server) -> None:
+    transport = RequestsTransport()
+
+    for path in ("/echo", "/empty", "/gzip", "/echo"):
+        transport.send(get(server, path))
+
+    assert len({handler.client_address for handler in server.seen}) == 1
+
+
+@pytest.mark.parametrize("path", ["/gzip", "/deflate"])
+def test_squeezed_bodies_are_unpacked(server: Server, path: str) -> None:
+    assert RequestsTransport().send(get(server, path)).body == b"squeezed"
+
+
+def test_a_body_that_is_not_what_its_header_says_is_an_error(server: Server) -> None:
+    with pytest.raises(DecodeError, match="Content-Encoding"):
+        RequestsTransport().send(get(server, "/broken"))
+
+
+def test_a_header_that_is_sent_twice_has_both_values(server: Server) -> None:
+    answer = RequestsTransport().send(Request("GET", f"{server.url}/twice"))
+
+    assert answer.headers["Link"] == "<a>; rel=next, <b>; rel=last"
+
+
+def test_a_redirect_is_followed_with_credentials_on_the_same_host(server: Server) -> None:
+    request = get(server, "/here", headers={"Authorization": "Bearer abcd"})
+
+    response = RequestsTransport().send(request)
+
+    assert response.body.startswith(b"GET /echo?moved=1")
+    assert response.request is request
+    assert server.seen[1].headers["Authorization"] == "Bearer abcd"
+
+
+def test_credentials_do_not_follow_to_another_host(server: Server) -> None:
+    other = server.url.replace("127.0.0.1", "localhost") + "/echo"
+    headers = {"Authorization": "Bearer abcd", "X-API-Key": "abcd", "X-Target": other, "Accept": "text/csv"}
+
+    RequestsTransport().send(get(server, "/there", headers=headers))
+
+    sent = server.seen[1].headers
+    assert (sent["Authorization"], sent["X-API-Key"], sent["Accept"]) == (None, None, "text/csv")
+
+
+def test_a_body_does_not_follow_to_another_host(server: Server) -> None:
+    other = server.url.replace("127.0.0.1", "localhost") + "/echo?token=abcd"
+    request = Request("POST", server.url + "/there", headers={"X-Target": other}, body=b"secret")
+
+    with pytest.raises(FatalError, match=r"another host.*token=\*\*\*\*: a body, which may .* not sent there"):
+        RequestsTransport().send(request)
+
+    assert len(server.seen) == 1
+
+
+def test_a_post_is_answered_elsewhere_by_a_get(server: Server) -> None:
+    response = RequestsTransport().send(Request("POST", server.url + "/other", body=b"x"))
+
+    assert response.body == b"GET /echo "
+
+
+def test_redirects_end(server: Server) -> None:
+    with pytest.raises(FatalError, match="more than 10 redirects"):
+        RequestsTransport().send(get(server, "/round"))
+
+    assert len(server.seen) == 11
+
+
+def test_a_redirect_to_what_is_no_url_is_an_error(server: Server) -> None:
+    with pytest.raises(FatalError, match="no URL"):
+        RequestsTransport().send(get(server, "/nowhere"))
+
+
+def test_certificates_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/bundle.pem")
+
+    with pytest.raises(ConfigError, match=r"/no/such/bundle\.pem"):
+        RequestsTransport().send(Request("GET", "https://127.0.0.1:1/"))
+
+
+def test_a_silent_server_is_a_timeout(server: Server) -> None:
+    transport = RequestsTransport(read_timeout=timedelta(milliseconds=50))
+
+    with pytest.raises(Timeout, match=r"/slow\?token=\*\*\*\*: no answer in time"):
+        transport.send(get(server, "/slow", params={"token": "abcd"}))
+
+
+@pytest.mark.parametrize("path", ["/cut", "/hangup"])
+def test_a_broken_connection_is_transient_and_shows_no_secret(server: Server, path: str) -> None:
+    with pytest.raises(Timeout, match="the connection failed") as caught:
+        RequestsTransport().send(get(server, path, params={"token": "abcd"}))
+
+    assert "abcd" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_nobody_listening_is_transient() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+
+    with pytest.raises(TransientError, match="Connection refused"):
+        RequestsTransport().send(Request("GET", f"http://127.0.0.1:{port}/"))
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/", "http://", "http://[no", "http://127.0.0.1:99999/"])
+def test_what_is_no_url_is_a_matter_of_the_config(url: str) -> None:
+    with pytest.raises(ConfigError, match="check the URL"):
+        RequestsTransport().send(Request("GET", url))
+
+
+def test_a_header_with_a_line_break_is_refused(server: Server) -> None:
+    with pytest.raises(CdkError) as caught:
+        RequestsTransport().send(get(server, "/echo", headers={"Authorization": "Bearer abcd\r\nX: y"}))
+
+    assert "abcd" not in str(caught.value)
+
+
+def test_a_proxy_of_the_environment_is_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", server.url)
+
+    RequestsTransport().send(Request("GET", "http://api.test/users"))
+
+    assert server.asked() == [("GET", "http://api.test/users")]
+
+
+def test_a_retry_waits_as_the_server_says(server: Server) -> None:
+    time = Time()
+    handler = StatusErrorHandler(backoff=Backoff(jitter=0), clock=time.clock)
+
+    response = HttpClient(RequestsTransport(), error_handler=handler, sleep=time.sleep).send(get(server, "/limited"))
+
+    assert response.body == b"ok"
+    assert time.slept == [30]
+
+
+def test_threads_may_share_a_transport(server: Server) -> None:
+    transport = RequestsTransport()
+    bodies: list[bytes] = []
+
+    def work(i: int) -> None:
+        bodies.extend(transport.send(get(server, f"/echo?{i}.{n}")).body for n in range(5))
+
+    crew = [threading.Thread(target=work, args=(i,)) for i in range(4)]  # noqa: TID251 - threads are tested
+    for thread in crew:
+        thread.start()
+    for thread in crew:
+        thread.join()
+
+    assert sorted(bodies) == sorted(f"GET /echo?{i}.{n} ".encode() for i in range(4) for n in range(5))
+
+
+def test_a_transport_travels_without_its_connections(server: Server) -> None:
+    transport = RequestsTransport()
+    transport.send(get(server, "/echo"))
+
+    again = pickle.loads(pickle.dumps(transport))  # noqa: S301 - made here
+
+    assert again.send(get(server, "/echo")).status == 200
+
+
+def test_a_library_that_patches_the_adapter_sees_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    def send(adapter: HTTPAdapter, request: PreparedRequest, **_: Any) -> requests.Response:
+        seen.append(request.path_url)
+        raw = urllib3.HTTPResponse(io.BytesIO(b"[1]"), {"X-A": "b"}, 201, preload_content=False)
+        response = adapter.build_response(request, raw)
+        assert response.content == b"[1]"
+        return response
+
+    monkeypatch.setattr(HTTPAdapter, "send", send)
+
+    response = RequestsTransport().send(Request("GET", "https://api.test/users", {"page": 1}))
+
+    assert (response.status, response.headers["x-a"], response.json()) == (201, "b", [1])
+    assert seen == ["/users?page=1"]
+
+
+def test_importing_the_front_door_loads_no_http_library() -> None:
+    code = "import cdk.rest, sys; print([m for m in ('requests', 'requests_cache', 'urllib3') if m in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["gzip", "deflate"])
+def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, kind: str, stream: bool) -> None:  # noqa: FBT001
+    response: bytes | None = None
+    with pytest.raises(Timeout, match="cut off"):
+        response = RequestsTransport().send(get(server, f"/cut-{kind}", stream=stream)).body
+
+    assert response is None
+
+
+@pytest.mark.parametrize("path", ENDLESS)
+@pytest.mark.parametrize("egress", [None, Egress.parse("127.0.0.1")])
+def test_an_answer_that_never_ends_is_given_up(server: Server, path: str, egress: Egress | None) -> None:
+    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2), egress=egress)
+
+    with pytest.raises(Timeout, match="no answer in time"):
+        transport.send(get(server, path))
+
+
+def test_a_silence_lasts_no_longer_than_what_is_left_for_the_answer(server: Server) -> None:
+    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2))
+
+    with pytest.raises(Timeout, match="no answer in time"):
+        transport.send(get(server, "/late"))
+
+
+def test_a_streamed_answer_that_never_ends_is_given_up(server: Server) -> None:
+    answer = RequestsTransport(answer_timeout=timedelta(seconds=0.2)).send(get(server, "/trickle", stream=True))
+
+    with closing(answer.chunks()) as chunks, pytest.raises(Timeout, match="no answer in time"):
+        list(chunks)
+
+
+def test_an_answer_behind_a_proxy_that_never_ends_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", server.url)
+    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2))
+
+    with pytest.raises(Timeout, match="no answer in time"):
+        transport.send(Request("GET", "http://api.test/trickle"))

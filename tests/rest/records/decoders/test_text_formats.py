@@ -1,0 +1,237 @@
+import json
+import logging
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from cdk import ConfigError, DecodeError
+from cdk.rest import Decoder, Headers, Request, Response
+from cdk.rest.http.streamed_response import StreamedResponse
+from cdk.rest.records.decoders import CsvDecoder, IterableDecoder, JsonDecoder, JsonItemsDecoder, JsonlDecoder
+from cdk.rest.records.decoders import lines as lines_module
+from tests.rest.api import response
+
+
+def read(decoder: Decoder, body: bytes) -> list[Any]:
+    return list(decoder.items(response(body=body)))
+
+
+def endless(piece: bytes, count: int) -> Response:
+    """A body in many pieces that counts how many were taken."""
+
+    def pieces() -> Generator[bytes, None, None]:
+        for _ in range(count):
+            yield piece
+
+    return StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/big"))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'[1, "x", {"a": 1}]', [1, "x", {"a": 1}]),
+        (b'{"a": 1}', [{"a": 1}]),
+        (b"[]", []),
+    ],
+)
+def test_json_gives_the_elements_of_a_list_and_anything_else_as_one(body: bytes, expected: list[Any]) -> None:
+    assert read(JsonDecoder(), body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"no", b'{"a": NaN}', b"[Infinity]", b'{"a": "\xff"}', b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000],
+)
+def test_what_is_no_json_is_an_error(body: bytes) -> None:
+    with pytest.raises(DecodeError, match="not JSON"):
+        read(JsonDecoder(), body)
+
+
+def test_json_lines_skip_what_is_no_json_and_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "cdk"):
+        found = read(JsonlDecoder(), b'{"a":1}\r\n\nsecret\n[1]\n"\xff"\n{"n":NaN}\n3\n{"b":2}')
+
+    assert found == [{"a": 1}, [1], 3, {"b": 2}]
+    assert [message.partition(": ")[2].partition(" JSON")[0] for message in caplog.messages] == [
+        "line 3 is no",
+        "line 5 is no",
+        "line 6 is no",
+    ]
+    assert "secret" not in caplog.text
+
+
+def test_a_body_that_is_no_json_lines_at_all_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "cdk"):
+        assert read(JsonlDecoder(), b"<p>\n" * 5000) == []
+
+    assert len(caplog.messages) == 11
+    assert "5000 of 5000 lines are no JSON" in caplog.messages[-1]
+
+
+def test_lines_may_lie_across_pieces() -> None:
+    def pieces() -> Generator[bytes, None, None]:
+        for i in range(0, len(body), 3):
+            yield body[i : i + 3]
+
+    body = b'{"a": 1}\n{"a": 22222}\n'
+    streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
+
+    assert list(JsonlDecoder().items(streamed)) == [{"a": 1}, {"a": 22222}]
+
+
+@pytest.mark.parametrize("decoder", [JsonlDecoder(), CsvDecoder(), IterableDecoder()])
+def test_a_line_without_an_end_is_an_error_before_memory_is_full(
+    decoder: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines_module, "MAX_LINE", 2**20)
+
+    with pytest.raises(DecodeError, match="a line of more than 1 MiB"):
+        list(decoder.items(endless(b"x" * 2**16, 10_000_000)))
+
+
+def test_text_lines_are_records() -> None:
+    assert read(IterableDecoder(), b"one\r\ntwo\n\nthree\rfour") == [
+        {"record": "one"},
+        {"record": "two"},
+        {"record": ""},
+        {"record": "three"},
+        {"record": "four"},
+    ]
+    assert read(IterableDecoder(), b"") == []
+
+
+@pytest.mark.parametrize("decoder", [CsvDecoder(), IterableDecoder()])
+def test_bytes_of_another_encoding_are_an_error(decoder: Decoder) -> None:
+    with pytest.raises(DecodeError, match=r"not utf-8 \(byte 0xff\)"):
+        read(decoder, b"a,b\n\xff,1\n")
+
+
+@pytest.mark.parametrize(
+    ("decoder", "body", "expected"),
+    [
+        (CsvDecoder(), b"a,b\r\n1,2\r\n\r\n3\r\n", [{"a": "1", "b": "2"}, {"a": "3", "b": None}]),
+        (CsvDecoder(delimiter="\\t"), b'a\tb\n1\t"x\ty"\n', [{"a": "1", "b": "x\ty"}]),
+        (CsvDecoder(delimiter="\t"), b"a\tb\n1\t2\n", [{"a": "1", "b": "2"}]),
+        (CsvDecoder(set_values_to_none=frozenset({"", "null"})), b"a,b\n,null\n1,2\n", [
+            {"a": None, "b": None}, {"a": "1", "b": "2"},
+        ]),
+        (CsvDecoder(encoding="latin-1"), b"a\n\xe9", [{"a": "é"}]),
+        (CsvDecoder(), b"", []),
+        (CsvDecoder(), b"a,b\n", []),
+        (CsvDecoder(), b"a,a\n1,2", [{"a": "2"}]),
+        (CsvDecoder(), b'a,b\n"x\r\ny",2', [{"a": "x\ny", "b": "2"}]),
+        (CsvDecoder(), b"a,b\n1,2,,\n", [{"a": "1", "b": "2"}]),
+        (CsvDecoder(), b"a\n" + b"x" * 200_000, [{"a": "x" * 200_000}]),
+    ],
+)  # fmt: skip
+def test_csv_rows_are_texts_under_the_names_of_the_first(
+    decoder: Decoder, body: bytes, expected: list[dict[str, str | None]]
+) -> None:
+    assert read(decoder, body) == expected
+
+
+def test_a_row_with_more_values_than_names_is_an_error() -> None:
+    with pytest.raises(DecodeError, match="line 3 of the body has 3 values, the first row has 2 names"):
+        read(CsvDecoder(), b"a,b\n1,2\n1,2,3\n")
+
+
+@pytest.mark.parametrize("delimiter", ["||", "", "\\q\\q"])
+def test_a_delimiter_is_one_character(delimiter: str) -> None:
+    with pytest.raises(ConfigError, match="expected one character"):
+        CsvDecoder(delimiter=delimiter)
+
+
+def test_an_encoding_that_is_none_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="there is no encoding 'utf-99'"):
+        read(CsvDecoder(encoding="utf-99"), b"a\n1")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("d.items", [{"id": 1, "f": 1.5}, {"id": 2}]),
+        ("k", [1, 2]),
+        ("d", []),
+        ("none", []),
+        ("n.item.m", [{"x": 1}, {"x": 2}]),
+    ],
+)
+def test_json_items_are_the_elements_of_an_inner_list(where: str, expected: list[Any]) -> None:
+    body = {"d": {"items": [{"id": 1, "f": 1.5}, {"id": 2}]}, "k": [1, 2], "n": [{"m": [{"x": 1}]}, {"m": [{"x": 2}]}]}
+
+    assert read(JsonItemsDecoder(where), json.dumps(body).encode()) == expected
+    assert read(JsonItemsDecoder(where, "utf-16"), json.dumps(body).encode("utf-16")) == expected
+
+
+def test_json_items_arrive_before_the_body_ends() -> None:
+    def pieces() -> Generator[bytes, None, None]:
+        yield b'{"data": ['
+        while True:
+            yield b'{"id": 1},' * 1000
+
+    streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
+    items = JsonItemsDecoder("data").items(streamed)
+
+    assert [next(items) for _ in range(50_000)][-1] == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b'{"d": [{"id": 1}, {"id"',
+        b'{"d": [{"f": NaN}]}',
+        b'{"d": ["\xff"]}',
+        b'{"d": [123456789012345678901234567890]}',
+    ],
+)
+def test_what_is_no_json_is_an_error_of_json_items(body: bytes) -> None:
+    with pytest.raises(DecodeError, match="no JSON, or ends too early"):
+        read(JsonItemsDecoder("d"), body)
+
+
+@pytest.mark.parametrize("inner", [b"[", b'{"a":'])
+def test_json_items_that_are_nested_without_end_are_an_error(inner: bytes) -> None:
+    with pytest.raises(DecodeError, match="nested deeper than 500"):
+        list(JsonItemsDecoder("d").items(endless(b'{"d": [' + inner * 1000, 10_000_000)))
+
+
+@pytest.mark.parametrize("piece", [7, 4095, 4096, 4097, 100_000])
+def test_brackets_in_texts_are_not_nesting(piece: int) -> None:
+    items = ['[{"[' * 2000, '"' + chr(92) * 4095 + "[[" * 1000, {"[" * 600: "{" * 600}, chr(92), ["]"], "[" * 900]
+    body = json.dumps({"d": items * 3}).encode()
+
+    def pieces() -> Generator[bytes, None, None]:
+        for i in range(0, len(body), piece):
+            yield body[i : i + piece]
+
+    streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
+
+    assert list(JsonItemsDecoder("d").items(streamed)) == items * 3
+
+
+@pytest.mark.parametrize(
+    ("decoder", "head"),
+    [
+        (JsonlDecoder(), b"1\n"),
+        (CsvDecoder(), b"a,b\n"),
+        (IterableDecoder(), b""),
+        (JsonItemsDecoder("d"), b'{"d": [1, 2, 3'),
+    ],
+)
+def test_leaving_a_body_half_read_lets_go_of_it(decoder: Decoder, head: bytes) -> None:
+    closed = []
+
+    def pieces() -> Generator[bytes, None, None]:
+        try:
+            yield head
+            yield b"\n,4" * 2**18
+        finally:
+            closed.append(True)
+
+    items = decoder.items(StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x")))
+    next(items)
+    items.close()  # type: ignore[attr-defined] # a generator
+
+    assert closed == [True]

@@ -1,0 +1,347 @@
+import itertools
+import logging
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pytest
+from pyspark import cloudpickle
+
+from cdk import (
+    Checkpoint,
+    DecodeError,
+    Done,
+    Forbidden,
+    Json,
+    NotFound,
+    Page,
+    PaginationLoop,
+    Partition,
+    Record,
+    Slice,
+    StaleToken,
+    Start,
+    parent_partitions,
+)
+from cdk.base.records.raw_json_lines import JsonLines
+from cdk.rest import (
+    Action,
+    ApiKey,
+    Authenticator,
+    Budget,
+    CursorToken,
+    Headers,
+    HttpStream,
+    LinkHeader,
+    OAuth2,
+    PageNumber,
+    Paginator,
+    Request,
+    Response,
+    SinglePage,
+    StatusErrorHandler,
+)
+from cdk.streams.read_slice import read_slice
+from cdk.testing.mock_api import MockApi
+from tests.rest.api import Time
+
+
+class Users(HttpStream):
+    records_path = ("data",)
+    paginator: Paginator = PageNumber(size=2, size_param="per_page")
+
+    @property
+    def url_base(self) -> str:
+        return str(self.config["url"])
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "/users"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:  # noqa: ARG002
+        return {"active": True}
+
+    def headers(self, slice: Slice) -> Mapping[str, str]:  # noqa: ARG002
+        return {"X-Version": "2"}
+
+    def authenticator(self) -> Authenticator | None:
+        return ApiKey("abcd", name="key", send_in="query")
+
+
+class Posts(Users):
+    paginator = CursorToken("next", param="after")
+
+    def partitions(self) -> Iterable[Partition]:
+        parents = Users(self.config)
+        parents.transport, parents.use_cache = self.transport, True
+        return parent_partitions(parents, user="id")
+
+    def path(self, slice: Slice) -> str:
+        return f"users/{slice.partition['user']}/posts"
+
+
+def users(api: MockApi, kind: type[HttpStream] = Users) -> Any:
+    stream = kind({"url": "https://api.test/v1/"})
+    stream.transport = api
+    stream.sleep = Time().sleep
+    return stream
+
+
+def three_pages() -> MockApi:
+    api = MockApi()
+    for page in (1, 2, 3):
+        rows = [{"id": page * 10 + i} for i in range(2 if page < 3 else 1)]
+        api.get("/v1/users", params={"page": page, "per_page": 2}).returns(json={"data": rows})
+    return api
+
+
+def ids(pages: Iterable[Any]) -> list[Any]:
+    return [record["id"] for page in pages for record in page.records]
+
+
+def shipped(stream: HttpStream) -> HttpStream:
+    """`stream` as a Spark task gets it."""
+    packed: bytes = cloudpickle.dumps(stream)  # type: ignore[no-untyped-call] # not typed there
+    unpacked: HttpStream = pickle.loads(packed)  # noqa: S301 - made here
+    return unpacked
+
+
+def at(token: Mapping[str, Json]) -> Slice:
+    return Slice(start=Checkpoint(token))
+
+
+def sized(page: int) -> Checkpoint:
+    return Checkpoint({"page": page, "page_size": 2})
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2), (5, 1), (1, 5)])
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_cut_read_resumed_with_another_page_size_reads_every_record(
+    sizes: tuple[int, int], cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = MockApi()
+
+    def answer(request: Request) -> Response:
+        begin, size = (request.params["page"] - 1) * request.params["per_page"], request.params["per_page"]
+        body = {"data": [{"id": i} for i in range(20)][begin : begin + size]}
+        return Response(200, Headers({}), orjson.dumps(body), request.full_url, request)
+
+    api.get("/v1/users").answers(answer)
+    stream = users(api)
+    stream.paginator = PageNumber(size=sizes[0], size_param="per_page")
+    first = list(itertools.islice(read_slice(stream, Slice()), cut))
+    again = users(api)
+    again.paginator = PageNumber(size=sizes[1], size_param="per_page")
+
+    with caplog.at_level(logging.WARNING, logger="cdk"):
+        second = list(read_slice(again, Slice(start=first[-1].position or Start())))
+
+    assert {*ids(first), *ids(second)} == set(range(20))
+    assert f"'page_size': {sizes[0]}" in caplog.text
+
+
+def test_a_stream_is_read_page_by_page() -> None:
+    api = three_pages()
+
+    pages = list(read_slice(users(api), Slice()))
+
+    assert ids(pages) == [10, 11, 20, 21, 30]
+    assert [page.position for page in pages if page.records] == [sized(2), sized(3), None]
+    assert pages[-1].position == Done()
+    assert api.requests[0].full_url == "https://api.test/v1/users?active=true&per_page=2&page=1&key=abcd"
+    assert api.requests[0].headers == {"X-Version": "2"}
+
+
+def test_the_list_of_the_body_is_handed_on_as_it_is() -> None:
+    rows = [{"id": 1}]
+    seen: list[Response] = []
+
+    class Looking(Users):
+        def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
+            seen.append(response)
+            return super().parse(response, slice)
+
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": rows})
+
+    page = users(api, Looking).read_page(Slice(), None)
+
+    assert page.records is seen[0].json()["data"]
+
+
+def test_records_that_nobody_looks_at_are_not_decoded() -> None:
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": [{"id": 1}, {"id": 2}]})
+
+    page = users(api).read_page(Slice(), None)
+
+    assert isinstance(page.records, JsonLines)
+    assert page.records.lines == b'{"id":1}\n{"id":2}'
+    assert page.next == {"page": 2, "page_size": 2}
+
+
+def test_a_read_goes_on_at_its_saved_page() -> None:
+    assert ids(read_slice(users(three_pages()), at({"page": 3}))) == [30]
+
+
+@pytest.mark.parametrize("status", [400, 404, 410, 422])
+def test_a_saved_token_that_is_refused_is_stale(status: int) -> None:
+    api = three_pages()
+    api.get("/v1/users", params={"page": 9}).returns(status=status)
+
+    with pytest.raises(StaleToken, match=rf"page=9.* answered {status}"):
+        users(api).read_page(at({"page": 9}), {"page": 9})
+    assert ids(read_slice(users(api), at({"page": 9}))) == [10, 11, 20, 21, 30]
+
+
+def test_a_saved_token_that_is_refused_is_stale_even_if_the_status_is_ignored() -> None:
+    class Lenient(Users):
+        error_handler = StatusErrorHandler({404: Action.IGNORE})
+
+    api = three_pages()
+    api.get("/v1/users", params={"page": 9}).returns(status=404)
+
+    assert ids(read_slice(users(api, Lenient), at({"page": 9}))) == [10, 11, 20, 21, 30]
+
+
+def test_a_refusal_that_has_nothing_to_do_with_the_token_is_none() -> None:
+    api = three_pages()
+    api.get("/v1/users", params={"page": 2}).returns(status=404)
+
+    with pytest.raises(NotFound):
+        list(read_slice(users(api), Slice()))
+    with pytest.raises(NotFound):
+        users(api).read_page(at({"page": 1}), {"page": 2})
+    api.get("/v1/users", params={"page": 9}).returns(status=403)
+    with pytest.raises(Forbidden):
+        list(read_slice(users(api), at({"page": 9})))
+
+
+@pytest.mark.parametrize("token", [{"url": "https://old.test/v1/users?page=2"}, {"page": 2}])
+def test_a_saved_token_that_no_longer_fits_is_stale(token: Mapping[str, Json]) -> None:
+    class Linked(Users):
+        paginator = LinkHeader()
+
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": [{"id": 1}]})
+
+    assert ids(read_slice(users(api, Linked), at(token))) == [1]
+    assert len(api.requests) == 1
+
+
+def test_an_ignored_answer_is_an_empty_last_page() -> None:
+    class Lenient(Users):
+        error_handler = StatusErrorHandler({403: Action.IGNORE})
+
+    api = MockApi()
+    api.get("/v1/users").returns(status=403)
+
+    assert users(api, Lenient).read_page(Slice(), None) == Page((), None)
+
+
+def test_a_page_that_names_itself_as_the_next_is_an_error() -> None:
+    class Looping(Users):
+        paginator = CursorToken("next", param="after")
+
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": [{"id": 1}], "next": "a"})
+
+    with pytest.raises(PaginationLoop, match=r"\{'cursor': 'a'\}"):
+        list(read_slice(users(api, Looping), Slice()))
+
+    assert len(api.requests) == 2
+
+
+def test_a_link_with_the_key_is_followed_and_saved_without_it() -> None:
+    class Linked(Users):
+        paginator = LinkHeader()
+
+    api = MockApi()
+    link = {"Link": '<https://api.test/v1/users?page=2&key=abcd>; rel="next"'}
+    api.get("/v1/users").returns(json={"data": [{"id": 1}]}, headers=link).returns(json={"data": [{"id": 2}]})
+
+    pages = list(read_slice(users(api, Linked), Slice()))
+
+    assert pages[0].position == Checkpoint({"url": "https://api.test/v1/users?page=2"})
+    assert api.requests[1].full_url == "https://api.test/v1/users?page=2&key=abcd"
+
+
+def test_a_search_is_posted() -> None:
+    class Search(Users):
+        http_method = "POST"
+        paginator = SinglePage()
+
+        def body_json(self, slice: Slice) -> Json:  # noqa: ARG002
+            return {"filter": "x"}
+
+    api = MockApi()
+    api.post("/v1/users").returns(json={"data": []})
+
+    users(api, Search).read_page(Slice(), None)
+
+    assert api.requests[0].body == b'{"filter":"x"}'
+    assert api.requests[0].headers == {"Content-Type": "application/json", "X-Version": "2"}
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "url"),
+    [
+        ("https://api.test", "users", "https://api.test/users"),
+        ("https://api.test/v1/", "/users/", "https://api.test/v1/users/"),
+        ("https://api.test/v1", "", "https://api.test/v1"),
+        ("https://api.test/v1", "https://files.test/a", "https://files.test/a"),
+    ],
+)
+def test_a_path_comes_behind_the_base(base: str, path: str, url: str) -> None:
+    class Located(HttpStream):
+        url_base = base
+
+        def path(self, slice: Slice) -> str:  # noqa: ARG002
+            return path
+
+    assert Located().request(Slice()).url == url
+
+
+def test_a_parent_is_fetched_once_for_several_children() -> None:
+    api = three_pages()
+    api.get("/v1/users/*/posts").returns(json={"data": [], "next": None})
+    first, second = users(api, Posts), users(api, Posts)
+
+    partitions = [*first.partitions(), *second.partitions()]
+
+    assert [p["user"] for p in partitions] == [10, 11, 20, 21, 30] * 2
+    assert len(api.requests) == 3
+    assert first.read_page(Slice(partition=partitions[0]), None) == Page([], None)
+    assert api.requests[-1].url == "https://api.test/v1/users/10/posts"
+
+
+def test_a_stream_travels_to_other_processes() -> None:
+    class Shipped(Users):
+        budget = Budget(100)
+
+        def authenticator(self) -> Authenticator | None:
+            return OAuth2("https://api.test/token", client_id="a", client_secret="b")
+
+    api = three_pages()
+    api.post("/token").returns(json={"access_token": "one"})
+    stream = users(api, Shipped)
+    stream.read_page(Slice(), None)
+
+    again = shipped(stream)
+    fresh = shipped(Shipped({"url": "https://api.test"}))
+
+    assert ids(read_slice(again, at({"page": 2}))) == [20, 21, 30]
+    assert fresh.config == {"url": "https://api.test"}
+
+
+def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> None:
+    def answering(body: Json) -> list[Json]:
+        api = MockApi()
+        api.get("/users").returns(json=body)
+        stream = Users({"url": "https://api.example"})
+        stream.transport = api
+        return [record for page in read_slice(stream, Slice()) for record in page.records]
+
+    assert answering({"data": []}) == answering({"data": None}) == []
+    with pytest.raises(DecodeError, match="found nothing at data"):
+        answering({"error": "maintenance"})

@@ -1,0 +1,169 @@
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cdk import ConfigError, Source, Stream
+from cdk.sources.discovery import find_source, source_of
+from tests import samples
+from tests.cli.conftest import USERS
+
+
+@pytest.fixture(autouse=True)
+def _imports_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+
+def test_a_file_of_streams_is_a_source_named_after_it(tmp_path: Path) -> None:
+    (tmp_path / "people.py").write_text(USERS)
+
+    source = find_source(str(tmp_path / "people.py"))
+
+    assert source.name == "people"
+    assert [stream.name for stream in source.streams({})] == ["users"]
+
+
+def test_a_file_may_import_its_neighbours_and_bear_the_name_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "neighbour.py").write_text(USERS)
+    (tmp_path / "json.py").write_text("from neighbour import Users\nclass Own(Users):\n    pass\n")
+
+    source = find_source(str(tmp_path / "json.py"))
+
+    assert [stream.name for stream in source.streams({})] == ["own"]
+
+
+def test_a_dotted_module_in_this_directory_is_found(tmp_path: Path) -> None:
+    (tmp_path / "made_here").mkdir()
+    (tmp_path / "made_here" / "api.py").write_text(USERS)
+
+    assert find_source("made_here.api").name == "api"
+
+
+def test_streams_keep_the_order_they_are_written_in_and_abstract_ones_are_left_out() -> None:
+    source = source_of(samples, "samples")
+
+    names = [type(stream).__name__ for stream in source.streams({})]
+    assert names[:3] == ["Plain", "Users", "Notes"]
+    assert "Fixed" not in names
+
+
+class One(Source):
+    pass
+
+
+class Two(Source):
+    pass
+
+
+def module(**members: object) -> ModuleType:
+    made = ModuleType(__name__)
+    vars(made).update(members)
+    return made
+
+
+def test_the_one_source_of_a_module_is_taken_and_of_several_the_one_called_source() -> None:
+    two = Two()
+
+    assert isinstance(source_of(module(One=One), "m"), One)
+    assert source_of(module(One=One, Two=Two, source=two), "m") is two
+    assert isinstance(source_of(One, "m"), One)
+    assert source_of(two, "m") is two
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (module(One=One, Two=Two), "found the sources One, Two, expected one"),
+        (module(Stream=Stream), "found neither a Source nor a Stream in it"),
+        (5, "found a int, expected a Source"),
+    ],
+)
+def test_a_module_without_one_source_is_refused(found: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        source_of(found, "m")
+
+
+def plug(tmp_path: Path, code: str) -> None:
+    """Install a package whose entry point `my-plug` is a module with this code."""
+    (tmp_path / "elsewhere.py").write_text(code)
+    info = tmp_path / "plug-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[cdk.connectors]\nmy-plug = elsewhere\n")
+    sys.path.insert(0, str(tmp_path))
+    assert "my-plug" in entry_points(group="cdk.connectors").names
+
+
+def test_an_installed_entry_point_is_found(tmp_path: Path) -> None:
+    plug(tmp_path, USERS)
+
+    assert find_source("my-plug").name == "my-plug"
+
+
+def test_an_entry_point_that_does_not_run_says_which_and_what_happened(tmp_path: Path) -> None:
+    plug(tmp_path, "import not_installed\n")
+
+    with pytest.raises(ConfigError, match=r"my-plug \(elsewhere\): cannot be imported: ModuleNotFoundError"):
+        find_source("my-plug")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kitno", "found no connector 'kitno'; did you mean 'kinto'"),
+        ("absent.py", "absent.py: expected a Python file, found none"),
+        ("no.such.module", "found no connector 'no.such.module'"),
+        ("..", "found no connector"),
+    ],
+)
+def test_an_unknown_connector_is_answered_with_what_there_is(name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        find_source(name)
+
+
+def test_a_file_that_does_not_run_says_what_happened(tmp_path: Path) -> None:
+    (tmp_path / "torn.py").write_text("def (:\n")
+
+    with pytest.raises(ConfigError, match=r"torn\.py: cannot be imported: SyntaxError"):
+        find_source(str(tmp_path / "torn.py"))
+
+
+FAMILY = """
+from cdk import Page, PagedStream
+
+class Base(PagedStream):
+    def read_page(self, slice, token):
+        return Page([{"id": 1}], None)
+
+class Users(Base):
+    pass
+
+class Orders(Base):
+    pass
+"""
+
+
+def test_a_class_that_others_derive_from_is_no_stream(tmp_path: Path) -> None:
+    (tmp_path / "family.py").write_text(FAMILY)
+
+    assert [stream.name for stream in find_source(str(tmp_path / "family.py")).streams({})] == ["users", "orders"]
+
+
+@pytest.mark.parametrize("more", ["", FAMILY])
+def test_a_slip_in_the_name_of_what_a_stream_writes_is_named(tmp_path: Path, more: str) -> None:
+    slip = "from cdk import PagedStream\n\nclass Notes(PagedStream):\n    def read_pages(self, slice, token): ...\n"
+    (tmp_path / "slip.py").write_text(slip + more)
+
+    with pytest.raises(ConfigError, match="the stream Notes does not write `read_page`, and has 'read_pages'; is that"):
+        find_source(str(tmp_path / "slip.py"))
+
+
+def test_a_stream_that_writes_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("from cdk import Stream\n\nclass Notes(Stream):\n    pass\n")
+
+    with pytest.raises(ConfigError, match=r"the stream Notes does not write `read_records`$"):
+        find_source(str(tmp_path / "empty.py"))

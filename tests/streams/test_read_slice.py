@@ -1,0 +1,191 @@
+"""A slice as pages: grouping, positions, what a window owns, and a token that the source no longer takes."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from cdk import (
+    Checkpoint,
+    CountCursor,
+    Cursor,
+    Done,
+    FatalError,
+    Item,
+    Page,
+    Position,
+    Record,
+    Slice,
+    StaleToken,
+    Start,
+    Stream,
+    Window,
+)
+from cdk.state.position import Edge
+from cdk.streams.read_slice import PAGE_RECORDS, ReadPage, read_slice
+from tests.samples import Events, Orders, Users
+
+
+class Scripted(Stream):
+    """Yields what a test says."""
+
+    supports_checkpointing = True
+
+    def __init__(self, script: Callable[[Slice], Iterator[Item]], cursor: Cursor | None = None) -> None:
+        super().__init__()
+        self._script, self.cursor = script, cursor
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        return self._script(slice)
+
+
+def ids(*numbers: int) -> list[Record]:
+    return [{"id": n} for n in numbers]
+
+
+def mixed(slice: Slice) -> Iterator[Item]:  # noqa: ARG001
+    yield from ids(1, 2)
+    yield Checkpoint({"after": 2})
+    yield from ids(3)
+    yield Page(ids(4, 5), {"after": 5})
+    yield Page(ids(6), None)
+    yield from ids(7)
+
+
+def summary(pages: Iterator[ReadPage]) -> list[tuple[list[int], Position | None]]:
+    return [([r["id"] for r in p.records], p.position) for p in pages]
+
+
+def test_records_pages_and_checkpoints_become_pages_whose_last_is_done() -> None:
+    assert summary(read_slice(Scripted(mixed), Slice())) == [
+        ([1, 2], Checkpoint({"after": 2})),
+        ([3], None),
+        ([4, 5], Checkpoint({"after": 5})),
+        ([6], None),
+        ([7], Done()),
+    ]
+
+
+def test_a_stream_that_cannot_resume_has_no_position_before_its_end() -> None:
+    stream = Scripted(mixed)
+    stream.supports_checkpointing = False
+
+    assert [position for _, position in summary(read_slice(stream, Slice()))] == [None, None, None, None, Done()]
+
+
+def test_single_records_are_handed_on_in_pages_of_bounded_size() -> None:
+    pages = list(read_slice(Scripted(lambda _: iter(ids(*range(PAGE_RECORDS * 2 + 1)))), Slice()))
+
+    assert [len(p.records) for p in pages] == [PAGE_RECORDS, PAGE_RECORDS, 1]
+
+
+def test_a_slice_without_a_record_is_one_empty_page_that_is_done() -> None:
+    assert list(read_slice(Scripted(lambda _: iter(())), Slice())) == [ReadPage([], Done())]
+
+
+def test_a_window_gives_only_the_records_it_owns_and_those_without_a_value() -> None:
+    days = [*("2024-01-01T23:59:59Z", "2024-01-02T00:00:00Z", "2024-01-02T23:59:59Z", "2024-01-03T00:00:00Z"), None]
+    rows: list[Record] = [{"id": i, "updated_at": day} for i, day in enumerate(days)]
+    stream = Scripted(lambda _: iter(rows), Orders.cursor)
+    low, high = "2024-01-02T00:00:00Z", "2024-01-03T00:00:00Z"
+
+    def owned(window: Window) -> Sequence[int]:
+        return summary(read_slice(stream, Slice(window=window)))[0][0]
+
+    assert owned(Window(low, high, high, last=False)) == [1, 2, 4]
+    assert owned(Window(low, high, high, last=True)) == [1, 2, 3, 4]
+
+
+def test_the_edge_is_the_greatest_value_so_far() -> None:
+    rows: list[Record] = [{"seq": 4}, {"seq": 2}, {"seq": None}, {"seq": 7}, {}]
+    stream = Scripted(lambda _: (Page([row], {}) for row in rows), CountCursor("seq"))
+
+    edges = [p.edge for p in read_slice(stream, Slice())]
+
+    assert edges == [Edge(4), Edge(4), Edge(4), Edge(7), Edge(7), Edge(7)]
+
+
+def test_an_ordered_cursor_says_where_a_cut_read_goes_on() -> None:
+    stream = Scripted(lambda _: iter([Page([{"seq": 1}], None), Page([{"seq": 2}], None)]), Events.cursor)
+
+    assert [p.position for p in read_slice(stream, Slice())] == [
+        Checkpoint({"seq": 1}),
+        Checkpoint({"seq": 2}),
+        Done(),
+    ]
+
+
+@pytest.mark.parametrize("start", [5, "5", "05"])
+def test_an_ordered_cursor_does_not_go_on_at_the_start_of_its_window_however_written(start: int | str) -> None:
+    stream = Scripted(lambda _: iter([Page([{"seq": 5}], None), Page([{"seq": 6}], None)]), Events.cursor)
+
+    positions = [p.position for p in read_slice(stream, Slice(window=Window(start)))]
+
+    assert positions == [None, Checkpoint({"seq": 6}), Done()]
+
+
+def test_a_source_that_breaks_the_order_it_declares_is_refused() -> None:
+    stream = Scripted(lambda _: iter([Page([{"seq": 5}], None), Page([{"seq": 4}], None)]), Events.cursor)
+
+    with pytest.raises(FatalError, match="found seq 4 after 5, but the cursor is declared `ordered`"):
+        list(read_slice(stream, Slice()))
+
+
+def refusing(slice: Slice) -> Iterator[Item]:
+    if not isinstance(slice.start, Start):
+        raise StaleToken("page 3 is gone")
+    yield Page(ids(1), {"page": 2})
+
+
+def test_a_refused_token_restarts_the_slice_from_its_start_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="cdk"):
+        pages = list(read_slice(Scripted(refusing), Slice(start=Checkpoint({"page": 3}))))
+
+    assert [p.restarted for p in pages] == [True, False, False]
+    assert summary(iter(pages[1:])) == summary(read_slice(Scripted(refusing), Slice()))
+    assert "page 3 is gone; reading this slice from its start" in caplog.text
+
+
+def test_a_token_refused_again_after_the_restart_is_an_error() -> None:
+    def always(slice: Slice) -> Iterator[Item]:
+        raise StaleToken(f"no {slice.start}")
+        yield {}
+
+    with pytest.raises(StaleToken, match="Start"):
+        list(read_slice(Scripted(always), Slice(start=Checkpoint({"page": 3}))))
+
+
+def test_what_is_no_record_is_refused_with_its_kind() -> None:
+    stream = Scripted(lambda _: iter(["text"]))  # type: ignore[list-item]  # what an author may yield by mistake
+
+    with pytest.raises(FatalError, match="gave a str, expected a record"):
+        list(read_slice(stream, Slice()))
+
+
+def test_an_order_that_is_broken_inside_a_page_is_refused() -> None:
+    stream = Scripted(
+        lambda _: iter([Page([{"seq": 1}, {"seq": 9}, {"seq": 3}], None)]), CountCursor("seq", ordered=True)
+    )
+
+    with pytest.raises(FatalError, match="found seq 3 after 9"):
+        list(read_slice(stream, Slice(window=Window(0))))
+
+
+@pytest.mark.parametrize(("records", "said"), [([{"id": 1}, [2]], "record 1 of a page is a list"), (["a"], "is a str")])
+def test_what_is_no_record_among_those_of_a_page_is_refused(records: list[Record], said: str) -> None:
+    class Odd(Users):
+        def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG002
+            return Page(records, None)
+
+    with pytest.raises(FatalError, match=said):
+        list(read_slice(Odd(), Slice()))
+
+
+def test_a_connector_that_would_end_the_process_fails_its_stream() -> None:
+    class Exiting(Users):
+        def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG002
+            sys.exit(3)
+
+    with pytest.raises(FatalError, match=r"the connector ended the process with 3 \(sys.exit\)"):
+        list(read_slice(Exiting(), Slice()))

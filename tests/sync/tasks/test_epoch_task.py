@@ -1,0 +1,376 @@
+"""What a task does with its slices, without Spark: the budget, the files, and what counts of a slice that breaks."""
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk import (
+    Checkpoint,
+    Done,
+    Item,
+    Json,
+    Page,
+    PagedStream,
+    Partition,
+    Record,
+    ServerError,
+    Slice,
+    StaleToken,
+    Stream,
+)
+from cdk.lake.arrow.columns import columns
+from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
+from cdk.state.stream_state import StreamState
+from cdk.sync.tasks.epoch_task import BundleResult, Job, read_bundle
+from cdk.sync.tasks.messages import Piece, Progress, Target
+from tests.samples import STREAMS, Orders, Plain, Users
+
+
+class Clock:
+    """Stands still until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Slow(PagedStream):
+    """Five pages of two records, a second each; the pages of a partition begin with its number."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        self._clock.now += 1
+        n = token["page"] if token else 0
+        first = 100 * slice.partition.get("part", 0) + 10 * n
+        return Page([{"id": first}, {"id": first + 1}], {"page": n + 1} if n < 4 else None)
+
+
+class Scripted(Stream):
+    """Yields what it is given; an error in it is raised."""
+
+    supports_checkpointing = True
+
+    def __init__(self, *items: Item | Exception) -> None:
+        super().__init__()
+        self._items = items
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        for item in self._items:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
+class Uncheckpointed(Scripted):
+    supports_checkpointing = False
+
+
+def target(folder: Path, stream: Stream, name: str = "t") -> Target:
+    root = folder / name
+    root.mkdir(exist_ok=True)
+    return Target(stream, root, columns(stream.json_schema()), 1)
+
+
+def run(
+    folder: Path,
+    stream: Stream,
+    slices: Sequence[Slice] = (Slice(),),
+    *,
+    seconds: float = 0,
+    threads: int = 1,
+    clock: Callable[[], float] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> BundleResult:
+    pieces = [Piece(number, 0, slice) for number, slice in enumerate(slices)]
+    result = read_bundle(Job([target(folder, stream)], seconds, threads, limits=limits), pieces, clock or Clock())
+    check_files(folder, result)
+    again: BundleResult = pickle.loads(pickle.dumps(result))  # noqa: S301 - as it travels to the driver
+    assert again == result
+    return result
+
+
+def check_files(folder: Path, result: BundleResult, name: str = "t") -> None:
+    """The files hold the rows that are reported, and no other file is left behind."""
+    files = result.files.get(0, [])
+    assert sum(file.rows for file in files) == sum(progress.rows for progress in result.progress)
+    assert [file.rows for file in files] == [pq.read_metadata(folder / name / file.path).num_rows for file in files]
+    assert {folder / name / file.path for file in files} == set((folder / name).iterdir())
+
+
+def records(folder: Path, result: BundleResult, number: int = 0, name: str = "t") -> list[Json]:
+    """The rows in the files, as they were read."""
+    tables = [pq.read_table(folder / name / file.path) for file in result.files.get(number, [])]
+    return [orjson.loads(text) for table in tables for text in table["_airbyte_additional"].to_pylist()]
+
+
+def ids(folder: Path, result: BundleResult) -> list[int]:
+    return sorted(record["id"] for record in records(folder, result))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pages"), [(0, 1), (0.5, 1), (1, 1), (1.5, 2), (2, 2), (4, 4), (4.5, 5), (5, 5), (100, 5)]
+)
+def test_a_slice_is_cut_at_the_page_where_the_budget_is_spent(tmp_path: Path, seconds: float, pages: int) -> None:
+    clock = Clock()
+    result = run(tmp_path, Slow(clock), seconds=seconds, clock=clock)
+
+    (progress,) = result.progress
+    last = Checkpoint({"page": pages}) if pages < 5 else Done()
+    assert progress.positions[-1] == last
+    assert (progress.read, progress.rows, progress.failure) == (2 * pages, 2 * pages, None)
+    assert ids(tmp_path, result) == [10 * n + i for n in range(pages) for i in range(2)]
+    assert clock.now == 100 + pages
+
+
+def test_a_slice_that_was_cut_goes_on_where_it_was(tmp_path: Path) -> None:
+    clock = Clock()
+    result = run(tmp_path, Slow(clock), [Slice(start=Checkpoint({"page": 3}))], seconds=100, clock=clock)
+
+    assert ids(tmp_path, result) == [30, 31, 40, 41]
+    reached, end = result.progress[0].positions
+    assert isinstance(reached, Checkpoint)
+    assert (reached.cursor, end) == ({"page": 4}, Done())
+
+
+@pytest.mark.parametrize(("threads", "begun"), [(1, 1), (2, 2), (3, 3), (5, 5), (9, 5)])
+def test_without_a_budget_each_reader_reads_a_page_and_the_other_slices_wait(
+    tmp_path: Path, threads: int, begun: int
+) -> None:
+    slices = [Slice(Partition.of(part=n)) for n in range(5)]
+    clock = Clock()
+    result = run(tmp_path, Slow(clock), slices, threads=threads, clock=clock)
+
+    assert sorted(progress.number for progress in result.progress) == list(range(begun))
+    assert all(progress.positions == (Checkpoint({"page": 1}),) for progress in result.progress)
+    assert ids(tmp_path, result) == [100 * n + i for n in range(begun) for i in range(2)]
+
+
+def test_slices_that_are_not_begun_leave_no_trace(tmp_path: Path) -> None:
+    clock = Clock()
+    slices = [Slice(Partition.of(part=n)) for n in range(3)]
+    result = run(tmp_path, Slow(clock), slices, seconds=7, clock=clock)
+
+    assert [progress.positions[-1] for progress in result.progress] == [Done(), Checkpoint({"page": 2})]
+
+
+@pytest.mark.parametrize("seconds", [0, 100])
+def test_a_stream_that_cannot_resume_is_read_to_its_end_whatever_the_budget(tmp_path: Path, seconds: float) -> None:
+    result = run(tmp_path, Plain(), seconds=seconds)
+
+    assert result.progress == [Progress(0, (Done(),), read=7, rows=7)]
+    assert ids(tmp_path, result) == list(range(7))
+
+
+def test_an_empty_slice_is_done_and_writes_no_file(tmp_path: Path) -> None:
+    result = run(tmp_path, Scripted())
+
+    assert result == BundleResult([Progress(0, (Done(),))], {})
+
+
+BROKEN = ServerError("the source is down")
+
+
+@pytest.mark.parametrize(
+    ("items", "positions", "covered"),
+    [
+        ([BROKEN], (), []),
+        ([{"id": 1}, BROKEN], (), []),
+        ([Page([{"id": 1}], {"page": 1}), BROKEN], (Checkpoint({"page": 1}),), [1]),
+        ([{"id": 1}, Checkpoint({"at": 1}), {"id": 2}, {"id": 3}, BROKEN], (Checkpoint({"at": 1}),), [1]),
+        ([Checkpoint({"at": 0}), {"id": 1}, BROKEN], (Checkpoint({"at": 0}),), []),
+    ],
+)
+def test_of_a_slice_that_fails_only_what_a_checkpoint_covers_counts(
+    tmp_path: Path, items: list[Item | Exception], positions: tuple[Checkpoint, ...], covered: list[int]
+) -> None:
+    result = run(tmp_path, Scripted(*items), seconds=100)
+
+    (progress,) = result.progress
+    assert progress.failure is not None
+    assert (progress.failure.message, progress.failure.failure_type) == ("the source is down", "transient_error")
+    assert "ServerError" in progress.failure.detail
+    assert progress.positions == positions
+    assert (progress.read, progress.rows) == (len(covered), len(covered))
+    assert ids(tmp_path, result) == covered
+
+
+def test_an_error_that_is_none_of_ours_is_named_with_its_type(tmp_path: Path) -> None:
+    (progress,) = run(tmp_path, Scripted({"id": 1}, KeyError("user"))).progress
+
+    assert progress.failure is not None
+    message, kind = progress.failure.message, progress.failure.failure_type
+    assert (message.partition(" (")[0], kind) == ("KeyError: 'user'", "system_error")
+
+
+class OnePartBreaks(Users):
+    name = "users"
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        if slice.partition["part"] == 1 and token is not None:
+            raise ServerError("part 1 is down")
+        return super().read_page(slice, token)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_slice_that_fails_stops_no_other(tmp_path: Path, threads: int) -> None:
+    slices = [Slice(Partition.of(part=n)) for n in range(3)]
+    result = run(tmp_path, OnePartBreaks(), slices, seconds=100, threads=threads)
+
+    progress = {item.number: item for item in result.progress}
+    assert [progress[n].rows for n in range(3)] == [15, 3, 15]
+    assert [progress[n].failure is None for n in range(3)] == [True, False, True]
+    assert progress[1].positions == (Checkpoint({"page": 1}),)
+
+
+@pytest.mark.parametrize("bad", [{"id": 1j}, {"id": {1, 2}}, "no record", None])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_record_that_is_no_json_fails_its_slice_and_no_other(tmp_path: Path, bad: Json, threads: int) -> None:
+    pages = [Page([{"id": 1}], {"page": 1}), Page([{"id": 2}, bad], {"page": 2}), Page([{"id": 3}], None)]
+    streams = [Scripted(*pages), Users()]
+    job = Job([target(tmp_path, stream, str(n)) for n, stream in enumerate(streams)], 100, threads)
+    result = read_bundle(job, [Piece(0, 0, Slice()), Piece(1, 1, Slice())], Clock())
+
+    progress = {item.number: item for item in result.progress}
+    failure = progress[0].failure
+    assert failure is not None
+    assert "JSON" in failure.message
+    assert (progress[0].positions, progress[0].rows) == ((Checkpoint({"page": 1}),), 1)
+    assert records(tmp_path, result, 0, "0") == [{"id": 1}]
+    assert (progress[1].failure, progress[1].rows) == (None, 15)
+    assert len(records(tmp_path, result, 1, "1")) == 15
+
+
+def test_rows_of_several_targets_go_to_their_own_tables(tmp_path: Path) -> None:
+    job = Job([target(tmp_path, Plain(), "a"), target(tmp_path, Users(), "b")], 100, 2)
+    result = read_bundle(job, [Piece(0, 1, Slice()), Piece(1, 0, Slice())], Clock())
+
+    assert len(records(tmp_path, result, 0, "a")) == 7
+    assert len(records(tmp_path, result, 1, "b")) == 15
+
+
+def test_a_task_that_cannot_write_leaves_no_file_behind(tmp_path: Path) -> None:
+    good, bad = target(tmp_path, Plain(), "a"), target(tmp_path, Users(), "b")
+    (tmp_path / "b").rmdir()
+
+    with pytest.raises(FileNotFoundError):
+        read_bundle(Job([good, bad], 100, 1), [Piece(0, 0, Slice()), Piece(1, 1, Slice())], Clock())
+
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+def many(count: int) -> list[Record]:
+    return [{"id": i} for i in range(count)]
+
+
+SMALL = Limits(held_bytes=1)
+
+
+def test_much_that_waits_goes_to_a_file_that_counts_when_the_slice_ends(tmp_path: Path) -> None:
+    result = run(tmp_path, Uncheckpointed(*many(3500)), limits=SMALL)
+
+    assert result.progress == [Progress(0, (Done(),), read=3500, rows=3500)]
+    assert ids(tmp_path, result) == list(range(3500))
+    assert len(result.files[0]) == 2
+
+
+def test_much_that_waits_leaves_nothing_behind_when_the_slice_fails(tmp_path: Path) -> None:
+    result = run(tmp_path, Uncheckpointed(*many(3500), BROKEN), limits=SMALL)
+
+    assert (result.progress[0].rows, result.progress[0].positions, result.files) == (0, (), {})
+
+
+def test_much_that_waits_is_covered_by_the_next_checkpoint_and_no_further(tmp_path: Path) -> None:
+    items: list[Item | Exception] = [
+        *many(1500),
+        Checkpoint({"at": 1}),
+        *many(2500),
+        Checkpoint({"at": 2}),
+        *many(1500),
+        BROKEN,
+    ]
+    result = run(tmp_path, Scripted(*items), seconds=100, limits=SMALL)
+
+    assert (result.progress[0].rows, result.progress[0].positions) == (4000, (Checkpoint({"at": 2}),))
+    assert ids(tmp_path, result) == sorted([*range(1500), *range(2500)])
+
+
+class Expiring(Scripted):
+    """Its token expires in the middle of the slice."""
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        if isinstance(slice.start, Checkpoint):
+            yield from many(1500)
+            raise StaleToken("the token has expired")
+        yield from super().read_records(slice)
+
+
+@pytest.mark.parametrize("held", [1, 2**20])
+def test_a_slice_that_is_read_again_from_its_start_does_not_keep_what_waited(tmp_path: Path, held: int) -> None:
+    stream = Expiring({"id": 0}, {"id": 1}, Checkpoint({"at": 9}), {"id": 2})
+    result = run(tmp_path, stream, [Slice(start=Checkpoint({"at": 5}))], limits=Limits(held_bytes=held))
+
+    assert result.progress == [Progress(0, (Checkpoint({"at": 9}), Done()), read=3, rows=3, restarted=True)]
+    assert ids(tmp_path, result) == [0, 1, 2]
+
+
+def test_records_that_an_earlier_run_had_are_counted_and_not_written(tmp_path: Path) -> None:
+    stream = Orders()
+    reader = stream.checkpoint_reader(StreamState())
+    slices = list(iter(reader.next, None))
+    first = run(tmp_path, stream, slices, seconds=100)
+    for progress in first.progress:
+        for position in progress.positions:
+            reader.observe(slices[progress.number], position, progress.edge)
+    state = reader.get_checkpoint()
+    assert state is not None
+    for file in first.files[0]:
+        (tmp_path / "t" / file.path).unlink()
+
+    again = run(tmp_path, stream, list(iter(stream.checkpoint_reader(state).next, None)), seconds=100)
+
+    assert sum(progress.rows for progress in first.progress) == 21
+    assert [(progress.read, progress.rows, progress.skipped) for progress in again.progress] == [(2, 0, 2)]
+    assert again.files == {}
+
+
+@given(
+    st.sampled_from(STREAMS),
+    st.integers(0, 30),
+    st.sampled_from([1, 3]),
+    st.sampled_from([1, 2**20]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
+    tmp_path_factory: pytest.TempPathFactory, stream: Stream, ticks: int, threads: int, held: int
+) -> None:
+    clock = Clock()
+
+    def ticking() -> float:
+        clock.now += 1
+        return clock.now
+
+    slices = list(iter(stream.checkpoint_reader(StreamState()).next, None))
+    folder, limits = tmp_path_factory.mktemp("table"), Limits(held_bytes=held)
+    result = run(folder, stream, slices, seconds=ticks, threads=threads, clock=ticking, limits=limits)
+
+    assert len(records(folder, result)) == sum(progress.rows for progress in result.progress)
+    assert all(progress.failure is None and progress.positions for progress in result.progress)
+
+
+@pytest.mark.parametrize(("threads", "tasks"), [(4, 3), (5, 4), (10, 8), (8, 8), (1, 1)])
+def test_the_tasks_of_an_epoch_share_its_threads(threads: int, tasks: int) -> None:
+    shares = [Job([], 1.0, threads).share(task, tasks).threads for task in range(tasks)]
+
+    assert sum(shares) == threads
+    assert max(shares) - min(shares) <= 1
