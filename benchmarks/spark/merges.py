@@ -22,6 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from processes import KINDS, Usage, forget_peaks, mine
 
+from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.columns import OWN_COLUMNS, RAW_ID, table_schema
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import Saved
@@ -30,7 +31,7 @@ from cdk.lake.parquet.merge import Merge
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Disk
 from cdk.spark.cluster.driver import driver_of
-from cdk.spark.cluster.executors import Spread, here, on_executors
+from cdk.spark.cluster.executors import on_executors
 from cdk.spark.cluster.session import open_session
 from cdk.streams.order import CountOrder
 from cdk.sync.settings.pipeline_file import SparkOptions
@@ -89,7 +90,7 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     session = open_session("merges", SparkOptions(), given.folder / "spark.log")
     ways: dict[str, Way] = {
-        "here": partial(_merged, here, rows_here=10**12),
+        "here": partial(_merged, run_inline, rows_here=10**12),
         "spark": partial(_merged, partial(on_executors, driver_of(session)), rows_here=-1),
         "delta-rs": _by_delta,
     }
@@ -126,7 +127,7 @@ def _measured(work: Work, merge: Way, number: int) -> tuple[Usage, int]:
     return used, rewritten
 
 
-def _merged(spread: Spread, folder: Path, staged: list[DataFile], *, rows_here: int) -> int:
+def _merged(spread: TaskMap, folder: Path, staged: list[DataFile], *, rows_here: int) -> int:
     table = _opened(folder)
     merge = Merge(
         table.root,

@@ -15,7 +15,7 @@ from processes import mine
 
 from cdk.base.values import Json
 from cdk.sources.discovery import find_source
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SparkOptions, StreamOptions, TargetOptions
 
 

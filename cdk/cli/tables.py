@@ -12,7 +12,8 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import Json, to_json
 
 if TYPE_CHECKING:  # importing it at run time would import Delta for every command
-    from cdk.lake.admin.table_facts import TableFacts
+    from cdk.lake.admin.table_facts import Asked, TableFacts
+    from cdk.sync.settings.stream_options import StreamOptions
 
 _FILE_WIDTH = 200
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -44,13 +45,22 @@ def tables(pipeline: Path, *, as_json: bool) -> None:
     if not target.is_dir():
         raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
     try:
-        found = tables_of(target, settings.name, settings.streams)
+        found = tables_of(target, settings.name, _asked(settings.streams or {}))
     except (DeltaError, OSError) as error:
         raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
     if as_json:
         _print_json(settings.name, target, found)
     else:
         _print_table(settings.name, target, found)
+
+
+def _asked(streams: Mapping[str, "StreamOptions"]) -> Mapping[str, "Asked"]:
+    from cdk.lake.admin.table_facts import Asked  # noqa: PLC0415
+
+    return {
+        name: Asked(options.write_mode, options.remove_stale.removal if options.remove_stale else None)
+        for name, options in streams.items()
+    }
 
 
 class _NoSecretsNeeded(Mapping[str, str]):

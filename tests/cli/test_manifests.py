@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.secret_masking import Secrets
+from cdk.base.task_map import run_inline
 from cdk.cli.protocol.source_events import Told
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.cli.sync.pipeline_from_options import given_pipeline
@@ -18,9 +19,9 @@ from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Request, Response
 from cdk.rest.http.messages import Headers
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from cdk.testing import MockApi
 from tests.cli.conftest import CommandLine
 from tests.rest.api import Time
@@ -224,7 +225,7 @@ def test_a_default_of_the_spec_is_the_same_in_check_read_and_sync(
         given_pipeline(options, Secrets(), trusted=True),
         (by_program, ManifestSource.load(folder / "manifest.yaml", trusted=True)),
     ]
-    synced = [SyncRunner(pipeline, source, workers=Workers(here, 1)).run() for pipeline, source in syncs]
+    synced = [SyncRunner(pipeline, source, workers=Workers(run_inline, 1)).run() for pipeline, source in syncs]
 
     assert [one["connectionStatus"]["status"] for one in checked.of_type("CONNECTION_STATUS")] == ["SUCCEEDED"]
     assert [message["record"]["data"]["region"] for message in read.of_type("RECORD")] == ["eu", "eu"]
@@ -453,7 +454,7 @@ def test_a_sync_transforms_a_config_once(folder: Path) -> None:
     )
 
     pipeline, source = file_pipeline(folder / "pipeline.yaml", Secrets(), trusted=True)
-    assert SyncRunner(pipeline, source, workers=Workers(here, 1)).run().ok
+    assert SyncRunner(pipeline, source, workers=Workers(run_inline, 1)).run().ok
 
     files = DeltaTable(str(folder / "tables" / "users")).file_uris()
     assert pq.read_table(files)["region"].to_pylist() == ["eux", "eux"]

@@ -12,10 +12,11 @@ import requests
 import yaml
 
 from cdk import Json, Record
+from cdk.base.task_map import run_inline
 from cdk.sources.discovery import manifest_source
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.tasks.workers import Workers
 from tests.servers.process import serving
 from tests.worlds.table import problems, rows
 
@@ -121,7 +122,7 @@ def sync(folder: Path, url: str) -> None:
     }
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
     loaded = Pipeline.load(folder / "pipeline.yaml")
-    result = SyncRunner(loaded, manifest_source(folder / "notes.yaml"), workers=Workers(here, 2)).run()
+    result = SyncRunner(loaded, manifest_source(folder / "notes.yaml"), workers=Workers(run_inline, 2)).run()
     assert result.ok, [report.failure for report in result.streams]
 
 

@@ -12,10 +12,11 @@ import pytest
 import requests
 
 from cdk import DatetimeCursor, Json, JsonSchema, Record, Slice
+from cdk.base.task_map import run_inline
 from cdk.rest import HttpStream, Response
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.servers.process import serving
 from tests.spark.given_source import Given
 from tests.worlds.table import rows
@@ -137,7 +138,7 @@ def sync(folder: Path, url: str, name: str, options: Mapping[str, Json]) -> dict
         target=TargetOptions(path=str(folder / name)),
         streams={"samples": StreamOptions.model_validate(options)},
     )
-    result = SyncRunner(pipeline, Given([Samples({"url": url})]), workers=Workers(here, 2)).run()
+    result = SyncRunner(pipeline, Given([Samples({"url": url})]), workers=Workers(run_inline, 2)).run()
     assert result.ok, [report.failure for report in result.streams]
     found = rows(folder / name / "samples")
     by_key = {(row["host"], row["at"]): row["value"] for row in found}

@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk import DatetimeCursor, Item, Json, Page, Partition, Record, Slice, Source, Stream
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.base.task_map import run_inline
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
+from cdk.sync.tasks.workers import Workers
 from tests.samples import DAY0, Orders, Users, moment, pages
 from tests.spark.verified import verify
 
@@ -123,7 +124,7 @@ def _pipeline(folder: Path, mode: str) -> Pipeline:
 
 def sync(folder: Path, mode: str, *, left: bool = True) -> bool:
     """Sync the stream of `mode`, a commit for every page; whether it got to its end."""
-    return SyncRunner(_pipeline(folder, mode), Everything(left=left), workers=Workers(here, 2)).run().ok
+    return SyncRunner(_pipeline(folder, mode), Everything(left=left), workers=Workers(run_inline, 2)).run().ok
 
 
 @dataclass(frozen=True)

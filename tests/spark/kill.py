@@ -36,10 +36,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk import Json, Record
+from cdk.base.task_map import run_inline
 from cdk.lake.parquet.generation_diff import FLAG
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.tasks.workers import Workers
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop
@@ -177,7 +178,7 @@ class Trial:
         if streams:
             chosen = {name: options for name, options in (pipeline.streams or {}).items() if name in streams}
             pipeline = pipeline.model_copy(update={"streams": chosen})
-        result = SyncRunner(pipeline, Shop(), workers=Workers(here, CONCURRENCY)).run()
+        result = SyncRunner(pipeline, Shop(), workers=Workers(run_inline, CONCURRENCY)).run()
         _expect(result.ok, f"a sync left alone failed: {result.to_json()}")
         self.verify()
 
@@ -282,7 +283,7 @@ class Forked:
 
 
 def _sync(pipeline: Path, log: Path) -> None:
-    result = SyncRunner(Pipeline.load(pipeline), Shop(), workers=Workers(here, CONCURRENCY)).run()
+    result = SyncRunner(Pipeline.load(pipeline), Shop(), workers=Workers(run_inline, CONCURRENCY)).run()
     log.write_text(f"{result.to_json()}")
     raise SystemExit(not result.ok)
 

@@ -14,13 +14,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cdk import Json, Partition, Slice, Source, list_partitions
+from cdk.base.task_map import run_inline
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Authenticator, HttpStream, OAuth2, PageNumber, RequestsTransport
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.local_server import QuietHandler, answering
 
 SHELVES, PAGES, PER_PAGE = 6, 3, 2
@@ -200,7 +202,7 @@ def manifest_items() -> ManifestSource:
     return ManifestSource(Manifest(manifest()), Runtime(transport=RequestsTransport()))
 
 
-FOUR = Workers(here, 4)
+FOUR = Workers(run_inline, 4)
 SOURCES: Mapping[str, Callable[[], Source]] = {"python": PythonItems, "manifest": manifest_items}
 
 

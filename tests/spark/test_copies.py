@@ -8,8 +8,9 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import Json, Page, PagedStream, Partition, Slice, Source
+from cdk.base.task_map import Item, Result
 from cdk.spark import Pipeline, SyncRunner
-from cdk.spark.cluster.executors import Item, Result, Workers
+from cdk.sync.tasks.workers import Workers
 
 
 class Numbers(PagedStream):

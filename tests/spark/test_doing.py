@@ -8,10 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdk import Json, Slice
+from cdk.base.task_map import run_inline
 from cdk.rest import HttpStream, StatusErrorHandler
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from cdk.testing.mock_api import MockApi
 from tests.local_server import QuietHandler, answering
 from tests.rest.api import Time
@@ -54,7 +55,7 @@ def test_a_wait_is_seen_while_it_lasts_and_gone_afterwards(tmp_path: Path) -> No
     api, time, stream, seen = MockApi(), Time(), Users({}), list[Mapping[str, str]]()
     api.get(f"/users/{SECRET}").returns(status=503).returns(json=[{"id": 1}])
     stream.transport, stream.error_handler = api, StatusErrorHandler(retries=1, clock=time.clock)
-    sync = runner(tmp_path, stream, Workers(here, 1))
+    sync = runner(tmp_path, stream, Workers(run_inline, 1))
 
     def sleep(seconds: float) -> None:
         seen.append({name: one.why for name, one in sync.doing().items()})

@@ -21,14 +21,15 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from cdk import Json, Page, Slice, Source, Stream, TransientError
+from cdk.base.task_map import run_inline
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import Workers, here
 from cdk.spark.flagged import FlaggedTable
+from cdk.spark.sync_runner import SyncRunner
 from cdk.state.handlers import StaleEntityRemovalHandler, StatefulOptions, stateful_run
 from cdk.state.handlers.stale import ScopeReport
 from cdk.state.log import StateLog
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.state_log_mirror import open_log
 from cdk.sync.settings.pipeline_file import (
     Pipeline,
@@ -38,6 +39,7 @@ from cdk.sync.settings.pipeline_file import (
     StreamOptions,
     TargetOptions,
 )
+from cdk.sync.tasks.workers import Workers
 from tests.samples import Users
 from tests.spark.crash import told
 
@@ -86,7 +88,7 @@ class Lake:
         return log
 
     def sync(self, clock: Clock = system_clock) -> SyncResult:
-        return SyncRunner(self.pipeline, Given(self), workers=Workers(here, 1), clock=clock).run()
+        return SyncRunner(self.pipeline, Given(self), workers=Workers(run_inline, 1), clock=clock).run()
 
     def told_rows(self) -> int:
         """How many rows the newest record tells of."""

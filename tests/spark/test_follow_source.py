@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdk import ConfigError, Json, Record, Slice, Stream, list_partitions
+from cdk.base.task_map import run_inline
 from cdk.lake.admin.formats import message
 from cdk.lake.admin.locate import Located
 from cdk.lake.admin.state_admin import Admin
@@ -25,11 +26,12 @@ from cdk.lake.storage.folder import Disk
 from cdk.rest import Action, HttpStream, PageNumber, Response, StatusErrorHandler
 from cdk.rest.conditional_requests import ConditionalStream
 from cdk.sources.discovery import manifest_source
-from cdk.spark.cluster.executors import Workers, here
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.conditional_state import about_source
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 
 NOON = datetime(2024, 5, 12, 12, tzinfo=UTC)
@@ -159,7 +161,7 @@ class Lake:
     now: datetime = NOON
     state: Mapping[str, Any] = field(default_factory=dict)
     follow: Json = True
-    workers: Workers | None = field(default_factory=lambda: Workers(here, 1))
+    workers: Workers | None = field(default_factory=lambda: Workers(run_inline, 1))
 
     def writing(self, mode: str, **options: Any) -> "Lake":
         return replace(self, options={"write_mode": mode, **options})
@@ -308,7 +310,7 @@ def test_what_was_read_and_not_committed_is_not_remembered(lake: Lake, api: Api)
     api.put(TUESDAY, '"tuesday"')
 
     def cut(work: Any, items: Any) -> Any:
-        here(work, items)
+        run_inline(work, items)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

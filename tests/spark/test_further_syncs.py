@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from cdk import Json, Partition, Slice, Source, parent_partitions
+from cdk.base.task_map import run_inline
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import HttpStream, RequestsTransport
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
+from cdk.sync.tasks.workers import Workers
 from tests.local_server import QuietHandler, answering
 
 Teams = dict[int, list[int]]
@@ -206,7 +207,7 @@ def test_every_sync_finds_the_source_as_it_is_then(
     def every_sync(worlds: list[Teams]) -> None:
         folder, source = tmp_path_factory.mktemp("lake"), make()
         for club.teams in worlds:
-            sync(source if kept else make(), club, folder, Workers(here, 2))
+            sync(source if kept else make(), club, folder, Workers(run_inline, 2))
             check_tables(folder, club.teams, tables=kind == "manifest")
 
     every_sync()
@@ -218,7 +219,7 @@ def test_within_a_sync_parents_are_asked_for_once(
 ) -> None:
     club.teams, club.asked = {1: [10], 2: [20, 21]}, []
 
-    sync(make(), club, tmp_path, Workers(here, 2))
+    sync(make(), club, tmp_path, Workers(run_inline, 2))
 
     # The list of dynamic streams is another request, which no stream shares.
     assert club.asked.count("/teams") == 1 + lists

@@ -30,8 +30,8 @@ from cdk import (
     following_partitions,
 )
 from cdk.base.errors import ConfigError
+from cdk.base.task_map import run_inline
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import here
 from cdk.state.wire import decode
 from cdk.sync.loop.stream_sync import StreamRun
 from cdk.sync.reports.stream_report import Status
@@ -121,7 +121,7 @@ class OrdersOfNewShops(Orders):
 
 def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, cut: bool = False) -> StreamRun:
     run = StreamRun(plan_stream(stream, StreamOptions.model_validate(options), Disk(root)), "shop", sync=name)
-    run.prepare(here)
+    run.prepare(run_inline)
     while run.active:
         run.commit(read_epoch(run, 2, lambda pieces: read_bundle(Job([run.target], 1000, 1), pieces)))
         if cut:

@@ -8,9 +8,10 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import ConfigError, Json, Page, PagedStream, Slice
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.base.task_map import run_inline
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 
 
@@ -33,7 +34,7 @@ def runner(folder: Path, options: Mapping[str, StreamOptions] | None = None) -> 
     pipeline = Pipeline(
         name="towns", source=SourceOptions(connector="given"), target=TargetOptions(path=str(folder)), streams=options
     )
-    return SyncRunner(pipeline, Given(STREAMS), workers=Workers(here, 2))
+    return SyncRunner(pipeline, Given(STREAMS), workers=Workers(run_inline, 2))
 
 
 def ids(folder: Path) -> list[int]:
@@ -72,4 +73,4 @@ def test_a_name_that_two_namespaces_have_is_asked_back(tmp_path: Path) -> None:
     )
 
     with pytest.raises(ConfigError, match=r"found 'users', which is 'north\.users' and 'south\.users'; name one"):
-        SyncRunner(pipeline, Given(STREAMS[:2]), workers=Workers(here, 1)).run()
+        SyncRunner(pipeline, Given(STREAMS[:2]), workers=Workers(run_inline, 1)).run()

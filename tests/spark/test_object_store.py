@@ -23,7 +23,8 @@ from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Place
 from cdk.lake.storage.object_store import place_at
 from cdk.lake.storage.run_lock import only_run
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.stream_sync import StreamRun
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions

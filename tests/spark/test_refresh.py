@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import CountCursor, Json, Page, PagedStream, ServerError, Slice
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.base.task_map import run_inline
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 
 PER_PAGE = 2
@@ -99,7 +100,7 @@ class World:
             streams={"changes": options},
             checkpoint_interval=timedelta(),
         )
-        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(here, 1)).run().ok
+        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(run_inline, 1)).run().ok
 
     def expected(self) -> list[tuple[int, int]]:
         pairs = [(row["id"], row["version"]) for row in self.stream.rows]

@@ -10,22 +10,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdk import Json
 from cdk.base.errors import ConfigError, StateError, TransientError
+from cdk.base.task_map import run_inline
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.storage.folder import Place
 from cdk.lake.storage.object_store import place_at
-from cdk.spark.cluster.executors import Workers, executors, here
+from cdk.spark.cluster.executors import executors
 from cdk.spark.flagged import FlaggedTable
 from cdk.spark.stale import StaleReport, StaleRows
+from cdk.spark.sync_runner import SyncRunner
 from cdk.state.handlers import StatefulOptions, stateful_run
 from cdk.state.log import StateLog
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
-from cdk.sync.loop.runner import SyncRunner
-from cdk.sync.loop.stale_removal import StaleCount
+from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
 from tests.sync.loop.test_stale_removal import Users
@@ -58,7 +60,7 @@ def sync(
         target=TargetOptions(path=str(lake), storage=dict(server.storage)),
         streams={"users": options},
     )
-    (report,) = SyncRunner(pipeline, Given([Users(ids)]), workers=workers or Workers(here, 1)).run().streams
+    (report,) = SyncRunner(pipeline, Given([Users(ids)]), workers=workers or Workers(run_inline, 1)).run().streams
     return report
 
 

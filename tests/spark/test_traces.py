@@ -3,11 +3,13 @@
 from pathlib import Path
 from textwrap import dedent
 
+from cdk.base.task_map import run_inline
 from cdk.sources.discovery import find_source
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.messages import Failure
+from cdk.sync.tasks.workers import Workers
 
 SECRET = "hunter-of-rows"
 BROKEN = dedent("""
@@ -54,7 +56,7 @@ def sync(folder: Path) -> SyncResult:
         source=SourceOptions(connector="broken_shop.py", config={"key": SECRET}),
         target=TargetOptions(path=str(folder / "lake")),
     )
-    return SyncRunner(pipeline, find_source(str(folder / "broken_shop.py")), workers=Workers(here, 1)).run()
+    return SyncRunner(pipeline, find_source(str(folder / "broken_shop.py")), workers=Workers(run_inline, 1)).run()
 
 
 def test_the_last_line_of_the_connector_is_said_and_the_rest_is_in_a_file(tmp_path: Path) -> None:

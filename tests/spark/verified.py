@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cdk import Source
-from cdk.lake.admin.locate import of_plans
 from cdk.lake.admin.verify import audits, findings
 from cdk.lake.storage.object_store import place_at
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -22,7 +21,9 @@ def verify(pipeline: Pipeline, source: Source) -> Verified:
     """Look at the tables that are there, histories too. A commit of rows without a receipt is wrong here."""
     target = place_at(pipeline.target.path, pipeline.target.storage)
     chosen = chosen_streams(source.streams(pipeline.config), pipeline.streams)
-    tables = [one for one in of_plans([plan_stream(stream, how, target) for stream, how in chosen]) if one.there]
+    tables = [
+        one for plan in [plan_stream(stream, how, target) for stream, how in chosen] if (one := plan.location).there
+    ]
     receipts, broken = 0, []
     for one in tables:
         audited = audits(one)

@@ -15,12 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk import Json, Record, Stream
+from cdk.base.task_map import run_inline
 from cdk.lake.parquet.writer import Limits
 from cdk.protocol import record_lines
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 from tests.worlds.server import DIALECTS, INCREMENTAL, MISSING, NUMBERED, WHOLE, Counted, NumberedDays, Ordered, Server
 from tests.worlds.table import as_read, key_of, problems, rows
@@ -284,7 +285,7 @@ class Run:
             concurrency=world.tasks,
         )
         self.server.most = self.server.requests + MOST_REQUESTS
-        workers = Workers(here, world.tasks, limits=world.limits)
+        workers = Workers(run_inline, world.tasks, limits=world.limits)
         (report,) = SyncRunner(pipeline, Given([stream]), workers=workers).run().streams
         if report.restarted:
             # Rows of a slice that is read again from its start are there again, which the report says.

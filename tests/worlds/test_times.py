@@ -23,11 +23,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cdk import Json, Record
 from cdk.base.errors import TransientError
+from cdk.base.task_map import Item, Result, run_inline
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
-from cdk.spark.cluster.executors import Item, Result, Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 from tests.spark.featured_table import Given as Feature
 from tests.spark.given_source import Given
@@ -396,7 +397,7 @@ class Times(RuleBasedStateMachine):
     def _spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         self.spreads += 1
         assert self.spreads < 500, "the sync does not end"
-        results = here(work, items)
+        results = run_inline(work, items)
         due, self.after_tasks = self.after_tasks.get(0), {n - 1: work for n, work in self.after_tasks.items() if n}
         if due is not None:
             due()

@@ -63,11 +63,11 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     FILE has Airbyte's state messages, in any form that `read --state` takes, Singer's bookmarks, or a dlt pipeline's
     state.json.
     """
-    from cdk.lake.admin.locate import chosen, of_plans  # noqa: PLC0415
+    from cdk.lake.admin.locate import chosen  # noqa: PLC0415
     from cdk.sync.loop.state_import import took  # noqa: PLC0415
 
     plans = {plan.stream.name: plan for plan in pipeline.plans}
-    tables = {one.stream: one for one in chosen(of_plans(list(plans.values())), names)}
+    tables = {one.stream: one for one in chosen([plan.location for plan in plans.values()], names)}
     blobs = _states(file, {name: plan.stream for name, plan in plans.items()})
     found = {name: blob for name, blob in blobs.items() if name in tables}
     if not found:

@@ -74,10 +74,12 @@ class PipelineFile:
 
     def tables(self, names: Sequence[str] = ()) -> "list[Located]":
         """The tables of the streams that are named, of all without names. In a store, the connector says which."""
-        from cdk.lake.admin.locate import chosen, of_plans, on_disk  # noqa: PLC0415
+        from cdk.lake.admin.locate import chosen, on_disk  # noqa: PLC0415
         from cdk.lake.storage.folder import Disk  # noqa: PLC0415
 
-        found = on_disk(self.target, self.name) if isinstance(self.target, Disk) else of_plans(list(self.plans))
+        found = (
+            on_disk(self.target, self.name) if isinstance(self.target, Disk) else [plan.location for plan in self.plans]
+        )
         return chosen(found, names)
 
     def table(self, names: Sequence[str]) -> "Located":

@@ -101,7 +101,7 @@ def sync(
     from cdk.cli.sync.display import Display  # noqa: PLC0415
     from cdk.cli.sync.preview import show_previews  # noqa: PLC0415
     from cdk.cli.sync.report import SyncReport  # noqa: PLC0415
-    from cdk.sync.loop.runner import SyncRunner  # noqa: PLC0415
+    from cdk.spark.sync_runner import SyncRunner  # noqa: PLC0415
 
     secrets = Secrets()
     with _said_plainly(secrets), SyncReport(report, secrets) as told:

@@ -19,7 +19,7 @@ from cdk.cli.sync.stream_table import MARKS, Pace, counted, going_on, how_far, s
 from cdk.rest.http.activity import Doing
 from cdk.rest.http.metrics import Tally
 from cdk.sync.loop.runner import SyncResult
-from cdk.sync.loop.stale_removal import StaleCount
+from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 
 _LINES_EVERY = 5.0

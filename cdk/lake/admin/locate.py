@@ -13,7 +13,6 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import is_table
 from cdk.lake.storage.folder import Disk, Place
 from cdk.lake.storage.table_folders import table_folders
-from cdk.sync.settings.stream_plan import StreamPlan
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,6 @@ class Located:
         """Add to the history what it lacks, before the table's state goes elsewhere. Raises what History does."""
         if self.history is not None and table.saved is not None:
             History(self.history, table, pipeline, self.stream).make_whole()
-
-
-def of_plans(plans: Sequence[StreamPlan]) -> list[Located]:
-    """Where plans put their tables, whether they are there or not."""
-    return [Located(plan.stream.name, plan.root, plan.stream.namespace, plan.history) for plan in plans]
 
 
 def on_disk(target: Place, pipeline: str) -> list[Located]:

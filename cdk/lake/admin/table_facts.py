@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -16,7 +17,6 @@ from cdk.lake.delta.table_guard import Guard, Use, check_openable, guard_at, gua
 from cdk.lake.parquet.table_files import logged_files, rows_of
 from cdk.lake.storage.folder import Disk
 from cdk.lake.storage.table_folders import table_folders
-from cdk.sync.settings.pipeline_file import StreamOptions
 
 _LOOKED_BACK = 20
 """Commits in which a RESTORE is looked for."""
@@ -94,7 +94,14 @@ class TableFacts:
         return None
 
 
-def tables_of(target: Path, pipeline: str, named: Mapping[str, StreamOptions] | None = None) -> list[TableFacts]:
+class Asked(NamedTuple):
+    """What a pipeline asks of a stream's table. write_mode: None where it does not say. removal: of stale rows."""
+
+    write_mode: str | None = None
+    removal: str | None = None
+
+
+def tables_of(target: Path, pipeline: str, named: Mapping[str, Asked] | None = None) -> list[TableFacts]:
     """The tables below `target` that the pipeline has filled, and streams of `named` that have none; by name.
 
     Histories are no streams: they are left out.
@@ -103,7 +110,7 @@ def tables_of(target: Path, pipeline: str, named: Mapping[str, StreamOptions] | 
     """
     named = named or {}
     roots = [folder.path for folder in table_folders(target, pipeline)]
-    found = [table_facts(root, pipeline, named.get(root.name, StreamOptions())) for root in roots]
+    found = [table_facts(root, pipeline, named.get(root.name, Asked())) for root in roots]
     known = {facts.stream for facts in found}
     missing = [
         TableFacts(
@@ -115,12 +122,12 @@ def tables_of(target: Path, pipeline: str, named: Mapping[str, StreamOptions] | 
     return sorted([*found, *missing], key=lambda facts: facts.path)
 
 
-def table_facts(root: Path, pipeline: str, options: StreamOptions | None = None) -> TableFacts:
+def table_facts(root: Path, pipeline: str, options: Asked | None = None) -> TableFacts:
     """What the log and the state of one table say. options: what the pipeline says of its stream.
 
     Raises DeltaError: the log cannot be read. ConfigError: delta-rs knows no table with such features.
     """
-    options = options or StreamOptions()
+    options = options or Asked()
     with check_openable(str(root), root.name):
         table = DeltaTable(str(root))
     stream = root.name
@@ -150,12 +157,11 @@ def table_facts(root: Path, pipeline: str, options: StreamOptions | None = None)
     )
 
 
-def _refused(guard: Guard, options: StreamOptions, write_mode: str | None = None) -> list[str]:
+def _refused(guard: Guard, options: Asked, write_mode: str | None = None) -> list[str]:
     """Why the next sync cannot write to a table. write_mode: of the last one, where the pipeline does not say."""
     uses = [Use(options.write_mode or write_mode or Use.APPEND)]
-    removal = None if options.remove_stale is None else options.remove_stale.removal
-    if removal in {"soft", "hard"}:
-        uses.append(Use(f"remove_stale: {removal}"))
+    if options.removal in {"soft", "hard"}:
+        uses.append(Use(f"remove_stale: {options.removal}"))
     return guard.refusals(uses)
 
 

@@ -12,12 +12,12 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateError
+from cdk.base.task_map import run_inline
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.table_guard import Use, Way, guard_of
 from cdk.lake.parquet.rewrite import LARGE_BYTES, MANY, SMALL_BYTES, Rewrite, crowded
 from cdk.lake.parquet.table_files import bounded_columns, file_actions, files_of, logged_files, lost_files, total_rows
 from cdk.lake.storage.folder import Place
-from cdk.spark.cluster.executors import here
 
 
 def join_small_files(handle: DeltaTable, root: Place, now: datetime) -> int:
@@ -52,7 +52,7 @@ def _join_in_partitions(handle: DeltaTable, root: Place, now: datetime) -> int:
         return 0
     partition_by = handle.metadata().partition_columns
     schema = pa.schema(handle.schema().to_arrow())
-    files = Rewrite(root, schema, bounded_columns(handle), tuple(partition_by)).joined(groups, here)
+    files = Rewrite(root, schema, bounded_columns(handle), tuple(partition_by)).joined(groups, run_inline)
     small = [file for group in groups for file in group]
     there = logged_files(handle)
     before = total_rows([there[file.path].counted for file in small])

@@ -19,6 +19,19 @@ RECEIPT = "spark-cdk.receipt"
 
 
 @dataclass(frozen=True, slots=True)
+class RecordCounts:
+    """Records of one slice, or of several together, as the slices count them."""
+
+    read: int = 0
+    written: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    restarted: int = 0
+    done: int = 0
+    """Slices that were read to their end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """The rows of one commit, or of several together.
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from cdk.base.crash_points import crash_point
 from cdk.base.errors import StateError
 from cdk.base.logs import logger
+from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.cast import widened
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import only_gains, wider
@@ -31,7 +32,6 @@ from cdk.lake.parquet.rewrite import Rewrite
 from cdk.lake.parquet.table_files import TableFile, missing_files
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Place
-from cdk.spark.cluster.executors import Spread, here
 
 _BATCH_ROWS = 64_000
 
@@ -64,7 +64,7 @@ class History:
             crash_point("before_history")
             self._commit(self._fitting(files))
 
-    def make_whole(self, spread: Spread = here) -> None:
+    def make_whole(self, spread: TaskMap = run_inline) -> None:
         """Give the history the columns of the table, and the rows that it lacks. Raises what `follow` does."""
         names = missing_files(self.table.root, [file.path for file in self.table.files()])
         if gone := [file for file in self.table.files() if file.path in names]:
@@ -102,7 +102,7 @@ class History:
                 return None
         return files
 
-    def _align(self, spread: Spread) -> None:
+    def _align(self, spread: TaskMap) -> None:
         """Bring columns and files to types that hold what the table's do: a widening may have ended between the two."""
         found = self.table.schema
         target = self._target(found, frozenset())
@@ -115,7 +115,7 @@ class History:
         rewrite = Rewrite(self.table.root, self._target(self.table.schema, exact), self._bounded, by)
         repeat_if_changed(self.table, partial(self._written_again, rewrite, spread))
 
-    def _written_again(self, rewrite: Rewrite, spread: Spread) -> None:
+    def _written_again(self, rewrite: Rewrite, spread: TaskMap) -> None:
         saved = self.table.saved or Saved("incremental", "append")
         files = rewrite.files(self.table.files(), spread)
         self.table.commit(saved, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
@@ -143,7 +143,7 @@ class History:
             (fit if same else unfit).append(file)
         old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in unfit]
         rewrite = Rewrite(self.table.root, self.table.schema, self._bounded, self.table.partition_by)
-        return [*fit, *rewrite.files(old, here)] if old else fit
+        return [*fit, *rewrite.files(old, run_inline)] if old else fit
 
     def _fill(self) -> None:
         """Copy the rows that files of the table's log have and the history has not, each as its first file has it.

@@ -16,12 +16,13 @@ from deltalake.exceptions import DeltaError
 from cdk.base.crash_points import crash_point
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
+from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json
 from cdk.lake.arrow.cast import widened
 from cdk.lake.delta.engine_merge import EngineMerge, compared
 from cdk.lake.delta.engine_writes import appended, merged, overwritten
-from cdk.lake.delta.receipt import Receipt, row_count
+from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.delta.row_history import History
 from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
 from cdk.lake.delta.table_guard import Use, Way
@@ -31,8 +32,6 @@ from cdk.lake.parquet.merge import Merge, Merged, remove_scratch
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Place
-from cdk.spark.cluster.executors import Spread, here
-from cdk.sync.reports.counts import Counted
 
 _LONGEST_MERGE = timedelta(days=1)
 """Files of merges that are older are nobody's: a run on another machine may merge at this moment."""
@@ -70,7 +69,13 @@ class WriteMode(ABC):
 
     @abstractmethod
     def commit(
-        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+        self,
+        saved: Saved,
+        files: Sequence[DataFile],
+        read: RecordCounts,
+        *,
+        finished: bool,
+        spread: TaskMap = run_inline,
     ) -> Committed:
         """Commit `files`, which lie in `staging` and which no table names yet, and the state that goes with them.
 
@@ -79,7 +84,7 @@ class WriteMode(ABC):
         Raises ReceiptError, StateError, and what a store raises: neither is committed.
         """
 
-    def prepare(self, spread: Spread) -> None:  # noqa: B027 - most have nothing beside the table
+    def prepare(self, spread: TaskMap) -> None:  # noqa: B027 - most have nothing beside the table
         """Make ready what lies beside the table, before the first commit."""
 
     def add(self, columns: Sequence[pa.Field]) -> None:
@@ -95,7 +100,13 @@ class Append(WriteMode):
     """Rows are added as they come."""
 
     def commit(
-        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+        self,
+        saved: Saved,
+        files: Sequence[DataFile],
+        read: RecordCounts,
+        *,
+        finished: bool,
+        spread: TaskMap = run_inline,
     ) -> Committed:
         del finished, spread
         receipt = replace(_staged(read, files), added=row_count(files))
@@ -125,7 +136,13 @@ class Overwrite(WriteMode):
         self._schema = schema
 
     def commit(
-        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+        self,
+        saved: Saved,
+        files: Sequence[DataFile],
+        read: RecordCounts,
+        *,
+        finished: bool,
+        spread: TaskMap = run_inline,
     ) -> Committed:
         del spread
         receipt, pending = _staged(read, files), (*saved.pending, *files)
@@ -186,7 +203,7 @@ class AppendDedup(WriteMode):
         with self._telling():
             self._history = opened()
 
-    def prepare(self, spread: Spread) -> None:
+    def prepare(self, spread: TaskMap) -> None:
         remove_scratch(self.table.root, system_clock() - _LONGEST_MERGE)
         history, self._history = self._history, None
         if history is not None:
@@ -213,7 +230,13 @@ class AppendDedup(WriteMode):
         return [self.table] if self._history is None else [self.table, self._history.table]
 
     def commit(
-        self, saved: Saved, files: Sequence[DataFile], read: Counted, *, finished: bool, spread: Spread = here
+        self,
+        saved: Saved,
+        files: Sequence[DataFile],
+        read: RecordCounts,
+        *,
+        finished: bool,
+        spread: TaskMap = run_inline,
     ) -> Committed:
         del finished
         staged = _staged(read, files)
@@ -230,7 +253,7 @@ class AppendDedup(WriteMode):
         return Committed(saved, True, merged.add, receipt, merged.apart)
 
     def _merged(
-        self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: Spread
+        self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: TaskMap
     ) -> tuple[Saved, Merged, Receipt]:
         table = self.table
         source = self.tables[-1]
@@ -306,7 +329,7 @@ def _delete(table: StreamTable, files: Sequence[DataFile]) -> None:
         table.root.delete(file.path)
 
 
-def _staged(read: Counted, files: Sequence[DataFile]) -> Receipt:
+def _staged(read: RecordCounts, files: Sequence[DataFile]) -> Receipt:
     """The receipt of a commit as far as the slices and the files that they were written to tell it."""
     return Receipt(read.read, read.skipped, read.rejected, staged=row_count(files))
 

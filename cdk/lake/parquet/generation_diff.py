@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdk.base.errors import ConfigError
+from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import widened
 from cdk.lake.arrow.columns import GENERATION, MOMENT
 from cdk.lake.parquet.dedup import DELETED_AT
@@ -23,7 +24,6 @@ from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Place
-from cdk.spark.cluster.executors import Spread
 
 _HASH_BITS = 64
 
@@ -69,20 +69,20 @@ class Unseen:
             total += _hash(self, batch)
         return counts, rows, _named(total)
 
-    def counted(self, files: Sequence[TableFile], spread: Spread) -> list[Counts]:
+    def counted(self, files: Sequence[TableFile], spread: TaskMap) -> list[Counts]:
         """The rows of each file."""
         return spread(partial(_counted, self), files)
 
-    def plan(self, files: Sequence[TableFile], spread: Spread) -> str:
+    def plan(self, files: Sequence[TableFile], spread: TaskMap) -> str:
         """A name for what is gone from these files: the same for the same keys, whatever their order."""
         parts: list[int] = spread(partial(_hashed, self), files)
         return _named(sum(parts))
 
-    def flagged(self, files: Sequence[TableFile], now: datetime, spread: Spread) -> list[DataFile]:
+    def flagged(self, files: Sequence[TableFile], now: datetime, spread: TaskMap) -> list[DataFile]:
         """Write these files again with `now` in what is gone; nobody sees the new ones before a commit names them."""
         return _flat(spread(partial(_again, self, now), files))
 
-    def deleted(self, files: Sequence[TableFile], spread: Spread) -> list[DataFile]:
+    def deleted(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
         """Write these files again without what is gone."""
         return _flat(spread(partial(_again, self, None), files))
 

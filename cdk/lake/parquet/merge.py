@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from cdk.base.crash_points import crash_point
 from cdk.base.errors import ConfigError, TransientError
+from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.cast import widened
 from cdk.lake.arrow.columns import OWN_COLUMNS
 from cdk.lake.parquet.dedup import APART, DELETED, FILE, HIDDEN, NULL, NUMBER, ROW, Identity, keyed, newest, superseded
@@ -30,7 +31,6 @@ from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Place
-from cdk.spark.cluster.executors import Spread, here
 
 SMALL_ROWS = 1_000_000
 """Rows to compare up to which the driver does the work.
@@ -76,7 +76,7 @@ class Merge:
     root: Place
     schema: pa.Schema
     identity: Identity
-    spark: Spread
+    spark: TaskMap
     staged: Place | None = None
     bounded: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Merge:
         read = [self.keyed(source, file.path) for file in staged]
         winners = newest(read, len(self.identity.keys))
         candidates = list(_candidates(winners, table))
-        run = here if sum(file.rows for file in candidates) <= self.small_rows else self.spark
+        run = run_inline if sum(file.rows for file in candidates) <= self.small_rows else self.spark
         scratch = self.root.join(_SCRATCH)
         name = f"{uuid4().hex}.parquet"
         if candidates:
@@ -114,7 +114,7 @@ class Merge:
             pc.sum(pc.and_not(winners[DELETED], stale)).as_py() or 0,
             sum(part.num_rows - part[APART].null_count for part in read),
             len(compared),
-            "here" if run is here else "spark",
+            "here" if run is run_inline else "spark",
             () if self.staged else tuple(file.path for file in staged if file not in add),
         )
 
@@ -136,7 +136,7 @@ class Merge:
 
     def _plain(self) -> "Merge":
         """This merge as it travels to a task, which starts none of its own."""
-        return replace(self, spark=here)
+        return replace(self, spark=run_inline)
 
     def _save(self, scratch: Place, name: str, winners: pa.Table) -> None:
         """Put the winners where the tasks find them. Sorted by key: each reads its own range."""
@@ -146,7 +146,7 @@ class Merge:
                 pq.write_table(winners.drop_columns([FILE, ROW, DELETED]), sink, row_group_size=_BATCH_ROWS)
             scratch.settle(name)
 
-    def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: Spread) -> list[DataFile]:
+    def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: TaskMap) -> list[DataFile]:
         """The files that hold the winners: those that were read as they are, where each of their rows is one."""
         kept = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
         whole: list[DataFile] = []

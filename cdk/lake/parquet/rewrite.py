@@ -10,12 +10,12 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import unfit, widened
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Place
-from cdk.spark.cluster.executors import Spread
 
 SMALL_BYTES, MANY = 16 * 2**20, 20
 """Files that are small, and how many of them are worth writing again as large ones."""
@@ -35,16 +35,16 @@ class Rewrite:
     bounded: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
 
-    def unfit(self, files: Sequence[TableFile], spread: Spread) -> frozenset[str]:
+    def unfit(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
         """The columns that a double would round in some file."""
         found: list[frozenset[str]] = spread(partial(_unfit, self), files)
         return frozenset().union(*found)
 
-    def files(self, files: Sequence[TableFile], spread: Spread) -> list[DataFile]:
+    def files(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
         """Write all rows again, a file for each; nobody sees the new files before a commit names them."""
         return self.joined([[file] for file in files], spread)
 
-    def joined(self, groups: Sequence[Sequence[TableFile]], spread: Spread) -> list[DataFile]:
+    def joined(self, groups: Sequence[Sequence[TableFile]], spread: TaskMap) -> list[DataFile]:
         """Write the rows of each group into one file, or as many as they fill; nobody sees them before a commit."""
         made: list[list[DataFile]] = spread(partial(_again, self), groups)
         return [file for files in made for file in files]

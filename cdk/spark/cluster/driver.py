@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError, TransientError
+from cdk.base.task_map import TaskLost
 
 _FAILURES = (("py4j.protocol", "Py4JError"), ("grpc", "RpcError"))
 # Spark's words since 1.0, in the JVM and under Connect: the job is given up after so many attempts of one task.
@@ -72,19 +73,6 @@ class Driver(Protocol):
 def driver_of(session: SparkSession) -> Driver:
     """The driver of a session, wherever it is."""
     return ConnectDriver(session) if is_remote() else JvmDriver(session)
-
-
-class TaskLost(TransientError):
-    """The process of a task died again and again, most often for want of memory. task: its number; None: unknown."""
-
-    def __init__(self, task: int | None, reason: str) -> None:
-        """Say it. reason: what Spark said last."""
-        super().__init__(
-            "the process of a task died again and again; what was committed is safe: give it more memory, and run the "
-            "sync again",
-            detail=reason,
-        )
-        self.task = task
 
 
 @contextmanager

@@ -2,49 +2,55 @@
 
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from cdk.base.errors import ConfigError
 from cdk.base.gc_tuning import rare_collections
 from cdk.base.run import current_run, part_of
-from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
+from cdk.base.task_map import Item, Result
 from cdk.spark.cluster.driver import Driver, driver_of, unless_lost
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-class Spread(Protocol):
-    """Calls a function with each item, somewhere, and gives the results in order."""
-
-    def __call__(self, work: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
-        """Call `work` with each item."""
-
-
-@dataclass(frozen=True)
-class Workers:
-    """Where the tasks of a sync run. count: how many at once. name: tells people what the next tasks are about.
-
-    limits: when a task writes down rows that wait.
-    """
-
-    spread: Spread
-    count: int
-    name: Callable[[str], None] = lambda _: None
-    limits: Limits = DEFAULT_LIMITS
+from cdk.spark.cluster.session import open_session, ship
+from cdk.sync.settings.pipeline_file import SparkOptions
+from cdk.sync.tasks.workers import Workers
 
 
 def executors(session: SparkSession) -> Workers:
     """The executors of a session. Raises TransientError: Spark was lost."""
     driver = driver_of(session)
     with unless_lost():
-        return Workers(partial(on_executors, driver), driver.task_count, driver.name)
+        return Workers(
+            partial(on_executors, driver), driver.task_count, driver.name, engine=session.version, master=driver.master
+        )
+
+
+@dataclass(frozen=True)
+class SparkWorkers:
+    """The executors of a session that is started, or joined, when a sync needs them."""
+
+    options: SparkOptions
+
+    def check(self, item: object) -> None:
+        """Raise ConfigError for an item that cannot be pickled: alone, it would take all others down with the job."""
+        try:
+            cloudpickle.dumps(item)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
+        except Exception as error:
+            raise ConfigError(
+                f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
+                "or leave it out in __getstate__"
+            ) from error
+
+    def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
+        """See WorkerSource. Raises ConfigError: Spark does not start. TransientError: Spark was lost."""
+        session = open_session(name, self.options, log)
+        ship(session, modules)
+        return executors(session)
 
 
 def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -88,8 +94,3 @@ def _spare_pandas() -> None:
             pa.array([0])
         finally:
             sys.meta_path.remove(_NoPandas)
-
-
-def here(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call `work` with each item in this process: for work that is smaller than a Spark job."""
-    return [work(item) for item in items]

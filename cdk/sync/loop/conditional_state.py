@@ -23,7 +23,8 @@ from cdk.rest.conditional_requests import Asked
 from cdk.state.log import StateValue
 from cdk.state.source_state import HttpSnapshot, Validators
 from cdk.state.source_state.validators import KIND, requests_of, to_value
-from cdk.sync.loop.stale_removal import StaleCount, Wanted
+from cdk.sync.loop.stale_removal import Wanted
+from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.pipeline_file import FollowSourceOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 

@@ -7,17 +7,17 @@ from itertools import chain
 from typing import TypeVar
 
 from cdk.base.crash_points import crash_point
+from cdk.base.task_map import TaskLost
 from cdk.lake.storage.folder import as_place
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.http.activity import activities
-from cdk.spark.cluster.driver import TaskLost
-from cdk.spark.cluster.executors import Workers
 from cdk.sync.loop.job_name import job_name
 from cdk.sync.loop.stream_sync import StreamRun
 from cdk.sync.loop.suspects import SliceLost, Suspects
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.epoch_task import BundleResult, Job, run_epoch
 from cdk.sync.tasks.messages import Failure, Piece
+from cdk.sync.tasks.workers import Workers
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Previews: what a sync would read, found out without writing anything that lasts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -9,11 +9,12 @@ from cdk.base.values import Json, Record
 from cdk.engine.boundary_dedup import remembering
 from cdk.state.wire import decode
 from cdk.streams.checkpoint import CheckpointReader
+from cdk.streams.stream import Stream
 from cdk.sync.loop.resume import go_on
 from cdk.sync.loop.stale_removal import check_table
 from cdk.sync.loop.table_writer import check_writing
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.settings.stream_plan import StreamPlan, check_travels
+from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import Failure
 
 _SLICES = 5
@@ -37,14 +38,17 @@ class Preview:
     failure: Failure | None = None
 
 
-def previews(plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: Run) -> Iterator[Preview]:
+def previews(
+    plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: Run, check: Callable[[Stream], None]
+) -> Iterator[Preview]:
     """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs.
 
-    run: of which the reading is a part.
+    run: of which the reading is a part. check: raises ConfigError for a stream that workers cannot have.
     """
     for plan in plans:
         preview = Preview(plan.name, plan.sync_mode, plan.write_mode)
         try:
+            check(plan.stream)
             preview = _at(preview, plan, pipeline)
             with run.working():
                 preview = _read(preview, plan, most)
@@ -58,7 +62,6 @@ def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline) -> Preview:
 
     Raises what a sync would before it reads.
     """
-    check_travels(plan.stream)
     table = check_writing(plan, pipeline.name)
     removal = plan.remove_stale
     if removal is not None and table is not None:

@@ -1,4 +1,4 @@
-"""SyncRunner: reads a source's streams on Spark into Delta tables, rows and state in one commit."""
+"""SyncRunner: reads a source's streams into Delta tables, rows and state in one commit."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,6 @@ from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json, canonical
 from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
-from cdk.lake.admin.locate import of_plans
 from cdk.lake.storage.folder import Disk, Place
 from cdk.lake.storage.object_store import place_at
 from cdk.lake.storage.run_lock import only_run
@@ -23,9 +22,6 @@ from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
-from cdk.spark.cluster.driver import driver_of
-from cdk.spark.cluster.executors import Workers, executors
-from cdk.spark.cluster.session import open_session, ship
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import Followed
@@ -40,8 +36,9 @@ from cdk.sync.reports.lineage import Opened, lineage
 from cdk.sync.reports.run_report import RunFacts, run_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.settings.stream_plan import StreamPlan, check_apart, check_travels, chosen_streams, plan_stream
+from cdk.sync.settings.stream_plan import StreamPlan, check_apart, chosen_streams, plan_stream
 from cdk.sync.tasks.messages import Failure
+from cdk.sync.tasks.workers import IN_PROCESS, Workers, WorkerSource
 
 
 @dataclass(frozen=True)
@@ -82,14 +79,13 @@ class SyncRunner:
         *,
         watch: Watch = lambda *_: None,
         clock: Clock = system_clock,
-        workers: Workers | None = None,
+        workers: WorkerSource = IN_PROCESS,
         mask: Callable[[str], str] = str,
         learn: Callable[[str], None] = ignore,
     ) -> None:
         """Prepare a sync; raises ConfigError: the config does not fit the source's schema.
 
-        workers: where tasks run instead of on Spark's executors; tests read in this process.
-
+        workers: where its tasks run.
         mask: hides what is secret besides the config, in what others are told of errors. learn: told of each secret
         that the run obtains, such as an access token.
         """
@@ -164,7 +160,13 @@ class SyncRunner:
         with self._one_run():
             _, plans = self._planned
             redundant = self._redundant
-            return previews([plan for plan in plans if plan.name not in redundant], self._pipeline, most, current_run())
+            return previews(
+                [plan for plan in plans if plan.name not in redundant],
+                self._pipeline,
+                most,
+                current_run(),
+                self._workers.check,
+            )
 
     def notes(self) -> Iterator[str]:
         """What a sync would do besides reading, a line each. Raises what `preview` does."""
@@ -239,7 +241,7 @@ class SyncRunner:
                     self._watch(report(), 0)
                     if runs:
                         self._let_tasks_note(target)
-                        workers = self._workers or self._spark(target, plans)
+                        workers = self._start_workers(target, plans)
                         Epochs(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)).read_all()
                 crash_point("done")
             if self._windows is not None:
@@ -253,22 +255,20 @@ class SyncRunner:
     def _ended(self) -> bool:
         return self.result.ok
 
-    def _spark(self, target: Place, plans: Sequence[StreamPlan]) -> Workers:
-        """Spark's executors, with the code that they need."""
-        log = target.here / f"{self._pipeline.name}.spark.log"
-        session = open_session(self._pipeline.name, self._pipeline.spark, log)
-        self._facts = replace(self._facts, spark=session.version, master=driver_of(session).master)
-        ship(session, {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)})
-        return executors(session)
+    def _start_workers(self, target: Place, plans: Sequence[StreamPlan]) -> Workers:
+        modules = {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)}
+        workers = self._workers.start(self._pipeline.name, target.here / f"{self._pipeline.name}.spark.log", modules)
+        self._facts = replace(self._facts, spark=workers.engine, master=workers.master)
+        return workers
 
     def _open(self, plan: StreamPlan, sync: str) -> StreamRun | StreamReport:
         """The stream's run, or its report when not even its table or schema can be used."""
         stream = plan.stream
         try:
             _check_configured(stream)
-            check_travels(stream)
+            self._workers.check(stream)
             removal, followed = self._removal(plan), self._followed(plan)
-            check = partial(state_check(self._pipeline, self._secrets), of_plans([plan])[0].name)
+            check = partial(state_check(self._pipeline, self._secrets), plan.location.name)
             return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed, check=check)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)

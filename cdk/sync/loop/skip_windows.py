@@ -13,7 +13,7 @@ from datetime import datetime
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, canonical
-from cdk.lake.admin.locate import Located, of_plans
+from cdk.lake.admin.locate import Located
 from cdk.state.handlers import RedundantRunSkipHandler, StatefulRun, stateful_run
 from cdk.state.log import StateLog
 from cdk.state.stores import StateKey, open_store
@@ -47,7 +47,7 @@ class RedundantRuns:
         found = {}
         with self._run(writes=False) as run:
             stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
-            for plan, one in zip(plans, of_plans(plans), strict=True):
+            for plan, one in zip(plans, [plan.location for plan in plans], strict=True):
                 planned = self._handler(run, plan).plan(self._options.start_time, self._options.end_time)
                 if planned.skip and (report := self._standing(plan, one, stood)) is not None:
                     window = f"{planned.wanted.start.isoformat()} to {planned.wanted.end.isoformat()}"

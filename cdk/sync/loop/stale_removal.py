@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
+from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.arrow.columns import column_name
 from cdk.lake.delta.engine_writes import deleted, flagged
@@ -21,29 +22,11 @@ from cdk.lake.delta.write_modes import AppendDedup
 from cdk.lake.parquet.generation_diff import FLAG, Counts, Unseen, check_flag
 from cdk.lake.parquet.merge import SMALL_ROWS
 from cdk.lake.parquet.table_files import TableFile
-from cdk.spark.cluster.executors import Spread, here
 from cdk.state.handlers.removal_guards import Counted, empty, is_empty, is_too_much, too_much
 from cdk.sync.loop.table_writer import Writing
+from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
-
-
-@dataclass(frozen=True)
-class StaleCount:
-    """What became of the rows that a complete read did not see.
-
-    removal: soft, hard or report. previous: rows that were shown when the read began, those of other writers aside.
-    current: rows that it saw. gone: rows of `previous` that it did not. removed: how many of these were flagged or
-    deleted. kept: why none was; empty when they were. refused: a guard kept them, and a person has to look.
-    """
-
-    removal: str
-    previous: int
-    current: int
-    gone: int
-    removed: int = 0
-    kept: str = ""
-    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +85,7 @@ class StaleRemoval:
         self._mode = writing.mode
         self._mode.identity = replace(self._mode.identity, cursor=None)
 
-    def known(self, generation: int, spread: Spread) -> int:
+    def known(self, generation: int, spread: TaskMap) -> int:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""
         unseen = self._unseen(generation)
         if self._by_engine:
@@ -112,7 +95,7 @@ class StaleRemoval:
             found = sum(unseen.counted(files, _where(files, spread)), Counts())
         return found.seen + found.gone
 
-    def settle(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
+    def settle(self, saved: Saved, spread: TaskMap) -> tuple[Saved, StaleCount, Receipt]:
         """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
 
         saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
@@ -146,7 +129,7 @@ class StaleRemoval:
         self._log(count)
         return complete, count, receipt
 
-    def _settled(self, saved: Saved, spread: Spread) -> tuple[Saved, StaleCount, Receipt]:
+    def _settled(self, saved: Saved, spread: TaskMap) -> tuple[Saved, StaleCount, Receipt]:
         unseen, files, hard = self._unseen(saved.generation), self._table.files(), self._options.removal == "hard"
         run = _where(files, spread)
         each = unseen.counted(files, run)
@@ -208,9 +191,9 @@ def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
 _USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.GAIN], "hard": [Use.DELETE]}
 
 
-def _where(files: Sequence[TableFile], spread: Spread) -> Spread:
+def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:
     """Where to look at files: a Spark job costs more than few rows do."""
-    return here if sum(file.rows for file in files) <= SMALL_ROWS else spread
+    return run_inline if sum(file.rows for file in files) <= SMALL_ROWS else spread
 
 
 def _keys(plan: StreamPlan) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
 from cdk.base.values import Json, to_json
 from cdk.lake.admin.edits import reset
-from cdk.lake.admin.locate import Located, of_plans
+from cdk.lake.admin.locate import Located
 from cdk.lake.delta.table_state import Saved
 from cdk.state.log import Kind, StateLog, open_session
 from cdk.state.log.limits import Limits
@@ -68,7 +68,7 @@ def following(
     Raises what a store of states raises. StateError: a state has a secret, or is too large for the log; the tables have
     it all the same. StateConflict: another run wrote to the log.
     """
-    tables = of_plans(plans)
+    tables = [plan.location for plan in plans]
     if pipeline.state.ignore_old_state:
         for table in tables:
             _begin_anew(table, pipeline.name, sync)

@@ -8,8 +8,10 @@ from datetime import timedelta
 
 from cdk.base.errors import CdkError, StateError
 from cdk.base.logs import FirstWarning, logger
+from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.values import Json
 from cdk.lake.arrow.schema_evolution import Grown
+from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.stream_table import FilesGone
 from cdk.lake.delta.table_state import Saved
 from cdk.lake.delta.write_modes import Committed
@@ -17,7 +19,6 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, TokenUser
 from cdk.rest.http.activity import activities, working_for
 from cdk.rest.http.metrics import Tally, counting
-from cdk.spark.cluster.executors import Spread, here
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
@@ -29,7 +30,7 @@ from cdk.sync.loop.conditional_state import Followed, KnownAnswers, carried, lef
 from cdk.sync.loop.resume import go_on, refreshes
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, StaleRemoval, Wanted
 from cdk.sync.loop.table_writer import Writing
-from cdk.sync.reports.counts import Counted
+from cdk.sync.reports.counts import counted
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import Failure, Progress, Target
@@ -121,7 +122,7 @@ class StreamRun:
         )
         self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
         # What the slices counted since the last commit: nothing that is counted on the way to the table adds to it.
-        self._read = Counted()
+        self._read = RecordCounts()
         self._again: deque[Slice] = deque()
         self._planned, self._handed, self._out = False, 0, 0
         return resumed
@@ -214,7 +215,7 @@ class StreamRun:
             self._reader.observe(slice, position, progress.edge)
         last = progress.positions[-1] if progress.positions else None
         if last is not None:
-            self._read = self._read.plus(progress)
+            self._read = counted(self._read, progress)
             self.report = replace(
                 report,
                 read=report.read + progress.read,
@@ -251,7 +252,7 @@ class StreamRun:
         target = self._writing.target(self.saved.generation)
         return target if self._answers is None else replace(target, source=self._answers.snapshot)
 
-    def prepare(self, spread: Spread) -> None:
+    def prepare(self, spread: TaskMap) -> None:
         """Bring the table's files to the stream's schema, and its history to the table. Raises StateError."""
         self._writing.prepare(self.saved, spread)
         if self._answers is None:
@@ -262,7 +263,7 @@ class StreamRun:
                 self.untouched(slice)
 
     def grow(
-        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], spread: Spread = here
+        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], spread: TaskMap = run_inline
     ) -> list[Sequence[DataFile] | None]:
         """Give undeclared fields the columns that tasks found they need, and wider ones where there are some.
 
@@ -272,7 +273,7 @@ class StreamRun:
         fitting, self.saved = self._writing.grow(found, files, self.saved, spread)
         return fitting
 
-    def commit(self, files: Sequence[DataFile], spread: Spread = here) -> None:
+    def commit(self, files: Sequence[DataFile], spread: TaskMap = run_inline) -> None:
         """Make the files and the state of their records one, and finish when nothing is left.
 
         What is finished stays as it is. Where files are gone, what they held is read again by the next epochs.
@@ -305,7 +306,7 @@ class StreamRun:
             self.fail(self._gone)
         return ended and self.active
 
-    def _commit(self, files: Sequence[DataFile], spread: Spread) -> None:
+    def _commit(self, files: Sequence[DataFile], spread: TaskMap) -> None:
         finished = self._finished()
         if self._answers is not None:
             if self._answers.waits(finished=finished):
@@ -326,7 +327,7 @@ class StreamRun:
         done = self._writing.mode.commit(saved, files, self._read, finished=complete, spread=spread)
         self._note(done)
         if done.done:
-            self._read = Counted()
+            self._read = RecordCounts()
         if finished and self._removal is not None:
             self._remove(self._removal, spread)
         if finished and self.active:
@@ -347,8 +348,8 @@ class StreamRun:
         if plan.write_mode != "overwrite" or self.saved.records:
             return False
         shown = self.table.row_count() or 0
-        counted = guards.Counted(shown, 0, shown)
-        if not guards.is_empty(counted, StatefulOptions(allow_empty=plan.allow_empty)):
+        counts = guards.Counted(shown, 0, shown)
+        if not guards.is_empty(counts, StatefulOptions(allow_empty=plan.allow_empty)):
             return False
         if self.table.saved is not None and not self.table.saved.complete:
             self.saved = replace(self.saved, state=None, source=None)
@@ -382,7 +383,7 @@ class StreamRun:
     def _source(self, answers: KnownAnswers, *, finished: bool) -> Json:
         return answers.to_json(self.table.state_version, finished=finished)
 
-    def _count_shown(self, spread: Spread) -> None:
+    def _count_shown(self, spread: TaskMap) -> None:
         """Count the rows that are shown before this generation adds to them, where those it does not see are to go."""
         if self._removal is not None and self._begins and self.saved.known is None:
             self.saved = replace(self.saved, known=self._removal.known(self.saved.generation, spread))
@@ -409,7 +410,7 @@ class StreamRun:
         )
         self._committed = self.report
 
-    def _remove(self, removal: StaleRemoval, spread: Spread) -> None:
+    def _remove(self, removal: StaleRemoval, spread: TaskMap) -> None:
         """Commit that all was read, and with it what becomes of the rows that were not seen."""
         if self._answers is not None:
             self.saved = replace(self.saved, source=self._source(self._answers, finished=True))

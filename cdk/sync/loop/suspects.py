@@ -8,7 +8,7 @@ these dies, too, alone, with nothing else running. Who dies alone did it.
 from collections.abc import Sequence
 
 from cdk.base.errors import TransientError
-from cdk.spark.cluster.driver import TaskLost
+from cdk.base.task_map import TaskLost
 from cdk.state.slice import Slice
 from cdk.sync.tasks.messages import Piece
 

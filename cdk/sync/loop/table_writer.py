@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
+from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.columns import OWN_COLUMNS, ColumnType, JsonText, column_name, columns
 from cdk.lake.arrow.schema_evolution import Grown, Plan, Policy, plan, with_columns
 from cdk.lake.delta.receipt import Receipt
@@ -25,7 +26,6 @@ from cdk.lake.parquet.rewrite import Rewrite
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Place
-from cdk.spark.cluster.executors import Spread
 from cdk.streams.order import NaturalOrder
 from cdk.sync.loop.resume import refreshes
 from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
@@ -86,7 +86,7 @@ class Writing:
             return "the schema has changed since the interrupted sync"
         return None
 
-    def prepare(self, saved: Saved, spread: Spread) -> None:
+    def prepare(self, saved: Saved, spread: TaskMap) -> None:
         """Write the table's files again where a column has become wider, in one commit, and let its history follow.
 
         The state stays what it is. Raises StateError.
@@ -97,7 +97,7 @@ class Writing:
             self._columns = self._planned()
         self.mode.prepare(spread)
 
-    def _widened(self, saved: Saved, exact: frozenset[str], spread: Spread) -> None:
+    def _widened(self, saved: Saved, exact: frozenset[str], spread: TaskMap) -> None:
         table = self.table
         rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
         files = rewrite.files(table.files(), spread)
@@ -110,7 +110,7 @@ class Writing:
             raise
 
     def grow(
-        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: Saved, spread: Spread
+        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: Saved, spread: TaskMap
     ) -> tuple[list[Sequence[DataFile] | None], Saved]:
         """See StreamRun.grow; and the state, with the files of a hidden generation as they are now.
 

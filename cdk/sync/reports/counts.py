@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdk.lake.delta.receipt import Receipt, row_count
+from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.position import Done
 from cdk.state.slice import Slice
@@ -13,42 +13,31 @@ LISTED = 100
 """Slices, and commits, that are kept one by one; a sync may have a million of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Records of one slice, or of several together. done: slices that were read to their end."""
-
-    read: int = 0
-    written: int = 0
-    skipped: int = 0
-    rejected: int = 0
-    restarted: int = 0
-    done: int = 0
-
-    def plus(self, progress: Progress) -> "Counted":
-        """These and what an epoch brought."""
-        return Counted(
-            self.read + progress.read,
-            self.written + progress.rows,
-            self.skipped + progress.skipped,
-            self.rejected + progress.rejected,
-            self.restarted + progress.restarted,
-            self.done + (bool(progress.positions) and isinstance(progress.positions[-1], Done)),
-        )
+def counted(before: RecordCounts, progress: Progress) -> RecordCounts:
+    """The records of a slice so far, with those that an epoch brought."""
+    return RecordCounts(
+        before.read + progress.read,
+        before.written + progress.rows,
+        before.skipped + progress.skipped,
+        before.rejected + progress.rejected,
+        before.restarted + progress.restarted,
+        before.done + (bool(progress.positions) and isinstance(progress.positions[-1], Done)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SliceCounts:
     """The first slices of a stream one by one, under their partition and window, and all others together."""
 
-    listed: Mapping[str, Counted] = field(default_factory=dict)
-    others: Counted = Counted()
+    listed: Mapping[str, RecordCounts] = field(default_factory=dict)
+    others: RecordCounts = RecordCounts()
 
     def plus(self, slice: Slice, progress: Progress) -> "SliceCounts":
         """These and what an epoch brought of `slice`."""
         name = str(slice)
         if name in self.listed or len(self.listed) < LISTED:
-            return replace(self, listed={**self.listed, name: self.listed.get(name, Counted()).plus(progress)})
-        return replace(self, others=self.others.plus(progress))
+            return replace(self, listed={**self.listed, name: counted(self.listed.get(name, RecordCounts()), progress)})
+        return replace(self, others=counted(self.others, progress))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +62,21 @@ class CommitCounts:
         """These and a commit that added `files`."""
         one = CommitCount(version, row_count(files), len(files), sum(f.size for f in files), receipt)
         return CommitCounts((*self.listed, one)[-LISTED:], self.receipt + receipt)
+
+
+@dataclass(frozen=True)
+class StaleCount:
+    """What became of the rows that a complete read did not see.
+
+    removal: soft, hard or report. previous: rows that were shown when the read began, those of other writers aside.
+    current: rows that it saw. gone: rows of `previous` that it did not. removed: how many of these were flagged or
+    deleted. kept: why none was; empty when they were. refused: a guard kept them, and a person has to look.
+    """
+
+    removal: str
+    previous: int
+    current: int
+    gone: int
+    removed: int = 0
+    kept: str = ""
+    refused: bool = False

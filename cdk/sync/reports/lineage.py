@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import uuid4
 
+import pyarrow as pa
 from deltalake import Schema
 
 from cdk.base.logs import logger
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.times.clock import Clock
 from cdk.lake.storage.folder import Place
-from cdk.sync.loop.stream_sync import StreamRun
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import Failure
@@ -32,7 +32,32 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
     from openlineage.client.transport import Transport
 
-Opened: TypeAlias = tuple[StreamPlan, StreamRun | StreamReport]
+
+class OpenTable(Protocol):
+    """The table of a stream that is read."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+
+    @property
+    def version(self) -> int:
+        """Its newest version."""
+
+
+class Running(Protocol):
+    """A stream that is read."""
+
+    @property
+    def table(self) -> OpenTable:
+        """Its table."""
+
+    @property
+    def standing(self) -> StreamReport:
+        """What has become of it so far."""
+
+
+Opened: TypeAlias = tuple[StreamPlan, Running | StreamReport]
 """A stream as it was planned, and its run; a report where not even its table or schema can be used."""
 
 _PATIENCE = 3.0
@@ -130,7 +155,7 @@ class _Told:
             stream, report = plan.stream, _report(run)
             inputs.append(ol.InputDataset(self._source, ".".join(filter(None, (stream.namespace, stream.name)))))
             table = ol.OutputDataset(*_name(plan.root))
-            if isinstance(run, StreamRun):
+            if not isinstance(run, StreamReport):
                 columns = [
                     facets.schema_dataset.SchemaDatasetFacetFields(field.name, field.type.type)
                     for field in Schema.from_arrow(run.table.schema).fields
@@ -183,8 +208,8 @@ def _hurry(transport: "Transport") -> None:
         transport.config.retry = {**transport.config.retry, "total": 1, "respect_retry_after_header": False}
 
 
-def _report(run: StreamRun | StreamReport) -> StreamReport:
-    return run.standing if isinstance(run, StreamRun) else run
+def _report(run: Running | StreamReport) -> StreamReport:
+    return run if isinstance(run, StreamReport) else run.standing
 
 
 def _name(table: Place) -> tuple[str, str]:

@@ -10,10 +10,10 @@ import orjson
 
 from cdk.base.errors import FailureType
 from cdk.base.values import Json
+from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.storage.folder import sync_to_disk
 from cdk.rest.http.metrics import Tally
-from cdk.sync.loop.stale_removal import StaleCount
-from cdk.sync.reports.counts import Counted
+from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
 
@@ -154,7 +154,7 @@ def _stale(stale: StaleCount) -> Mapping[str, Json]:
     }
 
 
-def _counted(count: Counted) -> Mapping[str, Json]:
+def _counted(count: RecordCounts) -> Mapping[str, Json]:
     return {
         "read": count.read,
         "written": count.written,

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cdk.rest.http.metrics import Tally
-from cdk.sync.loop.stale_removal import StaleCount
-from cdk.sync.reports.counts import CommitCounts, SliceCounts
+from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
 from cdk.sync.tasks.messages import Failure
 
 

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
-from pyspark import cloudpickle
-
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
+from cdk.lake.admin.locate import Located
 from cdk.lake.arrow.schema_evolution import Policy
 from cdk.lake.storage.folder import Place
 from cdk.lake.storage.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
+from cdk.sync.settings.follow_source import to_follow
 from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
-from cdk.sync.tasks.conditional_read import to_follow
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
@@ -55,6 +54,11 @@ class StreamPlan:
     def name(self) -> str:
         """What people call the stream, and pipelines: with its namespace, if it has one."""
         return full_name(self.stream)
+
+    @property
+    def location(self) -> Located:
+        """Where the stream's table is, whether it exists or not."""
+        return Located(self.stream.name, self.root, self.stream.namespace, self.history)
 
 
 def chosen_streams(
@@ -172,18 +176,6 @@ def check_apart(plans: list[StreamPlan]) -> None:
             raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")
         if root in roots[:n]:
             raise ConfigError(f"streams: two tables would lie at {root}; rename a stream, or keep no history")
-
-
-def check_travels(stream: Stream) -> None:
-    """Raise ConfigError for a stream that cannot be pickled: alone, it would take all others down with the job."""
-    try:
-        cloudpickle.dumps(stream)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
-    except Exception as error:
-        raise ConfigError(
-            f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
-            "or leave it out in __getstate__",
-            stream=stream.name,
-        ) from error
 
 
 def _with_options(stream: Stream, options: StreamOptions) -> Stream:

@@ -2,37 +2,16 @@
 
 from collections.abc import Iterator
 
-from cdk.base.errors import ConfigError, FatalError
+from cdk.base.errors import FatalError
 from cdk.base.logs import logger
-from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.engine.boundary_dedup import remembering
-from cdk.rest.conditional_requests import NotModified, asking, travelling
-from cdk.rest.http_stream import HttpStream
+from cdk.rest.conditional_requests import NotModified, asking
 from cdk.state.position import Checkpoint, Done
 from cdk.state.slice import Slice
 from cdk.state.source_state import HttpSnapshot
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
 from cdk.sync.tasks.messages import Progress, Target
-
-
-def to_follow(stream: Stream, where: str) -> Stream:
-    """The stream as tasks can follow it. where: the setting that asks for it, for errors.
-
-    Raises ConfigError: its requests cannot be made conditional.
-    """
-    if isinstance(stream, ManifestStream):
-        return stream
-    if not isinstance(stream, HttpStream):
-        raise ConfigError(
-            f"{where}: found a {type(stream).__name__}, expected an HttpStream or a stream of a manifest, "
-            "whose requests go through the kit; leave it out"
-        )
-    if stream.http_method != "GET":
-        raise ConfigError(
-            f"{where}: the stream sends {stream.http_method}; only a GET can be conditional. Leave it out"
-        )
-    return travelling(stream)
 
 
 def pages_of(target: Target, slice: Slice, progress: Progress) -> Iterator[ReadPage]:

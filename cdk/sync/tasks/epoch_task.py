@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cdk.base.crash_points import crash_point
 from cdk.base.records.typed_json_lines import expecting
+from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import system_clock
 from cdk.engine.executors import threads
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
@@ -22,7 +23,6 @@ from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnde
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
 from cdk.rest.limits.task_share import Dealer, Share, Spent, sharing
-from cdk.spark.cluster.executors import Spread
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import full_name
@@ -69,7 +69,7 @@ class Job:
         return replace(self, threads=max(1, self.threads // tasks + (task < self.threads % tasks)))
 
 
-def run_epoch(spread: Spread, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
+def run_epoch(spread: TaskMap, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
     """Read the bundles, one task each, with the job's threads, and what the API allows, split over them.
 
     Raises what `spread` raises.

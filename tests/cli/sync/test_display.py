@@ -11,7 +11,7 @@ from cdk.cli.sync.stream_table import how_far
 from cdk.rest.http.activity import Doing
 from cdk.rest.http.metrics import Tally
 from cdk.sync.loop.runner import SyncResult
-from cdk.sync.loop.stale_removal import StaleCount
+from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
 

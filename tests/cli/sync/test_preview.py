@@ -6,10 +6,11 @@ from textwrap import dedent
 import orjson
 import pytest
 
+from cdk.base.task_map import run_inline
 from cdk.sources.discovery import find_source
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.tasks.workers import Workers
 from tests.cli.conftest import CommandLine
 from tests.cli.shop_pipeline import PIPELINE, put_shop
 
@@ -92,7 +93,7 @@ def test_it_says_what_was_read_before_unless_the_sync_is_forced(cli: CommandLine
     path = folder / "pipeline.yaml"
     path.write_text(f"{PIPELINE}streams: [users]\nskip_redundant_runs: {{}}\n{LOG}")
     pipeline = Pipeline.load(path)
-    assert SyncRunner(pipeline, find_source(str(folder / "shop.py")), workers=Workers(here, 1)).run().ok
+    assert SyncRunner(pipeline, find_source(str(folder / "shop.py")), workers=Workers(run_inline, 1)).run().ok
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
     ran = cli("sync", "pipeline.yaml", "--dry-run")
@@ -107,7 +108,7 @@ def test_a_sync_that_is_redundant_starts_no_spark_and_succeeds(cli: CommandLine,
     path = folder / "pipeline.yaml"
     path.write_text(f"{PIPELINE}streams: [users]\nskip_redundant_runs: {{}}\n{LOG}")
     pipeline = Pipeline.load(path)
-    assert SyncRunner(pipeline, find_source(str(folder / "shop.py")), workers=Workers(here, 1)).run().ok
+    assert SyncRunner(pipeline, find_source(str(folder / "shop.py")), workers=Workers(run_inline, 1)).run().ok
 
     ran = cli("sync", "pipeline.yaml", "--report", "report.json")
     report = orjson.loads((folder / "report.json").read_bytes())

@@ -8,9 +8,10 @@ import pytest
 import requests
 
 from cdk import Json, Record
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.base.task_map import run_inline
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from connectors.kinto.source import Kinto
 from tests.connectors.kinto.conftest import PASSWORD, USER, Server
 from tests.worlds.table import problems, rows
@@ -54,7 +55,7 @@ def sync(folder: Path, name: str, config: dict[str, Json]) -> Sequence[Record]:
         target=TargetOptions(path=str(folder / name)),
         streams={"records": StreamOptions.model_validate(MODES[name])},
     )
-    result = SyncRunner(pipeline, Kinto(), workers=Workers(here, 2)).run()
+    result = SyncRunner(pipeline, Kinto(), workers=Workers(run_inline, 2)).run()
     assert result.ok, [report.failure for report in result.streams]
     return rows(folder / name / "records")
 

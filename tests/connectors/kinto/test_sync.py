@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import Json
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from connectors.kinto.source import Kinto
 from tests.connectors.kinto.conftest import Server

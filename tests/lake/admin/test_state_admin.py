@@ -11,10 +11,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdk import Json, JsonSchema, Partition, Stream
 from cdk.base.errors import BadState, StateConflict, StateError
+from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin import state_admin
 from cdk.lake.admin.edits import Change, given, rewound
-from cdk.lake.admin.locate import Located, of_plans, on_disk
+from cdk.lake.admin.locate import Located, on_disk
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta import row_history as history_module
@@ -23,11 +24,11 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import Saved
 from cdk.lake.storage.folder import Disk
 from cdk.lake.storage.run_lock import only_run
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import plan_stream
+from cdk.sync.tasks.workers import Workers
 from tests.samples import Orders, ShopOrders, Users, told
 from tests.spark.dying import dying_at
 from tests.spark.given_source import Given
@@ -63,11 +64,11 @@ class Lake:
             target=TargetOptions(path=str(self.folder)),
             streams={self.stream.name: self.options},
         )
-        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(here, 1)).run().streams[0]
+        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(run_inline, 1)).run().streams[0]
 
     @property
     def one(self) -> Located:
-        (one,) = of_plans([plan_stream(self.stream, self.options, Disk(self.folder))])
+        (one,) = [plan.location for plan in [plan_stream(self.stream, self.options, Disk(self.folder))]]
         return one
 
     @property

@@ -12,8 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import MOMENT
 from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.row_history import History
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import Saved
@@ -21,9 +23,7 @@ from cdk.lake.delta.write_modes import AppendDedup, Committed
 from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import here
 from cdk.streams.order import CountOrder
-from cdk.sync.reports.counts import Counted
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
 COLUMNS = {"id": pa.int64(), "Name-of": pa.string(), "v": pa.int64(), "tags": pa.list_(pa.string()), DELETED_AT: MOMENT}
@@ -59,7 +59,7 @@ class Lake:
         if history:
             place = Disk(folder / f"{feature}_history")
             self.mode.open_history(lambda: History(place, self.table, "shop", "users", ("id",)))
-        self.mode.prepare(here)
+        self.mode.prepare(run_inline)
         assert len(self.mode.tables) == 1 + history
         self.saved = Saved("incremental", "append_dedup")
 
@@ -69,7 +69,7 @@ class Lake:
             writer = TableWriter(self.mode.staging, batch.schema)
             writer.write([batch])
             files += writer.close()
-        read = Counted(read=sum(file.rows for file in files))
+        read = RecordCounts(read=sum(file.rows for file in files))
         self.saved = replace(self.saved, state={"n": (self.saved.records, len(files))})
         done = self.mode.commit(self.saved, files, read, finished=False)
         self.saved = done.saved

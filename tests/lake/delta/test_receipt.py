@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from cdk import CountCursor, Item, Json, JsonSchema, Page, Slice, Stream
 from cdk.base.errors import BadState, BugError, ReceiptError
+from cdk.base.task_map import run_inline
 from cdk.base.values import Record
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.stale_removal import Wanted
 from cdk.sync.loop.stream_sync import StreamRun
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -30,6 +30,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptio
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
 from cdk.sync.tasks.epoch_task import Job, read_bundle
+from cdk.sync.tasks.workers import Workers
 from tests.spark.epochs_here import read_epoch
 from tests.spark.given_source import Given
 
@@ -141,7 +142,7 @@ class World:
             streams={"things": options},
             checkpoint_interval=timedelta(0),
         )
-        (report,) = SyncRunner(pipeline, Given([Changing(pages)]), workers=Workers(here, 2)).run().streams
+        (report,) = SyncRunner(pipeline, Given([Changing(pages)]), workers=Workers(run_inline, 2)).run().streams
         return report
 
 
@@ -292,7 +293,7 @@ class Versioned(Stream):
 def synced(root: Path, stream: Stream, sync: str, removal: Wanted | None = None) -> StreamReport:
     plan = StreamPlan(stream, Disk(root), "full_refresh", "append_dedup")
     run = StreamRun(plan, "test", sync=sync, removal=removal)
-    run.prepare(here)
+    run.prepare(run_inline)
     while run.active:
         run.commit(read_in_this_process(run))
     return run.report

@@ -18,15 +18,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from cdk import CountCursor, Item, Json, Slice, Stream
+from cdk.base.task_map import run_inline
 from cdk.lake.admin.edits import Change
 from cdk.lake.admin.locate import Located
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta import compaction as joining
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.samples import pages
 from tests.spark.dying import dying_if_reached
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
@@ -74,7 +75,7 @@ def sync(folder: Path, stream: Stream, *, history: bool = True) -> StreamReport:
         streams={"things": StreamOptions(write_mode="append_dedup", history=history)},
         checkpoint_interval=timedelta(),
     )
-    (report,) = SyncRunner(pipeline, Given([stream]), workers=Workers(here, 1)).run().streams
+    (report,) = SyncRunner(pipeline, Given([stream]), workers=Workers(run_inline, 1)).run().streams
     return report
 
 

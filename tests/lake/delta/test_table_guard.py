@@ -12,13 +12,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
+from cdk.base.task_map import run_inline
 from cdk.lake.admin.table_facts import tables_of
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import FEATURES, Feature, Use, Way
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark import featured_table
 from tests.spark.featured_table import HARMLESS, OTHERS, delete_by_vector, give
 
@@ -74,7 +75,7 @@ def runner(folder: Path, stream: Stream, options: Mapping[str, Any]) -> SyncRunn
         checkpoint_interval=timedelta(),
         concurrency=1,
     )
-    return SyncRunner(pipeline, One(stream), workers=Workers(here, 1))
+    return SyncRunner(pipeline, One(stream), workers=Workers(run_inline, 1))
 
 
 def sync(folder: Path, stream: Stream, options: Mapping[str, Any]) -> StreamReport:

@@ -14,7 +14,9 @@ from deltalake import Field as DeltaField
 from deltalake.schema import PrimitiveType
 
 from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Source, Stream
+from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
+from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.row_history import History
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import Saved
@@ -22,11 +24,10 @@ from cdk.lake.delta.write_modes import AppendDedup
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
-from cdk.sync.reports.counts import Counted
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
 FULL = {"sync_mode": "full_refresh", "write_mode": "overwrite"}
@@ -78,7 +79,7 @@ def reported(folder: Path, stream: Stream, *, pipeline: str = "shop", **options:
         checkpoint_interval=timedelta(),
         concurrency=1,
     )
-    (report,) = SyncRunner(settings, One(stream), workers=Workers(here, 1)).run().streams
+    (report,) = SyncRunner(settings, One(stream), workers=Workers(run_inline, 1)).run().streams
     return report
 
 
@@ -239,7 +240,7 @@ def with_history(lake: Path) -> AppendDedup:
     table = StreamTable(lake / "users", "test", "users", SCHEMA)
     mode = AppendDedup(table, Identity(("id",)), (), "users")
     mode.open_history(lambda: History(Disk(lake / "users_history"), table, "test", "users"))
-    mode.prepare(here)
+    mode.prepare(run_inline)
     return mode
 
 
@@ -249,10 +250,10 @@ def logged_ids(root: Path) -> list[int]:
 
 def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_state_alone(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    done = mode.commit(BEGIN, staged(mode, 1, 2, 2), Counted(read=3), finished=False)
-    done = mode.commit(done.saved, staged(mode, 2), Counted(read=1), finished=False)
+    done = mode.commit(BEGIN, staged(mode, 1, 2, 2), RecordCounts(read=3), finished=False)
+    done = mode.commit(done.saved, staged(mode, 2), RecordCounts(read=1), finished=False)
     DeltaTable(str(tmp_path / "users_history")).optimize.compact()
-    mode.commit(replace(done.saved, complete=True), [], Counted(), finished=True)
+    mode.commit(replace(done.saved, complete=True), [], RecordCounts(), finished=True)
     with_history(tmp_path)  # a further run makes good what the last one did not get to
 
     assert logged_ids(tmp_path / "users") == [1, 2]
@@ -261,11 +262,11 @@ def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_stat
 
 def test_a_commit_forgets_the_files_it_has_named_for_the_history(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    mode.commit(BEGIN, staged(mode, 1), Counted(read=1), finished=False)
+    mode.commit(BEGIN, staged(mode, 1), RecordCounts(read=1), finished=False)
 
     assert mode.table.saved is not None
     assert len(mode.table.saved.logged or ()) == 1
-    mode.commit(replace(mode.table.saved, complete=True), [], Counted(), finished=True)
+    mode.commit(replace(mode.table.saved, complete=True), [], RecordCounts(), finished=True)
     assert mode.table.saved.logged is None
 
 

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdk import ConfigError, Json
+from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import GENERATION, LOCAL_TIME, MOMENT
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.generation_diff import Counts, Unseen, check_flag
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import here
 
 NOON = datetime(2024, 5, 12, 12, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64()), ("team", pa.string()), (GENERATION, pa.int64()), (DELETED_AT, MOMENT)])
@@ -52,12 +52,12 @@ def table(tmp_path: Path) -> Table:
 
 
 def test_rows_of_any_other_generation_are_gone_unless_they_are_flagged_or_have_none(table: Table) -> None:
-    assert table.unseen.counted(table.files, here) == [Counts(1, 2), Counts(1, 1), Counts(0, 0)]
+    assert table.unseen.counted(table.files, run_inline) == [Counts(1, 2), Counts(1, 1), Counts(0, 0)]
 
 
 def test_flagging_changes_what_is_gone_and_nothing_else(table: Table) -> None:
     later = datetime(2024, 6, 1, tzinfo=UTC)
-    made = table.unseen.flagged(table.files[:2], later, here)
+    made = table.unseen.flagged(table.files[:2], later, run_inline)
 
     flags = {one["id"]: one[DELETED_AT] for one in table.rows(made)}
     assert flags == {1: None, 2: later, 3: later, 4: NOON, 5: None, 6: None, 7: later}
@@ -65,7 +65,7 @@ def test_flagging_changes_what_is_gone_and_nothing_else(table: Table) -> None:
 
 
 def test_deleting_leaves_what_was_flagged_before(table: Table) -> None:
-    made = table.unseen.deleted(table.files, here)
+    made = table.unseen.deleted(table.files, run_inline)
 
     assert [one["id"] for one in table.rows(made)] == [1, 4, 5, 6, 8]
 
@@ -74,7 +74,7 @@ def test_a_file_without_a_row_that_stays_is_not_written(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.add([row(1, 2), row(2, 2)], SCHEMA.names)
 
-    assert table.unseen.deleted(table.files, here) == []
+    assert table.unseen.deleted(table.files, run_inline) == []
 
 
 def test_partition_columns_that_are_not_in_the_file_are_restored(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_partition_columns_that_are_not_in_the_file_are_restored(tmp_path: Path)
     other.folder.mkdir()
     other.add([row(1, 2), row(2, 3)], ["id", GENERATION], team="c")
 
-    (made,) = table.unseen.flagged(table.files, NOON, here)
+    (made,) = table.unseen.flagged(table.files, NOON, run_inline)
     assert (made.partition, table.rows([made])) == ({"team": "b"}, [row(1, 2, NOON, "b"), row(2, 3, None, "b")])
-    assert table.unseen.plan(table.files, here) != other.unseen.plan(other.files, here)
+    assert table.unseen.plan(table.files, run_inline) != other.unseen.plan(other.files, run_inline)
 
 
 def test_a_plan_is_the_same_for_the_same_keys_and_no_others(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_plan_is_the_same_for_the_same_keys_and_no_others(tmp_path: Path) -> N
         table = Table(tmp_path)
         for rows in files:
             table.add(rows, SCHEMA.names)
-        return table.unseen.plan(table.files, here)
+        return table.unseen.plan(table.files, run_inline)
 
     first = plan([row(1, 2), row(2, 2)], [row(3, 1), row(9, 3)])
 
@@ -112,7 +112,7 @@ def test_the_moment_has_the_type_of_the_column(tmp_path: Path, kind: pa.DataType
     table.add([row(1, 2)], SCHEMA.names)
 
     check_flag(table.schema, "streams.users.remove_stale")
-    assert table.rows(table.unseen.flagged(table.files, NOON, here)) == [{**row(1, 2), DELETED_AT: expected}]
+    assert table.rows(table.unseen.flagged(table.files, NOON, run_inline)) == [{**row(1, 2), DELETED_AT: expected}]
 
 
 def test_a_column_that_takes_no_moment_is_an_error(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import MOMENT
 from cdk.lake.arrow.record_batches import Rows
 from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
@@ -16,7 +17,6 @@ from cdk.lake.parquet.merge import Merge, Merged
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import here
 from cdk.streams.order import CountOrder
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int64(), "name": pa.string()}
@@ -37,7 +37,9 @@ class Table:
         self.place, self.columns = Disk(folder), columns or COLUMNS
         self.rows = Rows(self.columns, generation=1)
         bounded = tuple(name for name in identity.keys if name not in partition_by)
-        self.merge = Merge(self.place, self.rows.schema, identity, here, bounded=bounded, partition_by=partition_by)
+        self.merge = Merge(
+            self.place, self.rows.schema, identity, run_inline, bounded=bounded, partition_by=partition_by
+        )
         self.files: list[TableFile] = []
 
     def stage(self, records: Sequence[dict[str, Any]]) -> list[DataFile]:

@@ -9,7 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 
 from cdk.base.errors import TransientError
-from cdk.spark.cluster.driver import TaskLost, unless_lost
+from cdk.base.task_map import TaskLost
+from cdk.spark.cluster.driver import unless_lost
 
 
 @pytest.mark.parametrize(

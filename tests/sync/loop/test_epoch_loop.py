@@ -10,13 +10,14 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import Item, Json, JsonSchema, Partition, Slice, Stream
+from cdk.base.task_map import run_inline
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import Workers, here
 from cdk.sync.loop.epoch_loop import Epochs
 from cdk.sync.loop.stream_sync import StreamRun
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tasks.workers import Workers
 from tests.samples import Users
 
 
@@ -63,7 +64,7 @@ class Watched:
             checkpoint_interval=timedelta(seconds=interval),
             concurrency=concurrency,
         )
-        self._epochs = Epochs(pipeline, [self.run], Workers(here, 2), self._watch, clock)
+        self._epochs = Epochs(pipeline, [self.run], Workers(run_inline, 2), self._watch, clock)
 
     def read_all(self) -> list[tuple[float, int]]:
         self._epochs.read_all()

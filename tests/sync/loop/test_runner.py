@@ -31,8 +31,9 @@ from cdk.engine.read import read
 from cdk.lake.admin.locate import Located
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.storage.folder import Disk
+from cdk.spark.sync_runner import SyncRunner
 from cdk.state.stream_state import StreamState
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from tests.samples import STREAMS, Comments, Orders, Plain, ShopOrders, Users, told

@@ -10,15 +10,16 @@ from deltalake import DeltaTable
 
 from cdk import ConfigError, Item, Json, Slice, Stream
 from cdk.base.errors import ServerError
+from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import Located
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.storage.folder import Disk
 from cdk.lake.storage.run_lock import only_run
-from cdk.spark.cluster.executors import Workers, here
+from cdk.spark.sync_runner import SyncRunner
 from cdk.state.log import StateLog, StateRecord
 from cdk.state.stores import StateKey, open_store
 from cdk.sync.loop import runner as sync_module
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import (
     Pipeline,
@@ -29,6 +30,7 @@ from cdk.sync.settings.pipeline_file import (
     TargetOptions,
 )
 from cdk.sync.settings.stream_options import SkipOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.dying import dying_at
 from tests.spark.given_source import Given
 
@@ -81,7 +83,7 @@ class Lake:
             state=StateOptions(state_provider=provider, **self.state),
             skip_redundant_runs=self.options,
         )
-        return SyncRunner(pipeline, Given(streams), workers=Workers(here, 1), clock=lambda: self.now)
+        return SyncRunner(pipeline, Given(streams), workers=Workers(run_inline, 1), clock=lambda: self.now)
 
     def sync(self, *streams: Stream, **config: Json) -> SyncResult:
         return self.runner(*streams, **config).run()
@@ -252,7 +254,7 @@ def test_without_a_log_it_is_refused(tmp_path: Path) -> None:
     )
 
     with pytest.raises(ConfigError, match=r"say where it lies in state\.state_provider") as caught:
-        SyncRunner(pipeline, Given([Days({})]), workers=Workers(here, 1)).run()
+        SyncRunner(pipeline, Given([Days({})]), workers=Workers(run_inline, 1)).run()
     assert "skip_redundant_runs" in str(caught.value)
     assert not (tmp_path / "lake").exists()
 

@@ -12,18 +12,20 @@ from pyspark.sql import SparkSession
 
 from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, Slice, Stream
 from cdk.base.errors import ServerError
+from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import Located
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import Workers, executors, here
+from cdk.spark.cluster.executors import executors
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import stale_removal as remove_stale
-from cdk.sync.loop.runner import SyncRunner
-from cdk.sync.loop.stale_removal import StaleCount
+from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
+from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 
 PAGE = 4
@@ -60,7 +62,7 @@ class Lake:
     folder: Path
     options: StreamOptions
     state: StateOptions = field(default_factory=StateOptions)
-    workers: Workers | None = field(default_factory=lambda: Workers(here, 1))
+    workers: Workers | None = field(default_factory=lambda: Workers(run_inline, 1))
 
     def asking(self, **options: Json) -> "Lake":
         """The same lake, with other options of `remove_stale`."""

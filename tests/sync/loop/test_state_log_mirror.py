@@ -8,14 +8,15 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import ConfigError, Json, JsonSchema, Page, Partition, Slice, Stream, StreamState
+from cdk.base.task_map import run_inline
 from cdk.base.times.clock import system_clock
 from cdk.engine.read import read
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import Saved
-from cdk.spark.cluster.executors import Workers, here
+from cdk.spark.sync_runner import SyncRunner
 from cdk.state.log import StateLog, StateRecord
 from cdk.sync.loop import runner as sync_module
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.state_log_mirror import open_log
 from cdk.sync.settings.pipeline_file import (
     Pipeline,
@@ -25,6 +26,7 @@ from cdk.sync.settings.pipeline_file import (
     StreamOptions,
     TargetOptions,
 )
+from cdk.sync.tasks.workers import Workers
 from tests.samples import Orders, Plain, Users
 from tests.spark.dying import dying_at
 from tests.spark.given_source import Given
@@ -46,7 +48,7 @@ class Lake:
         )
 
     def sync(self, *streams: Stream, **config: Json) -> SyncResult:
-        return SyncRunner(self.pipeline(**config), Given(streams), workers=Workers(here, 1)).run()
+        return SyncRunner(self.pipeline(**config), Given(streams), workers=Workers(run_inline, 1)).run()
 
     @property
     def log(self) -> StateLog:

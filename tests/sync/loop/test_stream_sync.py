@@ -30,11 +30,11 @@ from cdk import (
     TransientError,
 )
 from cdk.base.errors import StateConflict
+from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Disk
-from cdk.spark.cluster.executors import here
 from cdk.sync.loop.stream_sync import LOST_IN_A_ROW, StreamRun
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
@@ -440,10 +440,10 @@ def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: 
     other = Disk(tmp_path / "things_history") if history else None
     plan = StreamPlan(things, Disk(tmp_path / "things"), "full_refresh", "append_dedup", history=other)
     first = StreamRun(plan, "shop", sync="s1")
-    first.prepare(here)
+    first.prepare(run_inline)
     finish(first)
     run = StreamRun(plan, "shop", sync="s2")
-    run.prepare(here)
+    run.prepare(run_inline)
     files = epoch(run)
     for root in filter(Path.exists, (tmp_path / "things", tmp_path / "things_history")):
         vacuum(root)
@@ -465,7 +465,7 @@ def test_the_next_sync_removes_the_keys_that_a_killed_merge_has_left(tmp_path: P
     then = keys.stat().st_mtime - hours * 3600
     os.utime(keys, (then, then))
     run = StreamRun(plan, "shop", sync="s1")
-    run.prepare(here)
+    run.prepare(run_inline)
 
     # A run on another machine may be merging with a young one.
     assert keys.exists() == left

@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import Json, Page, PagedStream, Partition, Slice, list_partitions
-from cdk.spark.cluster.driver import TaskLost
-from cdk.spark.cluster.executors import Workers
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.base.task_map import TaskLost
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.suspects import Suspects
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.messages import Piece
+from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 
 Item = TypeVar("Item")

@@ -12,10 +12,11 @@ from deltalake import DeltaTable
 
 from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Source, Stream
 from cdk.base.errors import TransientError
-from cdk.spark.cluster.executors import Workers, here
-from cdk.sync.loop.runner import SyncRunner
+from cdk.base.task_map import run_inline
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 
 INT, TEXT, NUMBER = {"type": "integer"}, {"type": "string"}, {"type": "number"}
 
@@ -57,7 +58,7 @@ def sync(folder: Path, stream: Stream, **options: Any) -> StreamReport:
         concurrency=2,
     )
     stream.name = "things"
-    (report,) = SyncRunner(pipeline, One(stream), workers=Workers(here, 2)).run().streams
+    (report,) = SyncRunner(pipeline, One(stream), workers=Workers(run_inline, 2)).run().streams
     return report
 
 

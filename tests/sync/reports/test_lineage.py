@@ -11,13 +11,14 @@ from textwrap import dedent
 import pytest
 
 from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, ServerError, Slice, Stream
+from cdk.base.task_map import Item as Work
+from cdk.base.task_map import Result, run_inline
 from cdk.cli.app import run
 from cdk.lake.storage.folder import Disk, Place
 from cdk.lake.storage.object_store import Store
 from cdk.spark import Pipeline, SyncResult, SyncRunner
-from cdk.spark.cluster.executors import Item as Work
-from cdk.spark.cluster.executors import Result, Workers, here
 from cdk.sync.reports.lineage import _name, configured
+from cdk.sync.tasks.workers import Workers
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend as ShopApi
 from tests.docs.page import DOCS, play
@@ -107,7 +108,7 @@ def sync(folder: Path, *streams: Stream, workers: Workers | None = None) -> Sync
             "checkpoint_interval": "0s",
         }
     )
-    return SyncRunner(pipeline, Shop(streams), workers=workers or Workers(here, 2)).run()
+    return SyncRunner(pipeline, Shop(streams), workers=workers or Workers(run_inline, 2)).run()
 
 
 def facet(told: Json, *path: str) -> Json:

@@ -11,14 +11,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, ServerError, Slice, Source, Stream, TransientError
+from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.receipt import Receipt
 from cdk.rest.http.metrics import Tally, tally
-from cdk.spark.cluster.executors import Spread
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import epoch_loop as epochs
-from cdk.sync.loop.runner import SyncRunner
-from cdk.sync.loop.stale_removal import StaleCount
-from cdk.sync.reports.counts import CommitCounts, SliceCounts
+from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
@@ -148,7 +147,7 @@ def test_the_job_of_an_epoch_is_named_and_the_name_is_taken_back(
 ) -> None:
     names: list[str | None] = []
 
-    def told(spread: Spread, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
+    def told(spread: TaskMap, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
         names.append(session.sparkContext.getLocalProperty("spark.job.description"))
         return read(spread, job, bundles)
 

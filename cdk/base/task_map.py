@@ -1,0 +1,34 @@
+"""TaskMap: calls a function with each item of a list, here or on a cluster, and returns the results in order."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from cdk.base.errors import TransientError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class TaskMap(Protocol):
+    """Calls a function with each item, somewhere, and returns the results in order."""
+
+    def __call__(self, work: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
+        """Call `work` with each item. Raises TransientError: what runs it was lost."""
+
+
+def run_inline(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Call `work` with each item in this process: for work that is smaller than a job of a cluster."""
+    return [work(item) for item in items]
+
+
+class TaskLost(TransientError):
+    """The process of a task died again and again, most often for want of memory."""
+
+    def __init__(self, task: int | None, reason: str) -> None:
+        """Name the task. task: its number; None: unknown. reason: what the cluster reported last."""
+        super().__init__(
+            "the process of a task died again and again; what was committed is safe: give it more memory, and run the "
+            "sync again",
+            detail=reason,
+        )
+        self.task = task
