@@ -13,7 +13,7 @@ from cdk.base.values import Json, to_json
 
 if TYPE_CHECKING:  # importing it at run time would import Delta for every command
     from cdk.lake.admin.table_facts import Asked, TableFacts
-    from cdk.sync.settings.stream_options import StreamOptions
+    from cdk.sync.settings.pipeline_file import StreamOptions
 
 _FILE_WIDTH = 200
 _UNITS = ("B", "kB", "MB", "GB", "TB")

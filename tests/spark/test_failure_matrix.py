@@ -23,8 +23,6 @@ from deltalake.exceptions import DeltaError
 from cdk import Json, Page, Slice, Source, Stream, TransientError
 from cdk.base.task_map import run_inline
 from cdk.base.times.clock import Clock, system_clock
-from cdk.lake.storage.folder import Disk
-from cdk.spark.flagged import FlaggedTable
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.handlers import StaleEntityRemovalHandler, StatefulOptions, stateful_run
 from cdk.state.handlers.stale import ScopeReport
@@ -303,15 +301,16 @@ class Flags:
 
     def __init__(self, place: Path) -> None:
         write_deltalake(place, pa.table({"id": ["a", "b", "c"]}))
-        self.place, self._table = place, FlaggedTable(Disk(place), ["id"])
+        self.place = place
 
     def remove(self, ids: Sequence[str], *, hard: bool) -> list[str]:
-        self._table.remove(pa.table({"id": list(ids)}), hard=hard)
+        assert hard
+        DeltaTable(self.place).delete(f"id IN ({', '.join(map(repr, ids))})")
         return list(ids)
 
     def revive(self, ids: Sequence[str]) -> list[str]:
-        self._table.revive(pa.table({"id": list(ids)}))
-        return list(ids)
+        assert not ids
+        return []
 
     def takes(self, changes: str) -> None:
         DeltaTable(self.place).alter.set_table_properties({"delta.appendOnly": changes})

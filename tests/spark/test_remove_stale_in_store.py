@@ -1,35 +1,27 @@
-"""What a complete read does not see leaves a table in an S3 store, and a set of keys lies in one."""
+"""What a complete read does not see leaves a table in an S3 store."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdk import Json
-from cdk.base.errors import ConfigError, StateError, TransientError
 from cdk.base.task_map import run_inline
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.storage.folder import Place
 from cdk.lake.storage.object_store import place_at
 from cdk.spark.cluster.executors import executors
-from cdk.spark.flagged import FlaggedTable
-from cdk.spark.stale import StaleReport, StaleRows
 from cdk.spark.sync_runner import SyncRunner
-from cdk.state.handlers import StatefulOptions, stateful_run
-from cdk.state.log import StateLog
-from cdk.state.stores import StateKey
-from cdk.state.stores.memory import MemoryStore
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
-from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
+from tests.spark.object_store import ObjectStore, Trouble, object_store
 from tests.sync.loop.test_stale_removal import Users
 
 DENIED = "<Error><Code>AccessDenied</Code><Message>No.</Message></Error>"
@@ -145,76 +137,3 @@ def test_a_store_that_refuses_the_removal_keeps_the_rows_until_the_next_sync(lak
     assert (failed.status, shown(lake)) == (Status.FAILED, set(range(10)))
     assert sync(lake, server, range(8)).stale == StaleCount("soft", 10, 8, 2, 2)
     assert shown(lake) == set(range(8))
-
-
-class Sets:
-    """Runs of `StaleRows` whose set and table both lie in the store."""
-
-    def __init__(self, spark: SparkSession, lake: Place) -> None:
-        self.spark, self.folder, self.table, self.log = (
-            spark,
-            lake.join("a set"),
-            lake.join("rows"),
-            StateLog(MemoryStore(), StateKey("catalog")),
-        )
-
-    def run(self, ids: Sequence[int | None]) -> StaleReport:
-        with stateful_run(self.log, StatefulOptions(enabled=True)) as run:
-            stale = StaleRows(self.spark, self.folder, run, "rows", ["id"])
-            report = stale.settle(self.frame(ids), FlaggedTable(self.table, ["id"]), complete=True)
-            run.session.commit("final")
-            stale.sweep()
-        return report
-
-    def frame(self, ids: Sequence[int | None]) -> DataFrame:
-        return self.spark.createDataFrame(pa.table({"id": pa.array(ids, pa.int64())}))
-
-    @property
-    def flagged(self) -> set[Json]:
-        return {row["id"] for row in rows(self.table) if row.get(DELETED_AT) is not None}
-
-
-@pytest.fixture
-def sets(session: SparkSession, lake: Place) -> Sets:
-    sets = Sets(session, lake)
-    write_deltalake(sets.table.uri, pa.table({"id": [1, 2, 3, 4, None]}), storage_options=lake.storage_options)
-    sets.run([1, 2, 3, 4, None])
-    return sets
-
-
-@pytest.mark.spark
-def test_a_set_of_keys_in_the_store_tells_what_is_gone_and_what_came_back(sets: Sets) -> None:
-    (first,) = sets.folder.names()
-    gone = sets.run([1, 2, 3])
-    flagged = sets.flagged
-    back = sets.run([1, 2, None])
-
-    assert (gone, flagged) == (StaleReport(previous=5, current=3, gone=2, removed=2), {4, None})
-    assert (back, sets.flagged) == (StaleReport(previous=3, current=3, gone=1, removed=1, revived=1), {3, 4})
-    assert sets.run([1, 2, None]) == StaleReport(previous=3, current=3, gone=0)
-    # The newest three sets stay.
-    assert sorted(name.partition("-")[0] for name in sets.folder.names()) == ["2", "4", "6"]
-    assert sets.folder.join(first.removesuffix(".set"), "compared").names() == []
-
-
-@pytest.mark.spark
-def test_a_set_that_is_gone_from_the_store_is_said_before_anything_is_read(sets: Sets) -> None:
-    sets.folder.delete_all()
-
-    with pytest.raises(StateError, match=r"s3://lake/.*/compared: found no such folder"):
-        sets.run([1, 2])
-
-
-@pytest.mark.spark
-def test_a_store_that_refuses_the_set_fails_the_run_and_nothing_is_removed(sets: Sets, server: ObjectStore) -> None:
-    server.misbehave(Trouble(r"(PUT|POST) /lake/.*/compared/part-", 403, DENIED))
-    with pytest.raises(TransientError, match="Spark did not write the rows") as failed:
-        sets.run([1, 2])
-    server.misbehave(Trouble("/compared/files.json", 403, DENIED))
-    with pytest.raises(ConfigError, match="access denied"):
-        sets.run([1, 2])
-    server.misbehave()
-
-    assert SECRET not in f"{failed.value!r} {failed.value.detail}"
-    assert sets.flagged == set()
-    assert sets.run([1, 2]).removed == 3

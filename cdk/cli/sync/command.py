@@ -30,7 +30,7 @@ from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import check_given, given_pipeline
 from cdk.cli.unexpected import Unexpected
 
-if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
     from cdk.sync.loop.runner import SyncResult
     from cdk.sync.settings.pipeline_file import Pipeline
 
@@ -97,7 +97,7 @@ def sync(
         "--allow-empty": allow_empty or None,
     }
     check_given(pipeline, options)
-    # pyspark alone takes longer to import than `spec` may run.
+    # pyarrow and Spark take longer to import than `spec` may run.
     from cdk.cli.sync.display import Display  # noqa: PLC0415
     from cdk.cli.sync.preview import show_previews  # noqa: PLC0415
     from cdk.cli.sync.report import SyncReport  # noqa: PLC0415

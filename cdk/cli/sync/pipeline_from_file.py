@@ -9,7 +9,7 @@ from cdk.sources.discovery import find_source, manifest_source
 from cdk.sources.variables import SecretEnvironment
 from cdk.streams.source import Source
 
-if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
     from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions
 
 

@@ -19,7 +19,7 @@ from cdk.sources.discovery import find_source, manifest_source
 from cdk.streams.source import Source
 from cdk.streams.stream import full_name
 
-if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
     from cdk.sync.settings.pipeline_file import Pipeline
 
 _WRITE_MODES = (DestinationSyncMode.APPEND, DestinationSyncMode.OVERWRITE, DestinationSyncMode.APPEND_DEDUP)

@@ -8,7 +8,7 @@ import click
 from cdk.base.values import to_json
 from cdk.protocol import Mask
 
-if TYPE_CHECKING:  # importing it at run time would import pyspark for every command
+if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
     from cdk.sync.loop.preview import Preview
 
 

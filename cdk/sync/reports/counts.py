@@ -30,7 +30,7 @@ class SliceCounts:
     """The first slices of a stream one by one, under their partition and window, and all others together."""
 
     listed: Mapping[str, RecordCounts] = field(default_factory=dict)
-    others: RecordCounts = RecordCounts()
+    others: RecordCounts = field(default_factory=RecordCounts)
 
     def plus(self, slice: Slice, progress: Progress) -> "SliceCounts":
         """These and what an epoch brought of `slice`."""

@@ -6,12 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk.lake.admin.table_facts import Standing, TableFacts, table_facts, tables_of
+from cdk.lake.admin.table_facts import Asked, Standing, TableFacts, table_facts, tables_of
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import Saved
 from cdk.lake.parquet.writer import DataFile
-from cdk.sync.settings.pipeline_file import StreamOptions
 
 SAVED = Saved("incremental", "append", complete=True)
 DONE = TableFacts("users", "/t", Standing.COMPLETE)
@@ -88,7 +87,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         grow(opened(root), root)
     write_deltalake(str(tmp_path / "theirs"), pa.table({"a": [1], "b": [1]}), partition_by=["a"])
 
-    found = tables_of(tmp_path, "shop", {"users": StreamOptions(), "new": StreamOptions()})
+    found = tables_of(tmp_path, "shop", {"users": Asked(), "new": Asked()})
 
     assert [(facts.stream, facts.standing) for facts in found] == [
         ("events", Standing.COMPLETE),
