@@ -22,6 +22,12 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder for a table that does not exist yet."""
+    return tmp_path / "lake" / "users"
+
+
 def pytest_configure() -> None:
     """Let every Java that the tests start begin soon, Ctrl-C end what they start, and no example have a deadline."""
     os.environ.setdefault(class_archive.OPTIONS, class_archive.quick_java())

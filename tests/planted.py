@@ -751,7 +751,7 @@ BUGS = [
     ),
     Bug(
         "what a connector raises is told without secrets",
-        "cli/unexpected",
+        "cli/command_errors",
         "super().__init__(mask(",
         "super().__init__(str(",
     ),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
@@ -18,9 +18,7 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.syntax.legacy_syntax import adapt, migrate
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.references import References, bounded
-
-if TYPE_CHECKING:
-    from cdk.declarative.syntax.validation_errors import Problem
+from cdk.declarative.syntax.validation_errors import Problem, explained, misspelt
 
 Keys: TypeAlias = tuple[str | int, ...]
 
@@ -97,8 +95,6 @@ class Manifest:
         return self.resolved()
 
     def _validated(self, value: dict[str, Json]) -> Component:
-        from cdk.declarative.syntax.validation_errors import explained, misspelt  # noqa: PLC0415 - spares what most starts do not need
-
         model = Component.registry[ROOT]
         try:
             root = model.model_validate(value)
@@ -169,7 +165,7 @@ class Manifest:
         lines = {self.where((*keys, field)).partition(" ")[0] if self._file else keys for keys in found}
         return (*found[0], field) if len(lines) == 1 else None
 
-    def _told(self, problems: "Sequence[Problem]") -> list[str]:
+    def _told(self, problems: Sequence[Problem]) -> list[str]:
         """What to say of problems: once for each place in the file, however often references use it."""
         places: dict[tuple[Keys, str], list[Keys]] = {}
         for problem in problems:
@@ -203,20 +199,6 @@ def _components(value: Json, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, Js
     elif isinstance(value, list):
         for i, part in enumerate(value):
             yield from _components(part, (*keys, i))
-
-
-def problems(error: Exception, value: Json = None) -> str:
-    """What a ValidationError says, in one line each, without places in a file.
-
-    value: the component that was validated, for errors that name the form that was meant.
-    """
-    if not isinstance(error, ValidationError):
-        return f"there is no component {error}"
-    from cdk.declarative.syntax.validation_errors import explained, listed  # noqa: PLC0415 - only errors need it
-
-    kind = Component.registry.get(str(value.get("type"))) if isinstance(value, Mapping) else None
-    found = listed(error) if kind is None else explained(value, kind, error)
-    return "\n".join(f"{dotted(p.keys)}: {p.text}" if p.keys else p.text for p in found)
 
 
 def _keys(path: str) -> list[str | int]:

@@ -8,8 +8,9 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.components import register
-from cdk.declarative.manifest import Manifest, problems
+from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
+from cdk.declarative.syntax.validation_errors import problems
 from tests.work import counted_calls
 
 GOOD = """\

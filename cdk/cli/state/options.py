@@ -12,7 +12,7 @@ import click
 from cdk.base.errors import CdkError, ConfigError, StateConflict
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import Json, to_json
-from cdk.cli.unexpected import Unexpected
+from cdk.cli.command_errors import Busy, Unexpected
 
 if TYPE_CHECKING:  # importing them at run time would import Delta for every command
     from collections.abc import Iterator
@@ -25,9 +25,6 @@ if TYPE_CHECKING:  # importing them at run time would import Delta for every com
     from cdk.sync.settings.stream_plan import StreamPlan
 
 P = ParamSpec("P")
-
-BUSY = 75
-"""Ends a verb that found a sync running: try again later."""
 
 _MOVES = 10
 
@@ -126,12 +123,6 @@ trust_option = click.option(
     is_eager=True,
     help="Let Python code that a manifest names run, such as a components.py beside it.",
 )
-
-
-class Busy(click.ClickException):
-    """A sync of the pipeline runs, or was faster."""
-
-    exit_code = BUSY
 
 
 def said(command: Callable[P, int]) -> Callable[P, int]:

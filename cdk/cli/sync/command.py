@@ -16,6 +16,7 @@ import click
 from cdk.base.errors import CdkError, StateConflict
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
+from cdk.cli.command_errors import Busy, Unexpected
 from cdk.cli.options import (
     catalog_option,
     config_option,
@@ -25,10 +26,8 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncTold
-from cdk.cli.state.options import Busy
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import check_given, given_pipeline
-from cdk.cli.unexpected import Unexpected
 
 if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
     from cdk.sync.loop.runner import SyncResult

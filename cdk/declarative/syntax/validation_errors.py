@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from cdk.base.keys import dotted
 from cdk.base.suggestions import nearest
 from cdk.base.values import Json
 from cdk.declarative.model.component import Component
@@ -319,3 +320,15 @@ def _place(loc: Sequence[str | int], value: Json) -> Keys:
             value = value[key]
             keys.append(key)
     return tuple(keys)
+
+
+def problems(error: Exception, value: Json = None) -> str:
+    """What a ValidationError says, in one line each, without places in a file.
+
+    value: the component that was validated, for errors that name the form that was meant.
+    """
+    if not isinstance(error, ValidationError):
+        return f"there is no component {error}"
+    kind = Component.registry.get(str(value.get("type"))) if isinstance(value, Mapping) else None
+    found = listed(error) if kind is None else explained(value, kind, error)
+    return "\n".join(f"{dotted(p.keys)}: {p.text}" if p.keys else p.text for p in found)

@@ -8,12 +8,12 @@ from pydantic import Field, ValidationError
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.declarative.manifest import problems
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.stream_templates import Setting, filled
+from cdk.declarative.syntax.validation_errors import problems
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint import ParentState

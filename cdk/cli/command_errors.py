@@ -1,4 +1,4 @@
-"""The end of a command for which nothing is prepared, such as an error in a connector's own code."""
+"""How commands end with an error: the exit code for "try again later", and errors that nobody foresaw."""
 
 import traceback
 from collections.abc import Callable
@@ -12,3 +12,10 @@ class Unexpected(click.ClickException):
     def __init__(self, error: Exception, mask: Callable[[str], str]) -> None:
         trace = "".join(traceback.format_exception(error)).rstrip()
         super().__init__(mask(f"{type(error).__name__}: {error}\n{trace}"))
+
+
+class Busy(click.ClickException):
+    """A sync of the pipeline runs, or was faster."""
+
+    exit_code = 75
+    """EX_TEMPFAIL of sysexits.h: schedulers try again later."""
