@@ -53,7 +53,8 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
 
     emitted_at_ms: milliseconds since 1970, the same for the whole page.
     Fields of a record that are null are left out, as Airbyte has it; nulls deeper inside stay.
-    NaN and infinities become null, values of Python what `cdk.base.records.plain_values` says, numbers keep every digit.
+    NaN and infinities become null, values of Python what `cdk.base.records.plain_values` says, numbers keep every
+    digit.
 
     Raises FatalError naming the stream and the field: a value that JSON cannot hold.
     """

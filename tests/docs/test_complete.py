@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +22,7 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import Saved
 from cdk.lake.storage.run_lock import only_run
 from cdk.sync.settings.pipeline_file import Pipeline
-from tests.docs.page import BLOCK, DOCS
+from tests.docs.page import DOCS
 
 ROOT = DOCS.parent
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
@@ -84,14 +83,6 @@ def test_every_page_is_in_the_index() -> None:
     }
 
     assert set(DOCS.rglob("*.md")) - {index} - linked == set()
-
-
-def test_the_layers_are_those_that_are_checked() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
-    drawn = next(text for _, text in BLOCK.findall((DOCS / "explanation" / "architecture.md").read_text()))
-
-    assert [re.split(r"\s{2,}", line)[0] for line in drawn.splitlines()] == layers
 
 
 def test_a_second_sync_is_refused_with_the_words_of_the_page(tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ class Display:
 def _own_stderr() -> Console:
     """A console on standard error that stays there.
 
-    While Spark starts, descriptor 2 leads into a file (`cdk.spark.cluster.session`); a screen drawn meanwhile would land there.
+    While Spark starts, descriptor 2 leads into a file (`cdk.spark.cluster.session`); a screen drawn meanwhile would
+    land there.
     """
     if not sys.stderr.isatty():
         return Console(stderr=True)

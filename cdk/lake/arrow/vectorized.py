@@ -1,8 +1,8 @@
 """Values -> an Arrow array in one go, where each of them is what the column holds. Nearly all values are.
 
 The types are looked at first: Arrow takes True for 1.0, and 1 for 1.0 beside it, "abc" for a list, and drops what a
-struct does not declare. Whatever is in doubt is left to `cdk.lake.arrow.coerce`, which takes a value at a time and ten times
-as long, so both must agree on what they do with a value.
+struct does not declare. Whatever is in doubt is left to `cdk.lake.arrow.coerce`, which takes a value at a time and ten
+times as long, so both must agree on what they do with a value.
 """
 
 from collections.abc import Mapping, Sequence

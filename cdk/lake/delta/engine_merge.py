@@ -1,7 +1,8 @@
 """Merging by delta-rs: which of the rows that were read are upserts, inserts or removals, and what they amount to.
 
-The rules are those of merging files (`cdk.lake.parquet.merge`): the same winners, compared in the same way with the rows that
-are there. delta-rs only carries it out, by key. The table's keys are read as its readers see them, batch by batch.
+The rules are those of merging files (`cdk.lake.parquet.merge`): the same winners, compared in the same way with the
+rows that are there. delta-rs only carries it out, by key. The table's keys are read as its readers see them, batch by
+batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +42,7 @@ class EngineMerge:
     expected: dict[str, int]
 
     def source(self) -> Iterator[pa.RecordBatch]:
-        """The rows for `cdk.lake.delta.engine_writes.merged`; one that takes the place of several comes several times."""
+        """The rows for `engine_writes.merged`; one that takes the place of several comes several times."""
         merge = self.merge
         for n, file in enumerate(self.staged):
             mine = self.operations.filter(pc.equal(self.operations[FILE], n))

@@ -1,8 +1,9 @@
 """Commits that delta-rs makes by its own MERGE, UPDATE, DELETE or writer, where a table's features need that.
 
 Each is a `Change`: a function of the table's handle and of the properties of the commit, which carry the state's
-marker. Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks constraints,
-writes the change feed, and knows deletion vectors; measured with 1.6, as is how it takes names: in backticks.
+marker. Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks
+constraints, writes the change feed, and knows deletion vectors; measured with 1.6, as is how it takes names: in
+backticks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -2,8 +2,9 @@
 
 The kit writes Parquet files by itself and names them in commits. That is right for tables without features, and fast.
 Where it is not, delta-rs does it: its MERGE, UPDATE, DELETE and writer know deletion vectors, change feeds and
-constraints. What neither can do right is refused by name. Measured with delta-rs 1.6 (`tests/lake/delta/test_table_guard.py`
-does each of these to a table with each of the features); the features are those of Delta's protocol.
+constraints. What neither can do right is refused by name. Measured with delta-rs 1.6
+(`tests/lake/delta/test_table_guard.py` does each of these to a table with each of the features); the features are those
+of Delta's protocol.
 """
 
 import re

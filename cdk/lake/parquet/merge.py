@@ -47,8 +47,8 @@ class Merged:
     """What to commit. replaced: rows that leave the table. added: rows that come. stale: read, but older than its row.
 
     superseded: read, but older than another row of its key that was read. deleted: read, and say that their key is
-    deleted. apart: read, and without a key (`cdk.lake.parquet.dedup`). compared: files that were looked into. where: `here`
-    or `spark`. spare: files that nobody needs once this is committed.
+    deleted. apart: read, and without a key (`cdk.lake.parquet.dedup`). compared: files that were looked into. where:
+    `here` or `spark`. spare: files that nobody needs once this is committed.
     """
 
     add: tuple[DataFile, ...]

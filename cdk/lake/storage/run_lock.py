@@ -1,9 +1,10 @@
 """One sync of a pipeline at a time on one machine, and whether the last one was cut.
 
 The lock makes a second run fail early and says who holds it. It is not what keeps the tables right: the pinned handle
-does that (`cdk.lake.delta.stream_table`), across machines too. A file in the target, `_cdk/<pipeline>.sync`, names the sync that
-runs, and is removed when that sync ends, with failed streams or without. A name that nobody holds means: it was cut,
-and the next run is the rest of it. The file is replaced as a whole, so a disk that is full keeps the name that it has.
+does that (`cdk.lake.delta.stream_table`), across machines too. A file in the target, `_cdk/<pipeline>.sync`, names the
+sync that runs, and is removed when that sync ends, with failed streams or without. A name that nobody holds means: it
+was cut, and the next run is the rest of it. The file is replaced as a whole, so a disk that is full keeps the name that
+it has.
 
 The lock itself is an empty file beside it. A store has no locks: what is held is then a file in the user's cache
 folder, one for each address, which keeps out a second run on the same machine and no other. A run on another machine

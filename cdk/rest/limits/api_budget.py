@@ -28,8 +28,8 @@ class ApiBudget:
     longest: the longest wait that is worth it; a longer one ends the read with RateLimited.
 
     Thread-safe. Time passes by the clock or by the waits, whichever says more, so a clock that stands still while code
-    runs, or is set back, does not make waits longer. The tasks of a sync share it (`cdk.rest.limits.task_share`); any other process
-    has its own.
+    runs, or is set back, does not make waits longer. The tasks of a sync share it (`cdk.rest.limits.task_share`); any
+    other process has its own.
     """
 
     def __init__(

@@ -49,8 +49,8 @@ class Budget:
     max_wait: the longest wait for a reset that is worth it; a longer one ends the read with RateLimited, and it goes on
         from its state another time. Waiting for `period` has no limit.
 
-    Thread-safe. The tasks of a sync share it (`cdk.rest.limits.task_share`), where budgets with the same settings count as one; any
-    other process has its own.
+    Thread-safe. The tasks of a sync share it (`cdk.rest.limits.task_share`), where budgets with the same settings count
+    as one; any other process has its own.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """StaleRemoval: after a complete read, what the source has no more leaves the table.
 
 The commit that says that a generation is complete is the one that removes, so a sync that is cut before it removes
-nothing, and the next one does. What is compared is the table with itself (`cdk.lake.parquet.generation_diff`); how many rows it had
-when the read began is part of its state.
+nothing, and the next one does. What is compared is the table with itself (`cdk.lake.parquet.generation_diff`); how many
+rows it had when the read began is part of its state.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A failure. delta: tests of A, as `file::test` in tests/spark, `[point]` where it is one of `cdk.base.crash_points`.
+    """A failure. delta: tests of A, as `file::test` in tests/spark, `[point]` where it is a crash point.
 
     others: tests of B, C and D.
     """

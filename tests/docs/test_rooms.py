@@ -1,0 +1,10 @@
+"""The page on architecture shows the rooms that the contracts of imports have."""
+
+from tests.docs.rooms import PAGE, drawn, written
+
+
+def test_the_page_shows_the_rooms_as_they_are() -> None:
+    page = PAGE.read_text()
+
+    assert written(page) == page
+    assert drawn() in page
