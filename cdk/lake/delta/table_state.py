@@ -17,9 +17,10 @@ class Saved:
     `StreamTable.commit` makes them. records: rows committed in this generation. history: versions of earlier states,
     newest first. known: rows that were shown when the read of this generation began, where rows that it does not see
     are to leave; None: nobody counted them. source: what the source said of the answers that the rows came from
-    (`cdk.sync.loop.conditional_state`); None: nobody asked. rows: of the table after this commit, by its log; None: it does not
-    say. newest: some files of the newest commit that brought any, unless a later one took them away; newest_at: when
-    the last of them was written, in milliseconds since 1970. All three are what `StreamTable.commit` makes them.
+    (`cdk.sync.loop.conditional_state`); None: nobody asked. rows: of the table after this commit, by its log; None: it
+    does not say. newest: some files of the newest commit that brought any, unless a later one took them away;
+    newest_at: when the last of them was written, in milliseconds since 1970. All three are what `StreamTable.commit`
+    makes them.
     """
 
     sync_mode: str
