@@ -20,7 +20,7 @@ from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.values import Json
 from cdk.state.bookmark_copies import open_copies
 from cdk.state.log import Kind, Mode, Retention, StateLog, StateRecord, StateSession
-from cdk.state.log.canonical_json import freeze, thaw
+from cdk.state.log.canonical_json import dumps_canonical, loads_canonical
 from cdk.state.stores import StateKey, open_store
 from cdk.state.stores import StateStore as Store
 
@@ -47,7 +47,7 @@ class StateData:
         """
         if not isinstance(key, str):
             raise BadState("bookmark", key, "a text as a key")
-        text = freeze(value, f"{_USE}{key}")
+        text = dumps_canonical(value, f"{_USE}{key}")
         if not replace and self._texts.get(key, text) != text:
             raise StateError(
                 "the key has another value; choose another key, such as '<domain>.<dataset>', or `replace=True`",
@@ -58,7 +58,7 @@ class StateData:
     def get_element(self, key: str, default: Json = None) -> Json:
         """A copy of the value of a key; `default` where it has none."""
         text = self._texts.get(key)
-        return default if text is None else thaw(text, f"{_USE}{key}")
+        return default if text is None else loads_canonical(text, f"{_USE}{key}")
 
     def remove_element(self, key: str) -> None:
         """Forget a key; one that is not there is forgotten already."""
@@ -71,18 +71,18 @@ class StateData:
     @property
     def elements(self) -> Mapping[str, Json]:
         """Copies of all values by their keys, in order of the keys."""
-        return {key: thaw(text, f"{_USE}{key}") for key, text in sorted(self._texts.items())}
+        return {key: loads_canonical(text, f"{_USE}{key}") for key, text in sorted(self._texts.items())}
 
     def to_bytes(self) -> bytes:
         """All keys and values, as canonical JSON in UTF-8."""
-        return freeze(self.elements, "bookmarks")
+        return dumps_canonical(self.elements, "bookmarks")
 
     def from_bytes(self, data: bytes | Mapping[str, Json]) -> None:
         """Take these keys and values in place of all others: a map, or what `to_bytes` gave.
 
         Raises BadState: it is something else; then nothing has changed.
         """
-        given = thaw(data, "bookmarks") if isinstance(data, bytes) else data
+        given = loads_canonical(data, "bookmarks") if isinstance(data, bytes) else data
         if not isinstance(given, Mapping):
             raise BadState("bookmarks", given, "keys and values")
         taken = StateData()

@@ -240,7 +240,7 @@ BUGS = [
     Bug(
         "a refresh of a table with keys removes older rows",
         "sync/loop/stream_sync",
-        "removal = Wanted(AS_THE_PLATFORM_SAYS)",
+        "removal = RemovalRequest(AS_THE_PLATFORM_SAYS)",
         "pass",
         "tests/spark/test_refresh.py",
     ),
@@ -254,7 +254,7 @@ BUGS = [
     Bug(
         "a wait of a read that has ended ends",
         "engine/thread_pool",
-        "self._context.run(let_stop, stop)",
+        "self._context.run(interruptible, stop)",
         "pass",
         "tests/engine/test_thread_pool.py",
     ),
@@ -310,7 +310,7 @@ BUGS = [
     Bug(
         "a merge reads what delta-rs has written",
         "lake/parquet/table_rows",
-        "restored(plain(batch), ",
+        "restored(without_encoding(batch), ",
         "restored(batch, ",
     ),
     Bug(
@@ -1108,8 +1108,8 @@ BUGS = [
     Bug(
         "half a bucket is not remembered",
         "state/handlers/redundant",
-        "(Span(_of_millis(start_time_millis), _of_millis(end_time_millis)),)",
-        "outward(Span(_of_millis(start_time_millis), _of_millis(end_time_millis)), self._bucket),",
+        "(Interval(_of_millis(start_time_millis), _of_millis(end_time_millis)),)",
+        "outward(Interval(_of_millis(start_time_millis), _of_millis(end_time_millis)), self._bucket),",
     ),
     Bug("a run of a long log reads few records", "state/log/retention", "if kept > _FEW and", "if not kept and"),
     Bug(
@@ -1218,8 +1218,8 @@ BUGS = [
     Bug(
         "a frame reads the file of its config when planned",
         "spark/datasource/source",
-        "Opened.of(Given.of(self.options, Path(self.folder)))",
-        "Opened.of(self._given)",
+        "OpenStream.of(DataSourceOptions.of(self.options, Path(self.folder)))",
+        "OpenStream.of(self._given)",
         "tests/spark/datasource/test_tokens.py",
     ),
     Bug(

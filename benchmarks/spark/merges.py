@@ -25,11 +25,11 @@ from processes import KINDS, Usage, forget_peaks, mine
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.columns import OWN_COLUMNS, RAW_ID, table_schema
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.merge import Merge
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.cluster.driver import driver_of
 from cdk.spark.cluster.executors import on_executors
 from cdk.spark.cluster.session import open_session
@@ -66,7 +66,7 @@ class Work:
         files: list[DataFile] = []
         for first in range(0, self.rows, FILE_ROWS):
             files += _written(self.folder, order[first : first + FILE_ROWS], version=1)
-        table.commit(Saved("incremental", "append"), files)
+        table.commit(TableState("incremental", "append"), files)
 
     def changed(self, number: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         """Keys of the rows that change: recent ones where keys grow with time, any where they are random."""
@@ -155,7 +155,7 @@ def _imported(number: int) -> int:
 
 
 def _opened(folder: Path) -> StreamTable:
-    return StreamTable(Disk(folder), "bench", "rows", SCHEMA)
+    return StreamTable(LocalFolder(folder), "bench", "rows", SCHEMA)
 
 
 def _written(folder: Path, ids: "np.ndarray[tuple[int], np.dtype[np.int64]]", *, version: int) -> list[DataFile]:
@@ -172,7 +172,7 @@ def _written(folder: Path, ids: "np.ndarray[tuple[int], np.dtype[np.int64]]", *,
         **{name: pa.nulls(size, kind) for name, kind in OWN_COLUMNS.items()},
         RAW_ID: pa.array([f"{version:08x}{one:032x}" for one in ids.tolist()]),
     }
-    writer = TableWriter(Disk(folder), SCHEMA, ("id",))
+    writer = TableWriter(LocalFolder(folder), SCHEMA, ("id",))
     writer.write([pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)])
     return writer.close()
 

@@ -12,7 +12,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import Json, to_json
 
 if TYPE_CHECKING:  # importing it at run time would import Delta for every command
-    from cdk.lake.admin.table_facts import Asked, TableFacts
+    from cdk.lake.admin.table_facts import TableFacts, TableRequest
     from cdk.sync.settings.pipeline_file import StreamOptions
 
 _FILE_WIDTH = 200
@@ -54,11 +54,11 @@ def tables(pipeline: Path, *, as_json: bool) -> None:
         _print_table(settings.name, target, found)
 
 
-def _asked(streams: Mapping[str, "StreamOptions"]) -> Mapping[str, "Asked"]:
-    from cdk.lake.admin.table_facts import Asked  # noqa: PLC0415
+def _asked(streams: Mapping[str, "StreamOptions"]) -> Mapping[str, "TableRequest"]:
+    from cdk.lake.admin.table_facts import TableRequest  # noqa: PLC0415
 
     return {
-        name: Asked(options.write_mode, options.remove_stale.removal if options.remove_stale else None)
+        name: TableRequest(options.write_mode, options.remove_stale.removal if options.remove_stale else None)
         for name, options in streams.items()
     }
 

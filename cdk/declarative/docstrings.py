@@ -8,14 +8,14 @@ from pydantic import BaseModel
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ComponentDocs:
     """text: what it is, in paragraphs. example: YAML, empty where there is none."""
 
     text: str
     example: str
 
 
-def told(model: type[BaseModel]) -> Told:
+def component_docs(model: type[BaseModel]) -> ComponentDocs:
     """What a model's own docstring says."""
     text, _, example = cleandoc(vars(model).get("__doc__") or "").partition("\nExample:\n")
-    return Told(text.strip(), dedent(example).strip())
+    return ComponentDocs(text.strip(), dedent(example).strip())

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from cdk.base.values import Json, JsonSchema
 from cdk.declarative.components import register
-from cdk.declarative.docstrings import told
+from cdk.declarative.docstrings import component_docs
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     Anything,
@@ -96,7 +96,7 @@ def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
     required = [key for key, field in fields.items() if field.required]
     return {
         "title": name,
-        "description": told(model).text,
+        "description": component_docs(model).text,
         "type": "object",
         **({"required": required} if required else {}),
         "properties": properties,
@@ -131,7 +131,7 @@ def _value_schema(name: str, field: FieldShape) -> dict[str, Json]:
 def _family_schema(family: type[Component]) -> dict[str, Json]:
     return {
         "title": kind_of(family),
-        "description": told(family).text,
+        "description": component_docs(family).text,
         "type": "object",
         "required": ["type"],
         "anyOf": [_ref(_defined(name)) for name in sorted(family.members())],

@@ -8,7 +8,7 @@ import orjson
 from pydantic import BaseModel
 
 from cdk.declarative.components import register
-from cdk.declarative.docstrings import told
+from cdk.declarative.docstrings import component_docs
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     Choice,
@@ -99,14 +99,14 @@ def _index(pages: Mapping[str, list[type[Component]]]) -> str:
 
 def _page(page: str, kinds: list[type[Component]], places: Mapping[str, str]) -> str:
     families = sorted({family for kind in kinds if (family := _family(kind)) is not None}, key=kind_of)
-    about = told(families[0]).text if families else "The manifest as a whole."
+    about = component_docs(families[0]).text if families else "The manifest as a whole."
     # Members of the family first, then what they are made of.
     ordered = sorted(kinds, key=lambda kind: (_family(kind) is None, kind_of(kind)))
     return "\n".join([_NOTE, f"# {_title(page)}\n", f"{about}\n", *(_section(k, page, places) for k in ordered)])
 
 
 def _section(kind: type[Component], page: str, places: Mapping[str, str]) -> str:
-    said = told(kind)
+    said = component_docs(kind)
     rows = [_row(field, page, places) for key, field in fields_of(kind).items() if key not in {"type", "$parameters"}]
     lines = [f"## {kind_of(kind)}\n", f"{said.text}\n"]
     if rows:

@@ -21,7 +21,7 @@ from cdk.streams.read_slice import ReadPage, read_slice
 from cdk.streams.stream import Stream
 
 
-def remembering(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
+def read_without_boundary_duplicates(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     """`read_slice`, less the records that `slice.edge` remembers; each page's edge says what to remember next."""
     pages = read_slice(stream, slice)
     if stream.cursor is None:

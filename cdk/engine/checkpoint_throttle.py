@@ -10,7 +10,7 @@ _LARGE = 16 * 1024
 """Bytes from which on a state is large: to write it takes about as long as to read a page."""
 
 
-class Pace:
+class CheckpointThrottle:
     """Says when the state of a stream may be said in full again.
 
     That is when the records since the last state weigh as much as that state did, four times as much if it was a large

@@ -9,7 +9,7 @@ an error in any is raised to the caller; closing the generator stops all work at
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from cdk.engine.thread_pool import Crew
+from cdk.engine.thread_pool import AdaptiveThreadPool
 from cdk.streams.read_slice import ReadPage
 
 W = TypeVar("W")
@@ -35,7 +35,7 @@ def threads(count: int) -> Executor:
         return serial
 
     def run(work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /) -> Iterator[tuple[W, ReadPage]]:
-        with Crew(count, read) as crew:
+        with AdaptiveThreadPool(count, read) as crew:
             yield from crew.pages(work)
 
     return run

@@ -9,7 +9,7 @@ from cdk.base.run import one_run
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json, Record
-from cdk.engine.checkpoint_throttle import Pace
+from cdk.engine.checkpoint_throttle import CheckpointThrottle
 from cdk.engine.executors import Executor, serial
 from cdk.engine.read import read
 from cdk.protocol import (
@@ -30,7 +30,7 @@ from cdk.protocol import (
     state_line,
     status_line,
 )
-from cdk.state.log.secret_check import Leaks
+from cdk.state.log.secret_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.stream_state import StreamState
 from cdk.streams.state_check import check_values
@@ -89,7 +89,7 @@ def run_read(
     execute: Executor = serial,
     clock: Clock = system_clock,
     mask: Mask = str,
-    leaks: Leaks | None = None,
+    leaks: SecretCheck | None = None,
     watch: Watch | None = None,
 ) -> None:
     """Read the streams of `catalog` in its order, going on from the states in `manager`.
@@ -103,7 +103,7 @@ def run_read(
     Raises StreamsFailed after the last stream, when any has failed.
     """
     with one_run():
-        out = _Out(write, clock, leaks or Leaks(), watch or Unwatched())
+        out = _Out(write, clock, leaks or SecretCheck(), watch or Unwatched())
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 
@@ -139,7 +139,7 @@ class _Out(NamedTuple):
 
     write: Write
     clock: Clock
-    leaks: Leaks
+    leaks: SecretCheck
     watch: Watch
 
 
@@ -155,7 +155,7 @@ class _StreamRun:
     ) -> None:
         self._stream, self._descriptor, self._manager = stream, descriptor, manager
         self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks
-        self._pace = Pace(out.clock)
+        self._pace = CheckpointThrottle(out.clock)
         self._running = False
         self._count = 0
 

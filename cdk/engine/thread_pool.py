@@ -1,4 +1,4 @@
-"""Crew: threads that read pieces of work for a caller, who gets all pages. The only threads of the kit are here.
+"""AdaptiveThreadPool: threads that read pieces of work for a caller, who gets all pages. The kit has no other threads.
 
 As many threads read as the waiting is worth. Python runs one thread at a time, so on a fast API handing pages from one
 thread to another only costs: a fifth of the CPU for pages of a thousand records.
@@ -12,7 +12,7 @@ from contextvars import copy_context
 from itertools import chain
 from typing import Generic, Self, TypeVar
 
-from cdk.base.times.clock import let_stop
+from cdk.base.times.clock import interruptible
 from cdk.streams.read_slice import ReadPage
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _ALONE = 0.6
 """The share from which on the caller had better read: what it could do while a worker waits is too little."""
 
 
-class Crew(Generic[W]):
+class AdaptiveThreadPool(Generic[W]):
     """Worker threads that take work from one queue and put pages into another. Holds at most two pages a thread."""
 
     def __init__(self, count: int, read: Callable[[W], Iterator[ReadPage]]) -> None:
@@ -159,7 +159,7 @@ class _Reading(Generic[W]):
         self.piece = piece
         self._read = read
         self._context = copy_context()
-        self._context.run(let_stop, stop)
+        self._context.run(interruptible, stop)
         self._pages = self._all()
 
     def next(self) -> ReadPage | None:

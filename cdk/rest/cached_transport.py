@@ -11,7 +11,7 @@ import orjson
 from cdk.base.run import current_run
 from cdk.base.values import canonical
 from cdk.rest.http.messages import Headers, Request, Response
-from cdk.rest.http.metrics import tally
+from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.redact import looks_secret, without_params
 from cdk.rest.http.transport import Transport
 
@@ -47,7 +47,7 @@ class Answers:
         with self._locks[int(key[:8], 16) % _STRIPES]:
             packed = kept.get(key)
             if packed is not None:
-                tally().hit()
+                current_metrics().hit()
                 return _unpack(packed, request)
             response = transport.send(request)
             if response.ok:

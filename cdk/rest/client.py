@@ -13,7 +13,7 @@ from cdk.rest.errors.status_handler import StatusErrorHandler
 from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.metrics import tally
+from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget import CallBudget
 from cdk.rest.pagination.page_url import put_back
@@ -142,7 +142,7 @@ class HttpClient:
         logger.info("%s%s; waiting %.1f s after attempt %d", why, limited, verdict.wait, attempt)
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
-        tally().retry(verdict.wait)
+        current_metrics().retry(verdict.wait)
         note_wait(verdict.wait, why)
         self._sleep(verdict.wait)
 

@@ -96,7 +96,7 @@ class ConditionalTransport:
 
 
 @dataclass(slots=True)
-class Asked:
+class ConditionalResult:
     """What the reading of a slice asked for, and what it learned. Travels.
 
     request: the fingerprint of what was asked for; None: nothing that can be conditional. validators: what is known of
@@ -109,7 +109,7 @@ class Asked:
 
 
 @contextmanager
-def asking(snapshot: HttpSnapshot) -> Iterator[Asked]:
+def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     """Have the stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
 
     The stream sends by an AskingTransport: a `travelling` one, or that of a manifest.
@@ -125,7 +125,7 @@ def asking(snapshot: HttpSnapshot) -> Iterator[Asked]:
         asker.set(before)
 
 
-def travelling(stream: Http) -> Http:
+def picklable(stream: Http) -> Http:
     """The stream as one that travels to other processes, and asks as ever outside of `asking`."""
     stream = copy(stream)
     stream.transport = AskingTransport(stream.transport)
@@ -135,7 +135,7 @@ def travelling(stream: Http) -> Http:
 @dataclass
 class _Asking:
     probe: HttpProbe
-    asked: Asked = field(default_factory=Asked)
+    asked: ConditionalResult = field(default_factory=ConditionalResult)
 
     def send(self, transport: Transport, request: Request) -> Response:
         """Raises FatalError: it is not the slice's first request. Else raises what ConditionalTransport does."""

@@ -141,7 +141,6 @@ class HttpStream(PagedStream):
         return retriever.page(slice, token)
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
-        """See cdk.rest.auth.tokens.TokenUser."""
         self._build()
         return issue_all(
             self._bearers, HttpClient(self.transport, error_handler=self.error_handler, sleep=self.sleep), seconds

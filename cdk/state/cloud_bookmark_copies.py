@@ -9,6 +9,5 @@ class CloudCopies(CloudStore):
     """Objects under `url` that are replaced; `url` and `options` are those of a CloudStore."""
 
     def put(self, name: str, data: bytes) -> None:
-        """See Copies."""
         with self._telling(name):
             obstore.put(self._store, name, data)

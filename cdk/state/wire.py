@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import TypeAlias, assert_never
 
 from cdk.base.errors import BadState
-from cdk.base.times.clock import parse_moment
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
 from cdk.state.slice import WHOLE, Partition
@@ -164,7 +164,7 @@ def _missing(items: Sequence[Json], path: str) -> dict[Partition, datetime]:
     for i, item in enumerate(items):
         if (text := item.get("missing")) is None:
             continue
-        since = parse_moment(text, ()) if isinstance(text, str) else None
+        since = parse_timestamp(text, ()) if isinstance(text, str) else None
         if since is None:
             raise BadState(f"{path}[{i}].missing", text, "a moment in ISO 8601, such as 2024-01-01T00:00:00+00:00")
         missing[_partition(item["partition"], f"{path}[{i}]")] = since

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, ConfigError
-from cdk.base.times.clock import parse_moment, write_moment
+from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.times.iso_durations import parse_duration
 from cdk.base.values import Json
 from cdk.state.window import Window
@@ -157,10 +157,10 @@ class DatetimeCursor(Cursor):
         return all(type(v) is str and len(v) == size and v[-1] == "Z" and v[10] == between for v in values)
 
     def _moment(self, value: Json) -> datetime | None:
-        return parse_moment(json_value(value), self._formats)
+        return parse_timestamp(json_value(value), self._formats)
 
     def _write(self, moment: datetime) -> Json:
-        return write_moment(moment, self._formats[0])
+        return write_timestamp(moment, self._formats[0])
 
     def _as_written(self, moment: datetime) -> datetime:
         """`moment` as precise as the format is, so that no two windows are written alike."""

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
 from cdk.base.records.plain_values import plain
-from cdk.base.times.clock import parse_moment
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json, NotJson
 
 Rank: TypeAlias = int | bytes
@@ -50,7 +50,7 @@ class MomentOrder(Order):
         return f"a timestamp written as {' or '.join(dict.fromkeys([*self.formats, 'ISO 8601']))}"
 
     def rank(self, value: Json) -> Rank | None:
-        moment = parse_moment(json_value(value), self.formats)
+        moment = parse_timestamp(json_value(value), self.formats)
         return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 

@@ -50,7 +50,6 @@ class _Shown(CheckpointReader):
 
     @property
     def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
-        """See CheckpointReader."""
         return self._reader.mismatch
 
     @property

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.secret_masking import Secrets
 from cdk.base.task_map import run_inline
-from cdk.cli.protocol.source_events import Told
+from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.cli.sync.pipeline_from_options import given_pipeline
 from cdk.declarative.manifest import Manifest
@@ -331,7 +331,7 @@ def test_a_config_that_cannot_be_saved_is_told_all_the_same(tmp_path: Path) -> N
         def say(self, message: Any) -> None:
             said.append(message.control.connector_config.config)
 
-    Told(Kept(), tmp_path / "gone" / "c.json").config_changed({"a": 1})  # type: ignore[arg-type] # all it uses
+    ProtocolEvents(Kept(), tmp_path / "gone" / "c.json").config_changed({"a": 1})  # type: ignore[arg-type] # all it uses
 
     assert said == [{"a": 1}]
 

@@ -10,7 +10,7 @@ import pytest
 
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from tests.cli.conftest import CommandLine
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def commit(folder: Path, stream: str, saved: Saved, *, rows: int = 3) -> StreamTable:
+def commit(folder: Path, stream: str, saved: TableState, *, rows: int = 3) -> StreamTable:
     table = StreamTable(folder / "tables" / stream, "shop", stream, table_schema({}))
     path = folder / "tables" / stream / f"part-{table.version}.parquet"
     pq.write_table(pa.table({"_airbyte_raw_id": ["x"] * rows}), path)
@@ -40,9 +40,9 @@ def commit(folder: Path, stream: str, saved: Saved, *, rows: int = 3) -> StreamT
 
 
 def test_each_table_has_a_row_with_what_the_next_sync_does(cli: CommandLine, folder: Path) -> None:
-    commit(folder, "orders", Saved("incremental", "append", complete=True))
+    commit(folder, "orders", TableState("incremental", "append", complete=True))
     waiting = (DataFile("a", 1, 1200, 0),)
-    commit(folder, "products", Saved("full_refresh", "overwrite", generation=2, pending=waiting))
+    commit(folder, "products", TableState("full_refresh", "overwrite", generation=2, pending=waiting))
 
     ran = cli("tables", "pipeline.yaml")
 
@@ -60,7 +60,7 @@ NAMES = ("orders", "products", "users")
 
 
 def test_programs_get_json(cli: CommandLine, folder: Path) -> None:
-    table = commit(folder, "orders", Saved("incremental", "append", generation=4, complete=True))
+    table = commit(folder, "orders", TableState("incremental", "append", generation=4, complete=True))
     (size,) = (path.stat().st_size for path in (folder / "tables" / "orders").glob("*.parquet"))
 
     answer = json.loads("\n".join(cli("tables", "pipeline.yaml", "--json").lines))
@@ -93,7 +93,7 @@ def test_programs_get_json(cli: CommandLine, folder: Path) -> None:
 
 def test_neither_spark_nor_pandas_is_imported(cli: CommandLine, folder: Path) -> None:
     assert cli("tables", "pipeline.yaml").code == 1  # before the first sync
-    commit(folder, "orders", Saved("incremental", "append"))
+    commit(folder, "orders", TableState("incremental", "append"))
     code = (
         "import sys; from cdk.cli.app import run; code = run(['tables', 'pipeline.yaml']);"
         "sys.exit(code or ', '.join({'pyspark', 'pandas', 'connectors'} & set(sys.modules)) or 0)"
@@ -121,7 +121,7 @@ def test_a_target_that_is_not_there_is_told(cli: CommandLine, folder: Path, path
 
 
 def test_a_log_that_cannot_be_read_is_told(cli: CommandLine, folder: Path) -> None:
-    commit(folder, "orders", Saved("incremental", "append"))
+    commit(folder, "orders", TableState("incremental", "append"))
     for path in (folder / "tables" / "orders" / "_delta_log").iterdir():
         path.write_text("no log")
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
-from cdk.declarative.docstrings import told
+from cdk.declarative.docstrings import component_docs
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.field_shapes import (
@@ -110,7 +110,7 @@ VALUES: dict[tuple[str, str], Json] = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_component_says_what_it_is_and_shows_an_example(name: str) -> None:
-    said = told(Component.registry[name])
+    said = component_docs(Component.registry[name])
 
     assert said.text
     assert yaml.safe_load(said.example)["type"] == name
@@ -125,7 +125,7 @@ def test_every_field_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_example_builds(name: str) -> None:
-    build(_referred(yaml.safe_load(told(Component.registry[name]).example)))
+    build(_referred(yaml.safe_load(component_docs(Component.registry[name]).example)))
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -140,7 +140,7 @@ def test_the_fullest_yaml_builds(name: str) -> None:
 
 @pytest.mark.parametrize("name", CUSTOM)
 def test_code_of_its_own_is_refused_until_it_is_trusted(name: str) -> None:
-    value = yaml.safe_load(told(Component.registry[name]).example)
+    value = yaml.safe_load(component_docs(Component.registry[name]).example)
 
     with pytest.raises(ManifestError) as refused:
         build(value)

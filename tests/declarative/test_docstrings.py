@@ -1,6 +1,6 @@
 from pydantic import BaseModel
 
-from cdk.declarative.docstrings import Told, told
+from cdk.declarative.docstrings import ComponentDocs, component_docs
 
 
 class Shown(BaseModel):
@@ -20,8 +20,8 @@ class Silent(Shown):
 
 
 def test_words_and_example_are_told_apart() -> None:
-    assert Told("What it is.\n\nAnd more.", "type: Shown\na:\n  b: 1") == told(Shown)
+    assert ComponentDocs("What it is.\n\nAnd more.", "type: Shown\na:\n  b: 1") == component_docs(Shown)
 
 
 def test_a_docstring_is_not_inherited() -> None:
-    assert Told("", "") == told(Silent)
+    assert ComponentDocs("", "") == component_docs(Silent)

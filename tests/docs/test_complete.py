@@ -19,7 +19,7 @@ from cdk import StateConflict
 from cdk.cli import app
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.run_lock import only_run
 from cdk.sync.settings.pipeline_file import Pipeline
 from tests.docs.page import DOCS
@@ -96,9 +96,9 @@ def test_a_second_sync_is_refused_with_the_words_of_the_page(tmp_path: Path) -> 
 
 def test_a_sync_that_was_overtaken_ends_with_the_words_of_the_page(tmp_path: Path) -> None:
     first, second = (StreamTable(tmp_path / "orders", "shop", "orders", table_schema({})) for _ in range(2))
-    first.commit(Saved("incremental", "append"))
+    first.commit(TableState("incremental", "append"))
     with pytest.raises(StateConflict) as overtaken:
-        second.commit(Saved("incremental", "append"))
+        second.commit(TableState("incremental", "append"))
 
     assert f"orders: {overtaken.value.message}\n" in (DOCS / "how-to" / "sync-into-delta.md").read_text()
 

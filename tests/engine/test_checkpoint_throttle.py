@@ -1,6 +1,6 @@
 from datetime import UTC, datetime, timedelta
 
-from cdk.engine.checkpoint_throttle import Pace
+from cdk.engine.checkpoint_throttle import CheckpointThrottle
 
 
 class Hand:
@@ -14,11 +14,11 @@ class Hand:
 
 
 def test_the_first_state_may_be_said_at_once() -> None:
-    assert Pace(Hand()).due()
+    assert CheckpointThrottle(Hand()).due()
 
 
 def test_the_next_waits_for_records_that_weigh_as_much() -> None:
-    pace = Pace(Hand())
+    pace = CheckpointThrottle(Hand())
     pace.wrote_state(100)
     pace.wrote_records(99)
     assert not pace.due()
@@ -30,7 +30,7 @@ def test_the_next_waits_for_records_that_weigh_as_much() -> None:
 
 def test_or_for_half_a_minute() -> None:
     clock = Hand()
-    pace = Pace(clock)
+    pace = CheckpointThrottle(clock)
     pace.wrote_state(10**9)
     clock.at += timedelta(seconds=29)
     assert not pace.due()
@@ -41,7 +41,7 @@ def test_or_for_half_a_minute() -> None:
 
 
 def test_states_that_grow_with_every_page_weigh_no_more_than_the_records_and_one_state() -> None:
-    pace, records, states = Pace(Hand()), 0, 0
+    pace, records, states = CheckpointThrottle(Hand()), 0, 0
     for page in range(10_000):
         pace.wrote_records(700)
         records += 700

@@ -33,7 +33,7 @@ from cdk.protocol import (
     StreamDescriptor,
     SyncMode,
 )
-from cdk.state.log.secret_check import Leaks
+from cdk.state.log.secret_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from tests.samples import STREAMS, Orders, Plain, Users
 
@@ -394,7 +394,7 @@ def test_a_secret_in_a_state_fails_its_stream_before_the_state_is_said() -> None
             ConnectorStateManager(()),
             lines,
             clock=lambda: NOW,
-            leaks=Leaks(["hunter2hunter2"]),
+            leaks=SecretCheck(["hunter2hunter2"]),
         )
 
     assert [str(stream) for stream in failed.value.failures] == ["links"]

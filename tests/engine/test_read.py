@@ -31,7 +31,7 @@ from cdk import (
 )
 from cdk.base.errors import FatalError, NotFound
 from cdk.base.values import Json, NotJson, canonical
-from cdk.engine.boundary_dedup import remembering
+from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Executor, serial, threads
 from cdk.engine.read import read
 from cdk.state.position import Edge
@@ -137,7 +137,7 @@ class Chance:
                 slice = next(slices, None)
                 more = slice is not None
                 if slice is not None:
-                    reading.append((slice, remembering(stream, slice)))
+                    reading.append((slice, read_without_boundary_duplicates(stream, slice)))
                 continue
             i = self._random.randrange(len(reading))
             page = next(reading[i][1], None)
@@ -363,7 +363,7 @@ def test_a_record_that_json_can_hardly_hold_does_not_end_a_stream_that_remembers
             yield from self.rows(Partition())
 
     edge = Edge("2024-01-05T04:00:00Z", {"x": "2024-01-05T04:00:00Z"})
-    pages = list(remembering(Odd(), Slice(edge=edge)))
+    pages = list(read_without_boundary_duplicates(Odd(), Slice(edge=edge)))
 
     assert sum(len(page.records) for page in pages) == len(Orders.hours) + 1
 
@@ -381,7 +381,7 @@ def test_a_record_of_many_levels_is_remembered_or_a_typed_error(levels: int, end
     edge = Edge("2024-01-05T04:00:00Z", {"x": "2024-01-05T04:00:00Z"})
 
     with pytest.raises(NotJson, match="too many levels") if ends else nullcontext():
-        assert [len(page.records) for page in remembering(Deep(), Slice(edge=edge))] == [1]
+        assert [len(page.records) for page in read_without_boundary_duplicates(Deep(), Slice(edge=edge))] == [1]
 
 
 def test_values_finer_than_the_cursors_format_are_not_appended_again() -> None:

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from cdk.base.errors import DecodeError
-from cdk.base.times.clock import parse_moment, write_moment
+from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.compat.airbyte.http.error_handlers import resolution
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.requesters import join
@@ -29,8 +29,8 @@ from cdk.declarative.interpolation.macros import IMPURE, build_macros
 from cdk.declarative.interpolation.template import compile_template
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import Turned
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.plug_points import PageResult
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import SliceView, slice_names
 from cdk.declarative.syntax.parameters import propagate
 from cdk.rest import JsonDecoder, Request
@@ -274,7 +274,7 @@ def put(row: Values) -> Outcome:
         cursor_field="owner_resource",
         request_option={"type": "RequestOption", **option, "inject_into": option["inject_into"].name},
     ).build(context())
-    draft = Draft("POST", URL, "here")
+    draft = RequestBuilder("POST", URL, "here")
     router.ask(draft, Slice(Partition({"owner_resource": "customer"})))
     expected = [row[f"expected_{place}"] for place in ("req_params", "headers", "body_json", "body_data")]
     return [draft.params, draft.headers, draft.json, draft.form], expected
@@ -314,11 +314,11 @@ def judged(row: Values) -> Outcome:
 
 
 def parsed(row: Values) -> Outcome:
-    return parse_moment(row["input_date"], [row["date_format"]]), row["expected_output_date"]
+    return parse_timestamp(row["input_date"], [row["date_format"]]), row["expected_output_date"]
 
 
 def written(row: Values) -> Outcome:
-    return str(write_moment(row["input_dt"], row["datetimeformat"])), row["expected_output"]
+    return str(write_timestamp(row["input_dt"], row["datetimeformat"])), row["expected_output"]
 
 
 def listed(row: Values) -> Outcome:
@@ -337,7 +337,7 @@ def listed(row: Values) -> Outcome:
 def following(made: Any, row: Values, answer: Any, raw: int, config: Any = None) -> Any:
     strategy = made.build(context(config), JsonDecoder())
     token, body = row.get("last_page_token_value"), answer.json() if answer.body else {}
-    page = Turned(answer, body, raw, raw, row.get("last_record"), token, {})
+    page = PageResult(answer, body, raw, raw, row.get("last_record"), token, {})
     return strategy.next(page, strategy.size)
 
 

@@ -14,13 +14,13 @@ import pytest
 from cdk import FatalError, Json, Partition, Record, ServerError, Slice, list_partitions
 from cdk.rest import ApiKey, Authenticator, HttpStream, PageNumber, Request, RequestsTransport, Response
 from cdk.rest.conditional_requests import (
-    Asked,
+    ConditionalResult,
     ConditionalStream,
     ConditionalTransport,
     NotModified,
-    asking,
+    conditional_reads,
     fingerprint,
-    travelling,
+    picklable,
 )
 from cdk.state.log import StateLog, StateRecord, open_session
 from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators
@@ -416,14 +416,14 @@ class Both(Users):
 def test_a_stream_that_travelled_asks_with_what_is_known_and_tells_what_it_learned() -> None:
     with serving("etag") as server:
         sent = Users({"url": server.url})
-        stream = pickle.loads(pickle.dumps(travelling(sent)))  # noqa: S301 - our own
-        with asking(HttpSnapshot({}, NOON)) as first:
+        stream = pickle.loads(pickle.dumps(picklable(sent)))  # noqa: S301 - our own
+        with conditional_reads(HttpSnapshot({}, NOON)) as first:
             assert len(stream.read_page(Slice(), None).records) == 2
         assert first.request is not None
         assert first.validators is not None
         known = HttpSnapshot({first.request: first.validators}, NOON)
         travelled = pickle.loads(pickle.dumps(known))  # noqa: S301 - our own
-        with asking(travelled) as second, pytest.raises(NotModified):
+        with conditional_reads(travelled) as second, pytest.raises(NotModified):
             HttpStream.read_page(stream, Slice(), None)
 
         assert second == replace(first, unchanged=True)
@@ -436,8 +436,8 @@ def test_outside_of_such_a_block_and_after_it_requests_are_sent_as_they_are() ->
     api.get("/users").returns(json=ROWS, headers={"ETag": '"a"'})
     stream = Users({})
     stream.transport = api
-    stream = travelling(stream)
-    with asking(KNOWN):
+    stream = picklable(stream)
+    with conditional_reads(KNOWN):
         stream.read_page(Slice(), None)
     stream.read_page(Slice(), None)
 
@@ -446,10 +446,10 @@ def test_outside_of_such_a_block_and_after_it_requests_are_sent_as_they_are() ->
 
 def test_a_request_that_was_not_sent_keeps_what_is_known_of_it() -> None:
     unsaid = Validators(read_at=NOON.isoformat())
-    with asking(HttpSnapshot({MARK: unsaid}, NOON, uncacheable="skip")) as asked, pytest.raises(NotModified):
-        HttpStream.read_page(travelling(Users({})), Slice(), None)
+    with conditional_reads(HttpSnapshot({MARK: unsaid}, NOON, uncacheable="skip")) as asked, pytest.raises(NotModified):
+        HttpStream.read_page(picklable(Users({})), Slice(), None)
 
-    assert asked == Asked(MARK, unsaid, unchanged=True)
+    assert asked == ConditionalResult(MARK, unsaid, unchanged=True)
 
 
 def test_a_second_request_of_a_slice_is_refused_and_what_has_no_condition_is_not() -> None:
@@ -459,14 +459,14 @@ def test_a_second_request_of_a_slice_is_refused_and_what_has_no_condition_is_not
     api.post("/token").returns(json={})
     stream = Both({})
     stream.transport = api
-    stream = travelling(stream)
-    with asking(KNOWN) as asked, pytest.raises(FatalError, match="/more is the second request of a slice"):
+    stream = picklable(stream)
+    with conditional_reads(KNOWN) as asked, pytest.raises(FatalError, match="/more is the second request of a slice"):
         stream.read_page(Slice(), None)
     assert [request.url for request in api.requests] == [f"{URL}/users"]
-    with asking(KNOWN) as asked:
+    with conditional_reads(KNOWN) as asked:
         stream.transport.send(Request("POST", f"{URL}/token"))
 
-    assert asked == Asked()
+    assert asked == ConditionalResult()
 
 
 def test_an_answer_that_is_no_success_leaves_nothing_known_of_its_request() -> None:
@@ -474,7 +474,7 @@ def test_an_answer_that_is_no_success_leaves_nothing_known_of_its_request() -> N
     api.get("/users").returns(status=404)
     stream = Users({})
     stream.transport = api
-    with asking(KNOWN) as asked:
-        travelling(stream).transport.send(USERS)
+    with conditional_reads(KNOWN) as asked:
+        picklable(stream).transport.send(USERS)
 
-    assert asked == Asked(MARK, None)
+    assert asked == ConditionalResult(MARK, None)

@@ -7,14 +7,14 @@ from cdk import Stream, StreamState
 from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.lake.parquet.writer import DataFile
-from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.tasks.epoch_task import BundleResult
-from cdk.sync.tasks.messages import Piece
+from cdk.sync.tasks.messages import SliceTask
 
 
-def read_epoch(run: StreamRun, most: int, reads: Callable[[Sequence[Piece]], BundleResult]) -> list[DataFile]:
+def read_epoch(run: StreamSync, most: int, reads: Callable[[Sequence[SliceTask]], BundleResult]) -> list[DataFile]:
     """Plan up to `most` slices, have them read and tell the run; nothing is committed yet."""
-    pieces = [Piece(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
+    pieces = [SliceTask(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
     result = reads(pieces) if pieces else BundleResult()
     (files,) = run.grow([result.grown.get(0, {})], [result.files.get(0, [])])
     assert files is not None

@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from cdk import ConfigError, Json, Record, Slice, Stream, list_partitions
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.formats import message
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
-from cdk.lake.storage.folder import Disk
+from cdk.lake.delta.table_state import TableState
+from cdk.lake.storage.folder import LocalFolder
 from cdk.rest import Action, HttpStream, PageNumber, Response, StatusErrorHandler
 from cdk.rest.conditional_requests import ConditionalStream
 from cdk.sources.discovery import manifest_source
@@ -200,7 +200,7 @@ class Lake:
         files = self.table(name).file_uris()
         return sorted((row["id"], row["price"]) for file in files for row in pq.read_table(file).to_pylist())
 
-    def saved(self, name: str = "prices") -> Saved:
+    def saved(self, name: str = "prices") -> TableState:
         root = self.folder / "lake" / name
         saved = StreamTable(root, "shop", name, self.table(name).schema().to_arrow()).saved
         assert saved is not None
@@ -211,9 +211,9 @@ class Lake:
         return sorted((path, path.stat().st_mtime_ns) for path in self.folder.rglob("*") if path.is_file())
 
     @property
-    def admin(self) -> tuple[Admin, Located]:
+    def admin(self) -> tuple[Admin, StreamLocation]:
         target = self.folder / "lake"
-        return Admin(Disk(target), "shop"), Located("prices", Disk(target / "prices"))
+        return Admin(LocalFolder(target), "shop"), StreamLocation("prices", LocalFolder(target / "prices"))
 
 
 @pytest.fixture

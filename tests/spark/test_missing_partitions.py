@@ -31,13 +31,13 @@ from cdk import (
 )
 from cdk.base.errors import ConfigError
 from cdk.base.task_map import run_inline
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.state.wire import decode
-from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import StreamOptions
 from cdk.sync.settings.stream_plan import plan_stream
-from cdk.sync.tasks.epoch_task import Job, read_bundle
+from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from tests.spark.epochs_here import read_epoch
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
@@ -119,11 +119,11 @@ class OrdersOfNewShops(Orders):
         return following_partitions(Shops(self.source), parents.get("shops", StreamState()), shop="shop")
 
 
-def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, cut: bool = False) -> StreamRun:
-    run = StreamRun(plan_stream(stream, StreamOptions.model_validate(options), Disk(root)), "shop", sync=name)
+def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, cut: bool = False) -> StreamSync:
+    run = StreamSync(plan_stream(stream, StreamOptions.model_validate(options), LocalFolder(root)), "shop", sync=name)
     run.prepare(run_inline)
     while run.active:
-        run.commit(read_epoch(run, 2, lambda pieces: read_bundle(Job([run.target], 1000, 1), pieces)))
+        run.commit(read_epoch(run, 2, lambda pieces: read_bundle(EpochJob([run.target], 1000, 1), pieces)))
         if cut:
             return run
     assert run.report.status is Status.DONE
@@ -136,7 +136,7 @@ def table(root: Path, name: str = "orders") -> Counter[tuple[str, int, int]]:
     return Counter((row["shop"], row["id"], row["seq"]) for row in rows)
 
 
-def known(run: StreamRun) -> set[str]:
+def known(run: StreamSync) -> set[str]:
     return {partition["shop"] for partition in decode(run.saved.state).positions}
 
 

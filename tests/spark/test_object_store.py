@@ -18,18 +18,18 @@ from cdk.base.values import canonical
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.delta.stream_table import FilesGone, StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Place
-from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.runner import SyncResult
-from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan, SyncMode, WriteModeName
-from cdk.sync.tasks.epoch_task import Job, read_bundle
+from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from cdk.sync.tasks.messages import Failure
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
@@ -51,42 +51,42 @@ def server() -> Iterator[ObjectStore]:
 
 
 @pytest.fixture
-def lake(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def lake(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
     """An empty target in the store, which is well when a test begins."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     server.misbehave()
-    yield place_at(f"s3://lake/{tmp_path.name}", server.storage)
+    yield folder_at(f"s3://lake/{tmp_path.name}", server.storage)
     server.misbehave()
 
 
-def opened(root: Place) -> StreamTable:
+def opened(root: Folder) -> StreamTable:
     return StreamTable(root, "shop", "users", ID)
 
 
-def wrote(root: Place, *ids: int) -> list[DataFile]:
+def wrote(root: Folder, *ids: int) -> list[DataFile]:
     writer = TableWriter(root, ID)
     writer.write([pa.RecordBatch.from_pylist([{"id": i} for i in ids], ID)])
     return writer.close()
 
 
-def saved(state: Json, **more: Json) -> Saved:
-    return Saved("incremental", "append", state=state, **more)
+def saved(state: Json, **more: Json) -> TableState:
+    return TableState("incremental", "append", state=state, **more)
 
 
-def table(root: Place) -> Any:
+def table(root: Folder) -> Any:
     return DeltaTable(root.uri, storage_options=root.storage_options)
 
 
-def ids(root: Place) -> list[int]:
+def ids(root: Folder) -> list[int]:
     return sorted(table(root).to_pyarrow_table()["id"].to_pylist())
 
 
-def state(root: Place) -> Json:
+def state(root: Folder) -> Json:
     found = opened(root).saved
     return None if found is None else found.state
 
 
-def test_rows_and_state_of_a_commit_are_found_by_the_next_run(lake: Place) -> None:
+def test_rows_and_state_of_a_commit_are_found_by_the_next_run(lake: Folder) -> None:
     root = lake.join("users")
     first, second = opened(root), saved({"page": 2}, records=3, pending=(DataFile("x", 1, 2, 3),))
     first.commit(saved({"page": 1}), wrote(root, 1, 2))
@@ -96,7 +96,7 @@ def test_rows_and_state_of_a_commit_are_found_by_the_next_run(lake: Place) -> No
     assert ids(root) == [1, 2, 3]
 
 
-def test_a_commit_names_no_file_that_the_store_has_lost_and_its_receipts_add_up(lake: Place) -> None:
+def test_a_commit_names_no_file_that_the_store_has_lost_and_its_receipts_add_up(lake: Folder) -> None:
     root = lake.join("users")
     table = opened(root)
     table.commit(saved({"page": 1}), wrote(root, 1, 2))
@@ -112,7 +112,7 @@ def test_a_commit_names_no_file_that_the_store_has_lost_and_its_receipts_add_up(
 
 
 @pytest.mark.parametrize("name", ["order items", "größe", "50% off?#1"])
-def test_a_table_may_be_called_as_nothing_in_a_url_is(lake: Place, name: str) -> None:
+def test_a_table_may_be_called_as_nothing_in_a_url_is(lake: Folder, name: str) -> None:
     root = lake.join(name)
     for n in range(3):
         opened(root).commit(saved(n), wrote(root, n))
@@ -122,7 +122,7 @@ def test_a_table_may_be_called_as_nothing_in_a_url_is(lake: Place, name: str) ->
     assert (ids(root), state(root)) == ([0, 1, 2, 3], 3)
 
 
-def test_of_two_runs_from_one_version_the_second_is_refused_and_adds_nothing(lake: Place) -> None:
+def test_of_two_runs_from_one_version_the_second_is_refused_and_adds_nothing(lake: Folder) -> None:
     root = lake.join("users")
     opened(root).commit(saved({"page": 1}), wrote(root, 1))
     first, second = opened(root), opened(root)
@@ -135,7 +135,7 @@ def test_of_two_runs_from_one_version_the_second_is_refused_and_adds_nothing(lak
     assert (ids(root), state(root)) == ([1, 2], {"page": 2})
 
 
-def test_a_restore_brings_the_state_of_its_rows_back(lake: Place) -> None:
+def test_a_restore_brings_the_state_of_its_rows_back(lake: Folder) -> None:
     root = lake.join("users")
     opened(root).commit(saved("one"), wrote(root, 1))
     at = table(root).version()
@@ -145,7 +145,7 @@ def test_a_restore_brings_the_state_of_its_rows_back(lake: Place) -> None:
     assert (ids(root), state(root)) == ([1], "one")
 
 
-def test_states_that_nobody_needs_are_removed(lake: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_that_nobody_needs_are_removed(lake: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     root = lake.join("users")
     run = opened(root)
     monkeypatch.setattr(tables, "_KEPT", 2)
@@ -156,7 +156,7 @@ def test_states_that_nobody_needs_are_removed(lake: Place, monkeypatch: pytest.M
     assert state(root) == 4
 
 
-def test_opening_a_table_does_not_read_its_whole_log(server: ObjectStore, lake: Place) -> None:
+def test_opening_a_table_does_not_read_its_whole_log(server: ObjectStore, lake: Folder) -> None:
     root = lake.join("users")
     run = opened(root)
     for n in range(21):
@@ -168,7 +168,7 @@ def test_opening_a_table_does_not_read_its_whole_log(server: ObjectStore, lake: 
 
 
 @pytest.mark.parametrize("status", [500, 503])
-def test_a_commit_whose_answer_is_lost_counts_once(server: ObjectStore, lake: Place, status: int) -> None:
+def test_a_commit_whose_answer_is_lost_counts_once(server: ObjectStore, lake: Folder, status: int) -> None:
     root = lake.join("users")
     run = opened(root)
     server.misbehave(Trouble(COMMIT, status=status, times=1, done=True))
@@ -178,7 +178,7 @@ def test_a_commit_whose_answer_is_lost_counts_once(server: ObjectStore, lake: Pl
     assert (ids(root), state(root)) == ([1, 2], "two")
 
 
-def test_a_commit_that_the_store_refuses_is_an_error_and_changes_nothing(server: ObjectStore, lake: Place) -> None:
+def test_a_commit_that_the_store_refuses_is_an_error_and_changes_nothing(server: ObjectStore, lake: Folder) -> None:
     root = lake.join("users")
     run = opened(root)
     run.commit(saved("one"), wrote(root, 1))
@@ -192,7 +192,7 @@ def test_a_commit_that_the_store_refuses_is_an_error_and_changes_nothing(server:
     assert (ids(root), state(root)) == ([1], "one")
 
 
-def test_a_key_that_the_store_repeats_is_in_no_error_and_no_traceback(server: ObjectStore, lake: Place) -> None:
+def test_a_key_that_the_store_repeats_is_in_no_error_and_no_traceback(server: ObjectStore, lake: Folder) -> None:
     body = f"<Error><Code>InvalidAccessKeyId</Code><Message>No.</Message><Key>{SECRET}</Key></Error>"
     server.misbehave(Trouble("_delta_log", status=403, body=body))
     with pytest.raises(ConfigError, match="the store does not accept the keys") as refused:
@@ -202,7 +202,7 @@ def test_a_key_that_the_store_repeats_is_in_no_error_and_no_traceback(server: Ob
     assert SECRET not in told.message + told.detail
 
 
-def test_old_states_that_cannot_be_removed_do_not_spoil_a_commit(server: ObjectStore, lake: Place) -> None:
+def test_old_states_that_cannot_be_removed_do_not_spoil_a_commit(server: ObjectStore, lake: Folder) -> None:
     root = lake.join("users")
     run = opened(root)
     server.misbehave(
@@ -214,7 +214,7 @@ def test_old_states_that_cannot_be_removed_do_not_spoil_a_commit(server: ObjectS
     assert state(root) == 2
 
 
-def test_a_file_that_is_given_up_leaves_nothing_behind(server: ObjectStore, lake: Place) -> None:
+def test_a_file_that_is_given_up_leaves_nothing_behind(server: ObjectStore, lake: Folder) -> None:
     root = lake.join("users")
     writer = TableWriter(root, ID)
     writer.write([pa.RecordBatch.from_pylist([{"id": 1}], ID)])
@@ -228,7 +228,7 @@ def test_a_file_that_is_given_up_leaves_nothing_behind(server: ObjectStore, lake
 
 
 def test_a_cut_sync_is_known_on_another_machine_and_a_second_one_here_is_refused(
-    lake: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut() -> str:
         with only_run(lake, "shop") as sync:
@@ -254,26 +254,26 @@ def test_a_cut_sync_is_known_on_another_machine_and_a_second_one_here_is_refused
 # The sync without Spark, with an error at any request.
 
 
-def epoch(run: StreamRun, most: int, seconds: float) -> list[DataFile]:
-    job = pickle.loads(pickle.dumps(Job([run.target], seconds, 1)))  # noqa: S301 - as a task gets it
+def epoch(run: StreamSync, most: int, seconds: float) -> list[DataFile]:
+    job = pickle.loads(pickle.dumps(EpochJob([run.target], seconds, 1)))  # noqa: S301 - as a task gets it
     return read_epoch(run, most, lambda pieces: read_bundle(job, pieces))
 
 
-def run_through(root: Place, stream: Stream, mode: WriteModeName) -> None:
+def run_through(root: Folder, stream: Stream, mode: WriteModeName) -> None:
     sync_mode: SyncMode = "incremental" if stream.incremental else "full_refresh"
-    run = StreamRun(StreamPlan(stream, root, sync_mode, mode), "shop", sync="s1")
+    run = StreamSync(StreamPlan(stream, root, sync_mode, mode), "shop", sync="s1")
     while run.active:
         run.commit(epoch(run, 4, 100 if stream.incremental else 0))
 
 
-def rows(root: Place) -> Counter[str]:
+def rows(root: Folder) -> Counter[str]:
     return Counter(canonical(told(row)) for row in table(root).to_pyarrow_table().to_pylist())
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize(("stream", "mode"), [(Orders(), "append"), (Users(), "overwrite")], ids=["append", "replace"])
 def test_an_error_at_any_request_ends_the_run_and_the_next_ones_lose_and_double_nothing(
-    server: ObjectStore, lake: Place, stream: Stream, mode: WriteModeName, *, done: bool
+    server: ObjectStore, lake: Folder, stream: Stream, mode: WriteModeName, *, done: bool
 ) -> None:
     """Not a status that clients try again: each error then is the end of a run."""
     failures = 0
@@ -301,7 +301,7 @@ Sync = Callable[..., SyncResult]
 
 
 @pytest.fixture
-def sync(server: ObjectStore, lake: Place) -> Sync:
+def sync(server: ObjectStore, lake: Folder) -> Sync:
     def run(*streams: Stream, interval: float = 0, watch: Callable[..., None] = lambda *_: None) -> SyncResult:
         pipeline = Pipeline(
             name="test",
@@ -316,7 +316,7 @@ def sync(server: ObjectStore, lake: Place) -> Sync:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
-def test_a_sync_on_spark_lands_whole_and_a_further_one_appends_what_is_new(sync: Sync, lake: Place) -> None:
+def test_a_sync_on_spark_lands_whole_and_a_further_one_appends_what_is_new(sync: Sync, lake: Folder) -> None:
     streams = [Orders(), Users()]
     assert sync(*streams, interval=1).ok
     again = sync(*streams, interval=1)
@@ -329,7 +329,7 @@ def test_a_sync_on_spark_lands_whole_and_a_further_one_appends_what_is_new(sync:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
-def test_a_sync_on_spark_that_is_cut_is_resumed(sync: Sync, lake: Place) -> None:
+def test_a_sync_on_spark_that_is_cut_is_resumed(sync: Sync, lake: Folder) -> None:
     def cut(reports: Sequence[Any], _: float) -> None:
         if sum(report.commits for report in reports) >= 3:
             raise InterruptedError
@@ -346,7 +346,7 @@ def test_a_sync_on_spark_that_is_cut_is_resumed(sync: Sync, lake: Place) -> None
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
 def test_a_store_in_trouble_fails_a_sync_on_spark_and_the_next_one_completes_it(
-    server: ObjectStore, sync: Sync, lake: Place, caplog: pytest.LogCaptureFixture
+    server: ObjectStore, sync: Sync, lake: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     # A task's file is refused once, and Spark tries the task again; a commit's answer is lost; then commits fail.
@@ -373,11 +373,11 @@ def test_a_store_in_trouble_fails_a_sync_on_spark_and_the_next_one_completes_it(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
-def test_a_sync_on_spark_that_was_overtaken_is_refused(sync: Sync, lake: Place) -> None:
+def test_a_sync_on_spark_that_was_overtaken_is_refused(sync: Sync, lake: Folder) -> None:
     def overtake(reports: Sequence[Any], _: float) -> None:
         if not overtaken and sum(report.commits for report in reports) == 1:
             overtaken.append(True)
-            other = StreamRun(StreamPlan(Orders(), lake.join("orders"), "incremental", "append"), "test", sync="other")
+            other = StreamSync(StreamPlan(Orders(), lake.join("orders"), "incremental", "append"), "test", sync="other")
             other.commit(epoch(other, 1, 0))
 
     overtaken: list[bool] = []

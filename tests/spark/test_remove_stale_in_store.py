@@ -11,8 +11,8 @@ from cdk import Json
 from cdk.base.task_map import run_inline
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.parquet.dedup import DELETED_AT
-from cdk.lake.storage.folder import Place
-from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.object_store import folder_at
 from cdk.spark.cluster.executors import executors
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.counts import StaleCount
@@ -34,16 +34,16 @@ def server() -> Iterator[ObjectStore]:
 
 
 @pytest.fixture
-def lake(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def lake(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
     """An empty folder in the store, which is well when a test begins."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     server.misbehave()
-    yield place_at(f"s3://lake/{tmp_path.name}", server.storage)
+    yield folder_at(f"s3://lake/{tmp_path.name}", server.storage)
     server.misbehave()
 
 
 def sync(
-    lake: Place, server: ObjectStore, ids: Sequence[int], workers: Workers | None = None, **more: Json
+    lake: Folder, server: ObjectStore, ids: Sequence[int], workers: Workers | None = None, **more: Json
 ) -> StreamReport:
     options = StreamOptions(write_mode="append_dedup", remove_stale=RemoveStaleOptions(**more))
     pipeline = Pipeline(
@@ -56,19 +56,19 @@ def sync(
     return report
 
 
-def rows(place: Place) -> list[dict[str, Json]]:
+def rows(place: Folder) -> list[dict[str, Json]]:
     table = DeltaTable(place.uri, storage_options=place.storage_options)
     found: list[dict[str, Json]] = table.to_pyarrow_table().to_pylist()
     return found
 
 
-def shown(lake: Place) -> set[Json]:
+def shown(lake: Folder) -> set[Json]:
     return {row["id"] for row in rows(lake.join("users")) if row.get(DELETED_AT) is None}
 
 
 @pytest.mark.parametrize(("removal", "left"), [("soft", 10), ("hard", 8)])
 def test_the_commit_that_completes_a_read_removes_what_it_did_not_see(
-    lake: Place, server: ObjectStore, removal: str, left: int
+    lake: Folder, server: ObjectStore, removal: str, left: int
 ) -> None:
     sync(lake, server, range(10), removal=removal)
     before = DeltaTable(lake.join("users").uri, storage_options=lake.storage_options).version()
@@ -84,7 +84,7 @@ def test_the_commit_that_completes_a_read_removes_what_it_did_not_see(
 
 @pytest.mark.spark
 def test_tasks_of_spark_remove_rows_there(
-    session: SparkSession, lake: Place, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession, lake: Folder, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cdk.sync.loop.stale_removal.SMALL_ROWS", 0)
     sync(lake, server, range(10), executors(session))
@@ -95,7 +95,7 @@ def test_tasks_of_spark_remove_rows_there(
 
 @pytest.mark.parametrize("point", ["before_state_blob", "after_state_blob", "after_commit"])
 def test_a_sync_that_is_killed_at_the_removal_is_finished_by_the_next(
-    lake: Place, server: ObjectStore, monkeypatch: pytest.MonkeyPatch, point: str
+    lake: Folder, server: ObjectStore, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     sync(lake, server, range(10))
     reached = 0
@@ -117,7 +117,7 @@ def test_a_sync_that_is_killed_at_the_removal_is_finished_by_the_next(
     assert shown(lake) == set(range(8))
 
 
-def test_a_removal_whose_answer_is_lost_is_done_once(lake: Place, server: ObjectStore) -> None:
+def test_a_removal_whose_answer_is_lost_is_done_once(lake: Folder, server: ObjectStore) -> None:
     sync(lake, server, range(10))
     version = DeltaTable(lake.join("users").uri, storage_options=lake.storage_options).version()
     server.misbehave(Trouble(rf"PUT /lake/.*/_delta_log/0*{version + 2}\.json", times=1, done=True))
@@ -127,7 +127,7 @@ def test_a_removal_whose_answer_is_lost_is_done_once(lake: Place, server: Object
     assert (shown(lake), len(rows(lake.join("users")))) == (set(range(8)), 10)
 
 
-def test_a_store_that_refuses_the_removal_keeps_the_rows_until_the_next_sync(lake: Place, server: ObjectStore) -> None:
+def test_a_store_that_refuses_the_removal_keeps_the_rows_until_the_next_sync(lake: Folder, server: ObjectStore) -> None:
     sync(lake, server, range(10))
     version = DeltaTable(lake.join("users").uri, storage_options=lake.storage_options).version()
     server.misbehave(Trouble(rf"PUT /lake/.*/_delta_log/0*{version + 2}\.json", 403, DENIED))

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from cdk.base.values import Json
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile, TableWriter
 
 ID = pa.schema([("id", pa.int64())])
@@ -25,8 +25,8 @@ def wrote(root: Path, *ids: int, schema: pa.Schema = ID) -> list[DataFile]:
     return writer.close()
 
 
-def saved(state: Json, **more: Json) -> Saved:
-    return Saved("incremental", "append", state=state, **more)
+def saved(state: Json, **more: Json) -> TableState:
+    return TableState("incremental", "append", state=state, **more)
 
 
 def ids(root: Path) -> list[int]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cdk import Source
 from cdk.lake.admin.verify import audits, findings
-from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.object_store import folder_at
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import chosen_streams, plan_stream
 
@@ -19,7 +19,7 @@ class Verified(NamedTuple):
 
 def verify(pipeline: Pipeline, source: Source) -> Verified:
     """Look at the tables that are there, histories too. A commit of rows without a receipt is wrong here."""
-    target = place_at(pipeline.target.path, pipeline.target.storage)
+    target = folder_at(pipeline.target.path, pipeline.target.storage)
     chosen = chosen_streams(source.streams(pipeline.config), pipeline.streams)
     tables = [
         one for plan in [plan_stream(stream, how, target) for stream, how in chosen] if (one := plan.location).there

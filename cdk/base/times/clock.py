@@ -38,7 +38,7 @@ def sleep(seconds: float) -> None:
         raise Stopped
 
 
-def let_stop(stop: Event) -> None:
+def interruptible(stop: Event) -> None:
     """Have waits of the present context end when `stop` is set."""
     _stop.set(stop)
 
@@ -52,7 +52,7 @@ _EPOCH_UNITS = {
 }
 
 
-def parse_moment(value: Json, formats: Sequence[str]) -> datetime | None:
+def parse_timestamp(value: Json, formats: Sequence[str]) -> datetime | None:
     """Read a moment written in one of `formats`, or in ISO 8601; None when it is none of them.
 
     A text without a zone is UTC. Epoch formats (`%s`, `%ms`, `%s_as_float`, `%epoch_microseconds`) take numbers and
@@ -73,7 +73,7 @@ def parse_moment(value: Json, formats: Sequence[str]) -> datetime | None:
 
 # The windows of thousands of partitions begin and end at the same moments.
 @lru_cache(maxsize=1024)
-def write_moment(moment: datetime, pattern: str) -> Json:
+def write_timestamp(moment: datetime, pattern: str) -> Json:
     """Write a moment, in UTC, as `pattern` says; epoch patterns give a number."""
     moment = moment.astimezone(UTC)
     match pattern:

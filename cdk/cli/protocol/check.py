@@ -8,8 +8,8 @@ from cdk.base.errors import CdkError
 from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
-from cdk.cli.protocol.protocol_command import talk
-from cdk.cli.protocol.source_events import Told
+from cdk.cli.protocol.protocol_command import run_protocol_command
+from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, Status, Type, error_text
 
 
@@ -23,7 +23,7 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
 
     def say(output: Output) -> None:
         source = find()
-        source.events = Told(output, config)
+        source.events = ProtocolEvents(output, config)
         try:
             source.check(load_config(config, source, output.secrets))
         except (CdkError, OSError) as error:
@@ -33,4 +33,4 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
             status = AirbyteConnectionStatus(status=Status.SUCCEEDED)
         output.say(AirbyteMessage(type=Type.CONNECTION_STATUS, connection_status=status))
 
-    return talk(say, debug=debug)
+    return run_protocol_command(say, debug=debug)

@@ -11,8 +11,8 @@ from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
 from cdk.cli.protocol.catalog_file import offered
-from cdk.cli.protocol.protocol_command import talk
-from cdk.cli.protocol.source_events import Told
+from cdk.cli.protocol.protocol_command import run_protocol_command
+from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.engine.first_pages import shown_schema
 from cdk.protocol import AirbyteMessage, Type, error_text
 from cdk.streams.stream import Stream
@@ -33,14 +33,14 @@ def discover(find: FindSource, *, config: Path | None, infer: bool, debug: bool)
 
     def say(output: Output) -> None:
         source = find()
-        source.events = Told(output, config)
+        source.events = ProtocolEvents(output, config)
         settings = load_config(config, source, output.secrets)
         streams = source.open(settings) if infer else source.streams(settings)
         with one_run():
             catalog = offered(streams, _shown) if infer else offered(streams)
         output.say(AirbyteMessage(type=Type.CATALOG, catalog=catalog))
 
-    return talk(say, debug=debug)
+    return run_protocol_command(say, debug=debug)
 
 
 def _shown(stream: Stream) -> JsonSchema:

@@ -16,7 +16,7 @@ from cdk.protocol import error_text
 FAILED = 1
 
 
-def talk(command: Callable[[Output], None], *, debug: bool = False) -> int:
+def run_protocol_command(command: Callable[[Output], None], *, debug: bool = False) -> int:
     """Run `command` with the output of this process and return the exit code.
 
     0: it returned. 1: it raised, which is said as a FATAL log line and an error; or the reader of the output went

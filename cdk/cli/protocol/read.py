@@ -20,13 +20,13 @@ from cdk.cli.options import (
 )
 from cdk.cli.output import Output
 from cdk.cli.protocol.catalog_file import load_catalog, whole_catalog
-from cdk.cli.protocol.protocol_command import talk
-from cdk.cli.protocol.source_events import Told
+from cdk.cli.protocol.protocol_command import run_protocol_command
+from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.engine.executors import threads
 from cdk.engine.protocol_read import Unwatched, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
-from cdk.state.log.secret_check import Leaks
+from cdk.state.log.secret_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 
 
@@ -55,7 +55,7 @@ def read(
 
     def say(output: Output) -> None:
         source = find()
-        source.events = Told(output, config)
+        source.events = ProtocolEvents(output, config)
         settings = load_config(config, source, output.secrets)
         streams = source.open(settings)
         wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
@@ -69,11 +69,11 @@ def read(
                 output.write,
                 execute=threads(concurrency or source.concurrency(settings)),
                 mask=output.secrets.mask,
-                leaks=Leaks(secret_values(source.config_schema, settings)),
+                leaks=SecretCheck(secret_values(source.config_schema, settings)),
                 watch=watch,
             )
 
-    return talk(say, debug=debug)
+    return run_protocol_command(say, debug=debug)
 
 
 def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:

@@ -23,7 +23,7 @@ from cdk.sources.config_file import save_config
 from cdk.streams.source_events import Events
 
 
-class Told(Events):
+class ProtocolEvents(Events):
     """Events of a command that speaks the protocol.
 
     config: the file that a changed config is written to, as Airbyte does; a YAML file is left alone, since its comments
@@ -53,7 +53,7 @@ class Told(Events):
         self._output.write(status_line(descriptor, AirbyteStreamStatus.RUNNING, now, limited_until=until))
 
 
-class SyncTold(Events):
+class SyncEvents(Events):
     """Events of a sync. The target keeps rotated tokens; the config's file, if there is one, gets them as well.
 
     config: that file.

@@ -4,7 +4,7 @@ import click
 
 from cdk.cli.options import FindSource, debug_option, with_source
 from cdk.cli.output import Output
-from cdk.cli.protocol.protocol_command import talk
+from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.protocol import AirbyteMessage, ConnectorSpecification, Type
 
 
@@ -23,4 +23,4 @@ def spec(find: FindSource, *, debug: bool) -> int:
         )
         output.say(AirbyteMessage(type=Type.SPEC, spec=specification))
 
-    return talk(say, debug=debug)
+    return run_protocol_command(say, debug=debug)

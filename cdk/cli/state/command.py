@@ -10,13 +10,20 @@ from cdk.base.values import Json
 from cdk.cli.state.edit import reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
-from cdk.cli.state.options import PipelineFile, for_streams, json_option, pipeline_argument, print_json, said
+from cdk.cli.state.options import (
+    PipelineFile,
+    for_streams,
+    json_option,
+    pipeline_argument,
+    print_json,
+    translate_errors,
+)
 
 if TYPE_CHECKING:  # importing them at run time would import Delta for every command
-    from cdk.lake.admin.locate import Located
-    from cdk.lake.admin.state_admin import Admin, Standing
+    from cdk.lake.admin.locate import StreamLocation
+    from cdk.lake.admin.state_admin import Admin, StreamStatus
     from cdk.lake.delta.commit_log import Commit
-    from cdk.lake.delta.table_state import Saved
+    from cdk.lake.delta.table_state import TableState
 
 _SHOWN = 10
 _MOVES = 3
@@ -27,7 +34,7 @@ _COMMITS = 20
 @pipeline_argument
 @for_streams
 @json_option
-@said
+@translate_errors
 def show(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
     """Show where each stream of a PIPELINE file stands."""
     admin = pipeline.admin()
@@ -48,7 +55,7 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> in
 @for_streams
 @click.option("--limit", type=click.IntRange(min=1), default=_COMMITS, help="Commits of each stream. Default: 20.")
 @json_option
-@said
+@translate_errors
 def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: bool) -> int:
     """Show what moved the states of a PIPELINE file's streams, newest first."""
     admin = pipeline.admin()
@@ -74,7 +81,7 @@ def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: 
 @click.argument("newer", metavar="B", type=int)
 @for_streams
 @json_option
-@said
+@translate_errors
 def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...], *, as_json: bool) -> int:
     """Show what differs between the states A and B of a stream, by the numbers that `log` shows."""
     from cdk.lake.admin.state_admin import difference  # noqa: PLC0415
@@ -89,7 +96,7 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
     return 0
 
 
-def _standing_json(one: "Standing") -> Mapping[str, Json]:
+def _standing_json(one: "StreamStatus") -> Mapping[str, Json]:
     saved = one.saved
     return {
         "stream": one.stream,
@@ -109,7 +116,7 @@ def _standing_json(one: "Standing") -> Mapping[str, Json]:
     }
 
 
-def _standing_lines(one: "Standing") -> Iterator[str]:
+def _standing_lines(one: "StreamStatus") -> Iterator[str]:
     from cdk.lake.admin.diff import shown, values  # noqa: PLC0415
     from cdk.sync.loop.conditional_state import about_source  # noqa: PLC0415
 
@@ -136,11 +143,11 @@ def _standing_lines(one: "Standing") -> Iterator[str]:
         yield f"  kept: {', '.join(map(str, one.kept))}"
 
 
-def _entries(admin: "Admin", one: "Located") -> Iterator[dict[str, Json]]:
+def _entries(admin: "Admin", one: "StreamLocation") -> Iterator[dict[str, Json]]:
     """The commits that moved the state or the rows back, newest first, each with what moved since the one before."""
     from cdk.lake.admin.diff import moves  # noqa: PLC0415
 
-    newer: tuple[Commit, Saved | None] | None = None
+    newer: tuple[Commit, TableState | None] | None = None
     for commit, saved in admin.log(one):
         if commit.state is None and commit.operation != "RESTORE":
             continue
@@ -152,7 +159,7 @@ def _entries(admin: "Admin", one: "Located") -> Iterator[dict[str, Json]]:
         yield _entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
 
 
-def _entry(commit: "Commit", saved: "Saved | None", moved: list[str]) -> dict[str, Json]:
+def _entry(commit: "Commit", saved: "TableState | None", moved: list[str]) -> dict[str, Json]:
     from cdk.lake.delta.state_blobs import number  # noqa: PLC0415
 
     return {

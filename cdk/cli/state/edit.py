@@ -14,14 +14,14 @@ from cdk.cli.state.options import (
     dry_option,
     for_streams,
     pipeline_argument,
-    said,
-    tell,
+    report_edit,
+    translate_errors,
     trust_option,
 )
 
 if TYPE_CHECKING:  # importing them at run time would import Delta for every command
-    from cdk.lake.admin.locate import Located
-    from cdk.lake.admin.state_admin import Admin, Done
+    from cdk.lake.admin.locate import StreamLocation
+    from cdk.lake.admin.state_admin import Admin, EditResult
     from cdk.state.slice import Partition
 
 partition_option = click.option(
@@ -34,7 +34,7 @@ partition_option = click.option(
 @for_streams
 @partition_option
 @dry_option
-@said
+@translate_errors
 def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
     """Have streams read from their start by the next sync; their rows stay.
 
@@ -51,16 +51,16 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
 @click.argument("stream")
 @click.argument("file", metavar="STATE.json", type=click.Path(path_type=Path, dir_okay=False))
 @dry_option
-@said
+@translate_errors
 def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
     """Give a STREAM the state in a file: the JSON object of `show --json`, or any older form of it."""
-    from cdk.lake.admin.edits import given  # noqa: PLC0415
+    from cdk.lake.admin.edits import import_state  # noqa: PLC0415
 
     blob = read_document(file)
     one = pipeline.table((stream,))
     known = pipeline.stream(one)
     return _each(
-        pipeline, [one], lambda admin, one: admin.change(one, lambda saved: given(saved, known, blob)), dry=dry
+        pipeline, [one], lambda admin, one: admin.change(one, lambda saved: import_state(saved, known, blob)), dry=dry
     )
 
 
@@ -71,7 +71,7 @@ def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
 @for_streams
 @partition_option
 @dry_option
-@said
+@translate_errors
 def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
     """Move cursors back to a moment, never forward: what lies behind it is read again.
 
@@ -101,7 +101,7 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
 @for_streams
 @click.option("--tables", is_flag=True, help="Bring the rows of that state back as well, in the same commit.")
 @dry_option
-@said
+@translate_errors
 def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tables: bool, dry: bool) -> int:
     """Take state N of a stream again, by the number that `log` shows."""
     one = pipeline.table(names)
@@ -109,7 +109,11 @@ def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tab
 
 
 def _each(
-    pipeline: PipelineFile, found: "Sequence[Located]", do: "Callable[[Admin, Located], Done]", *, dry: bool
+    pipeline: PipelineFile,
+    found: "Sequence[StreamLocation]",
+    do: "Callable[[Admin, StreamLocation], EditResult]",
+    *,
+    dry: bool,
 ) -> int:
     """Do something to each table. What is refused for one is refused before any is changed."""
     if not found:
@@ -120,9 +124,9 @@ def _each(
         for one in found:
             done = do(trial, one)
             if dry:
-                tell(done, dry=True)
+                report_edit(done, dry=True)
         for one in () if dry else found:
-            tell(do(admin, one), dry=False)
+            report_edit(do(admin, one), dry=False)
     return 0
 
 

@@ -10,7 +10,15 @@ import click
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.values import Json, to_json
 from cdk.cli.input_files import read_documents
-from cdk.cli.state.options import PipelineFile, dry_option, for_streams, pipeline_argument, said, tell, trust_option
+from cdk.cli.state.options import (
+    PipelineFile,
+    dry_option,
+    for_streams,
+    pipeline_argument,
+    report_edit,
+    translate_errors,
+    trust_option,
+)
 
 if TYPE_CHECKING:  # importing it at run time would import Delta for every command
     from cdk.streams.stream import Stream
@@ -29,7 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
     default="airbyte",
     help="State messages, or these with all that the tables keep. Default: airbyte.",
 )
-@said
+@translate_errors
 def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: str) -> int:
     """Write the states of streams to FILE, or to standard output for `-`, as a list of state messages."""
     from cdk.lake.admin.formats import message  # noqa: PLC0415
@@ -56,18 +64,18 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
 @for_streams
 @click.option("--replace", is_flag=True, help="Put imported states in the place of those that are there.")
 @dry_option
-@said
+@translate_errors
 def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, replace: bool, dry: bool) -> int:
     """Have streams begin where a state in FILE says, also before their first sync.
 
     FILE has Airbyte's state messages, in any form that `read --state` takes, Singer's bookmarks, or a dlt pipeline's
     state.json.
     """
-    from cdk.lake.admin.locate import chosen  # noqa: PLC0415
-    from cdk.sync.loop.state_import import took  # noqa: PLC0415
+    from cdk.lake.admin.locate import choose_locations  # noqa: PLC0415
+    from cdk.sync.loop.state_import import import_into_table  # noqa: PLC0415
 
     plans = {plan.stream.name: plan for plan in pipeline.plans}
-    tables = {one.stream: one for one in chosen([plan.location for plan in plans.values()], names)}
+    tables = {one.stream: one for one in choose_locations([plan.location for plan in plans.values()], names)}
     blobs = _states(file, {name: plan.stream for name, plan in plans.items()})
     found = {name: blob for name, blob in blobs.items() if name in tables}
     if not found:
@@ -75,11 +83,11 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
     with admin.alone():
         for name, blob in found.items():
-            done = took(trial, plans[name], tables[name], blob, replace=replace)
+            done = import_into_table(trial, plans[name], tables[name], blob, replace=replace)
             if dry:
-                tell(done, dry=True)
+                report_edit(done, dry=True)
         for name, blob in () if dry else found.items():
-            tell(took(admin, plans[name], tables[name], blob, replace=replace), dry=False)
+            report_edit(import_into_table(admin, plans[name], tables[name], blob, replace=replace), dry=False)
     return 0
 
 
@@ -88,7 +96,7 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
 @click.argument("name")
 @for_streams
 @dry_option
-@said
+@translate_errors
 def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool) -> int:
     """Let a second pipeline, called NAME, begin on the same tables where this one stands."""
     if not _NAME.fullmatch(name) or name == pipeline.name:
@@ -99,9 +107,9 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
         for one in found:
             done = trial.fork(one, name)
             if dry:
-                tell(done, dry=True)
+                report_edit(done, dry=True)
         for one in () if dry else found:
-            tell(admin.fork(one, name), dry=False)
+            report_edit(admin.fork(one, name), dry=False)
     return 0
 
 

@@ -12,7 +12,7 @@ from cdk.cli.state.options import (
     json_option,
     pipeline_argument,
     print_json,
-    said,
+    translate_errors,
 )
 
 _DAYS = 7
@@ -22,7 +22,7 @@ _DAYS = 7
 @pipeline_argument
 @for_streams
 @json_option
-@said
+@translate_errors
 def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
     """Look whether every state can be read, every file is there and every receipt adds up; 1 when something is broken.
 
@@ -54,19 +54,19 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
 @for_streams
 @click.option("--days", type=click.FloatRange(min=0), default=_DAYS, help="Only files this old or older. Default: 7.")
 @dry_option
-@said
+@translate_errors
 def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool) -> int:
     """Remove old states, drafts, and data files that no version of a table names.
 
     Files of syncs that run on other machines are young: leave --days above the longest of them.
     """
-    from cdk.lake.admin.verify import waste  # noqa: PLC0415
+    from cdk.lake.admin.verify import orphan_files  # noqa: PLC0415
 
     now = system_clock()
     files = size = 0
     with pipeline.admin(dry=dry).alone():
         for table in pipeline.tables(names):
-            for one in waste(table, pipeline.name, now=now, age=timedelta(days=days)) if table.there else ():
+            for one in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.there else ():
                 click.echo(f"{table.name}: {one.root.join(one.name)}, {one.bytes:,} bytes, {one.why}")
                 files, size = files + 1, size + one.bytes
                 if not dry:

@@ -17,9 +17,9 @@ from cdk.cli.command_errors import Busy, Unexpected
 if TYPE_CHECKING:  # importing them at run time would import Delta for every command
     from collections.abc import Iterator
 
-    from cdk.lake.admin.locate import Located
-    from cdk.lake.admin.state_admin import Admin, Done
-    from cdk.lake.storage.folder import Place
+    from cdk.lake.admin.locate import StreamLocation
+    from cdk.lake.admin.state_admin import Admin, EditResult
+    from cdk.lake.storage.folder import Folder
     from cdk.streams.stream import Stream
     from cdk.sync.settings.pipeline_file import Pipeline
     from cdk.sync.settings.stream_plan import StreamPlan
@@ -55,11 +55,11 @@ class PipelineFile:
         return self.settings.name
 
     @cached_property
-    def target(self) -> "Place":
+    def target(self) -> "Folder":
         """Where the tables lie."""
-        from cdk.lake.storage.object_store import place_at  # noqa: PLC0415
+        from cdk.lake.storage.object_store import folder_at  # noqa: PLC0415
 
-        return place_at(self.settings.target.path, self.settings.target.storage)
+        return folder_at(self.settings.target.path, self.settings.target.storage)
 
     def admin(self, *, dry: bool = False) -> "Admin":
         """What looks at the states and changes them."""
@@ -69,17 +69,19 @@ class PipelineFile:
         check = state_check(self.settings, self._config_secrets)
         return Admin(self.target, self.name, dry=dry, check=check)
 
-    def tables(self, names: Sequence[str] = ()) -> "list[Located]":
+    def tables(self, names: Sequence[str] = ()) -> "list[StreamLocation]":
         """The tables of the streams that are named, of all without names. In a store, the connector says which."""
-        from cdk.lake.admin.locate import chosen, on_disk  # noqa: PLC0415
-        from cdk.lake.storage.folder import Disk  # noqa: PLC0415
+        from cdk.lake.admin.locate import choose_locations, locations_in  # noqa: PLC0415
+        from cdk.lake.storage.folder import LocalFolder  # noqa: PLC0415
 
         found = (
-            on_disk(self.target, self.name) if isinstance(self.target, Disk) else [plan.location for plan in self.plans]
+            locations_in(self.target, self.name)
+            if isinstance(self.target, LocalFolder)
+            else [plan.location for plan in self.plans]
         )
-        return chosen(found, names)
+        return choose_locations(found, names)
 
-    def table(self, names: Sequence[str]) -> "Located":
+    def table(self, names: Sequence[str]) -> "StreamLocation":
         """The one table that is meant. Raises ConfigError: there are several, or none."""
         found = self.tables(names)
         if len(found) != 1:
@@ -98,7 +100,7 @@ class PipelineFile:
         chosen = chosen_streams(source.streams(settings.config), settings.streams)
         return [plan_stream(stream, options, self.target) for stream, options in chosen]
 
-    def stream(self, one: "Located") -> "Stream":
+    def stream(self, one: "StreamLocation") -> "Stream":
         """The stream of a table. Raises ConfigError: the pipeline has it no more."""
         for plan in self.plans:
             if (plan.stream.name, plan.stream.namespace) == (one.stream, one.namespace):
@@ -125,7 +127,7 @@ trust_option = click.option(
 )
 
 
-def said(command: Callable[P, int]) -> Callable[P, int]:
+def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
     """Say in a line why a verb failed, without secrets."""
 
     @wraps(command)
@@ -157,7 +159,7 @@ def _plainly(secrets: Secrets) -> "Iterator[None]":
         raise Unexpected(error, secrets.mask) from None
 
 
-def tell(done: "Done", *, dry: bool) -> None:
+def report_edit(done: "EditResult", *, dry: bool) -> None:
     """Say what was done to a stream."""
     change = done.change
     if dry:

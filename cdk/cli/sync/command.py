@@ -25,7 +25,7 @@ from cdk.cli.options import (
     manifest_option,
     with_egress,
 )
-from cdk.cli.protocol.source_events import SyncTold
+from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import check_given, given_pipeline
 
@@ -108,7 +108,7 @@ def sync(
             settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
         else:
             settings, source = given_pipeline(options, secrets, trusted=allow_custom_code)
-        source.events = SyncTold(secrets, config if pipeline is None else config_file(pipeline))
+        source.events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
         if dry or preview is not None or settings.state.ignore_new_state:

@@ -15,9 +15,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from cdk.cli.sync.stream_table import MARKS, Pace, counted, going_on, how_far, screen, span
+from cdk.cli.sync.stream_table import MARKS, Pace, counted, how_far, is_interrupted, screen, span
 from cdk.rest.http.activity import Doing
-from cdk.rest.http.metrics import Tally
+from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -111,7 +111,7 @@ class Display:
         head.truncate(max(8, size.width - 2), overflow="ellipsis")  # the spinner would wrap it
         self._spinner.update(text=head)
         # A line for the head, and one below for the cursor.
-        doing = {name: going_on(one, time.time()) for name, one in self.doing().items()}
+        doing = {name: is_interrupted(one, time.time()) for name, one in self.doing().items()}
         table, others = screen(self._reports, self._paces, now, width=size.width, height=size.height - 2, doing=doing)
         return Group(self._spinner, *([table] if self._reports else []), *([others] if others else []))
 
@@ -205,7 +205,7 @@ def _about_stale(stale: StaleCount) -> str:
     return f"{rows} {'was' if stale.gone == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
 
 
-def _asked(http: Tally) -> str:
+def _asked(http: HttpMetrics) -> str:
     """What was asked of the API; empty where nothing was."""
     if not http.requests:
         return ""

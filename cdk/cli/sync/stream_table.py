@@ -63,7 +63,7 @@ def how_far(report: StreamReport, left: float | None = None) -> str:
     return share if left is None or report.status is Status.FAILED else f"{share}, {span(left)} left"
 
 
-def going_on(doing: Doing | None, now: float) -> str:
+def is_interrupted(doing: Doing | None, now: float) -> str:
     """What is done for a stream since its last result; empty where nothing is. now: in seconds since 1970."""
     if doing is None:
         return ""

@@ -7,15 +7,15 @@ from cdk.compat.airbyte.guard import CustomCodeError, guard
 from cdk.compat.airbyte.http.requesters import HttpRequester
 from cdk.compat.airbyte.http.response import SeenResponse, ours
 from cdk.compat.airbyte.plain_types import Record
-from cdk.compat.facades.slices import asked, fill
+from cdk.compat.facades.slices import fill, request_arguments
 from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.context import Names
-from cdk.declarative.model.plug_points import Turned
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.plug_points import PageResult
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Headers, HttpClient, Request, Response
 
 
-class CustomStrategy:
+class CustomStrategyAdapter:
     """A custom pagination strategy."""
 
     reads_body = True
@@ -35,7 +35,7 @@ class CustomStrategy:
                 self._custom.reset()
             return getattr(self._custom, "initial_token", None)
 
-    def next(self, page: Turned, size: int | None) -> Json:  # noqa: ARG002 - it knows its own
+    def next(self, page: PageResult, size: int | None) -> Json:  # noqa: ARG002 - it knows its own
         """See PageStrategy."""
         last = None if page.last is None else Record(page.last)
         told = {
@@ -49,7 +49,7 @@ class CustomStrategy:
             return self._custom.next_page_token(**{name: told[name] for name in self._takes if name in told})
 
 
-class CustomAsking:
+class CustomRequesterAdapter:
     """A custom requester: each part of a request is a method of its own."""
 
     def __init__(self, custom: Json, client: HttpClient, where: str) -> None:
@@ -57,9 +57,9 @@ class CustomAsking:
         self._plain = isinstance(custom, HttpRequester) and custom.plain
         self.client = client if self._plain else _Through(custom)
 
-    def draft(self, names: Names) -> Draft:
+    def draft(self, names: Names) -> RequestBuilder:
         """See Requester."""
-        told, custom = asked(names), self._custom
+        told, custom = request_arguments(names), self._custom
         with guard(custom, "get_request_params"):
             method = getattr(custom.get_method(), "value", custom.get_method())
             url = (
@@ -68,7 +68,7 @@ class CustomAsking:
                 else join(custom.get_url_base(**told), custom.get_path(**told))
             )
             if self._plain:
-                draft = Draft(str(method).upper(), url, self._where)
+                draft = RequestBuilder(str(method).upper(), url, self._where)
                 fill(draft, custom, told)
             else:
                 # It asks itself for its parts when it sends.
@@ -76,7 +76,7 @@ class CustomAsking:
         return draft
 
 
-class _ThroughDraft(Draft):
+class _ThroughDraft(RequestBuilder):
     """A draft that a custom requester sends itself."""
 
     __slots__ = ("told", "was")

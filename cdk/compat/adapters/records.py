@@ -8,13 +8,13 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import Json, JsonSchema
 from cdk.compat.airbyte.guard import guard
 from cdk.compat.airbyte.http.response import SeenResponse
-from cdk.compat.facades.slices import slice_seen
+from cdk.compat.facades.slices import slice_facade
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.plug_points import Normalize, Select, Transform
 from cdk.rest import Response
 
 
-class CustomDecoding:
+class CustomDecoderAdapter:
     """A custom decoder: one value stays itself, several become a list."""
 
     streams = False
@@ -33,7 +33,7 @@ class CustomDecoding:
             return iter(list(self._custom.decode(SeenResponse(response))))
 
 
-class CustomExtraction:
+class CustomExtractorAdapter:
     """A custom extractor."""
 
     def __init__(self, custom: Json) -> None:
@@ -58,7 +58,7 @@ def transforming(custom: Json, config: Mapping[str, Json]) -> Transform:
     open_ended = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(custom.transform).parameters.values())
 
     def transform(records: list[dict[str, Json]], names: Names) -> None:
-        told: dict[str, Json] = {"config": config, "stream_state": {}, "stream_slice": slice_seen(names)}
+        told: dict[str, Json] = {"config": config, "stream_state": {}, "stream_slice": slice_facade(names)}
         if not open_ended:
             told = {name: value for name, value in told.items() if name in known}
         with guard(custom, "transform"):
@@ -76,7 +76,7 @@ def filtering(custom: Json) -> Select:
             kept = custom.filter_records(
                 records,
                 stream_state={},
-                stream_slice=slice_seen(names),
+                stream_slice=slice_facade(names),
                 next_page_token=names.get("next_page_token"),
             )
             return [record if type(record) is dict else dict(record) for record in kept]

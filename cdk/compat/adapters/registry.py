@@ -14,7 +14,7 @@ from cdk.compat.airbyte.http import adapters as adapt_http
 from cdk.compat.airbyte.http.requesters import HttpRequester
 from cdk.compat.airbyte.retrievers import SimpleRetriever
 from cdk.compat.airbyte.streams import seen_slice
-from cdk.compat.facades.facades import SeenAsking, SeenDecoder, SeenRouter
+from cdk.compat.facades.facades import DecoderFacade, PartitionRouterFacade, RequestOptionsFacade
 from cdk.compat.facades.instances import instance
 from cdk.compat.facades.show import selector
 from cdk.compat.facades.slices import fill
@@ -39,7 +39,7 @@ from cdk.declarative.model.plug_points import (
     StreamParts,
     Transform,
 )
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, JsonDecoder
 from cdk.rest.auth.token_owner import TokenOwner, collecting, report
 from cdk.rest.records.extractor import Extractor
@@ -73,13 +73,13 @@ def backoff(component: CustomComponent, ctx: BuildContext) -> Backoff:
 
 def decoder(component: CustomComponent, ctx: BuildContext) -> Decoder:
     """See AnyDecoder."""
-    return adapt_records.CustomDecoding(instance(component, ctx))
+    return adapt_records.CustomDecoderAdapter(instance(component, ctx))
 
 
 def extractor(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> Extractor:
     """See AnyExtractor."""
-    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": SeenDecoder(decoder)}
-    return adapt_records.CustomExtraction(instance(component, ctx, **known))
+    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": DecoderFacade(decoder)}
+    return adapt_records.CustomExtractorAdapter(instance(component, ctx, **known))
 
 
 def record_filter(component: CustomComponent, ctx: BuildContext) -> Select:
@@ -119,20 +119,20 @@ def validation(component: CustomComponent, ctx: BuildContext) -> Callable[[Json]
 
 def pagination_strategy(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
     """See AnyPaginationStrategy."""
-    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": SeenDecoder(decoder)}
-    return adapt_pages.CustomStrategy(instance(component, ctx, **known))
+    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": DecoderFacade(decoder)}
+    return adapt_pages.CustomStrategyAdapter(instance(component, ctx, **known))
 
 
 def partition_router(component: CustomComponent, ctx: BuildContext) -> Router:
     """See AnyPartitionRouter."""
-    return adapt_slices.CustomRouting(instance(component, ctx), ctx.window)
+    return adapt_slices.CustomRouterAdapter(instance(component, ctx), ctx.window)
 
 
 def requester(component: CustomComponent, ctx: BuildContext) -> Requester:
     """See AnyRequester."""
     made = instance(component, ctx)
     client = made._http_client.client if isinstance(made, HttpRequester) and made.plain else _bare(ctx)  # noqa: SLF001
-    return adapt_pages.CustomAsking(made, client, ctx.where(component, "class_name"))
+    return adapt_pages.CustomRequesterAdapter(made, client, ctx.where(component, "class_name"))
 
 
 def _bare(ctx: BuildContext) -> HttpClient:
@@ -144,13 +144,13 @@ def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts)
     fields = component.model_extra or {}
     reads = _decoder(fields.get("decoder"), ctx)
     router = _router(fields.get("partition_router"), ctx)
-    shown = None if router is None else SeenRouter(router, ctx.window)
-    asking = SeenAsking(router, parts.incremental, ctx.window)
+    shown = None if router is None else PartitionRouterFacade(router, ctx.window)
+    asking = RequestOptionsFacade(router, parts.incremental, ctx.window)
     known: dict[str, Json] = {
         "name": parts.name,
         "request_option_provider": asking,
         "request_options_provider": asking,
-        "decoder": SeenDecoder(reads),
+        "decoder": DecoderFacade(reads),
         "cursor": None,
     }
     if shown is not None:
@@ -165,7 +165,7 @@ def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts)
         # A subclass with an __init__ of its own may pass on less than it was given.
         made.request_option_provider = made.request_option_provider or asking
         made.name = made.name or parts.name
-    return adapt_slices.CustomReading(made, router, parts, ctx.window)
+    return adapt_slices.CustomRetrieverAdapter(made, router, parts, ctx.window)
 
 
 def _decoder(blob: Json, ctx: BuildContext) -> Decoder:
@@ -208,7 +208,7 @@ def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
         return ours
     made = instance(component, ctx)
 
-    def ask(draft: Draft, slice: Slice) -> None:
+    def ask(draft: RequestBuilder, slice: Slice) -> None:
         seen = seen_slice(slice, ours.fields)
         fill(draft, made, {"stream_state": {}, "stream_slice": seen, "next_page_token": None})
 

@@ -10,7 +10,7 @@ from cdk.compat.airbyte.partition_routers import SubstreamPartitionRouter
 from cdk.compat.airbyte.streams import SeenStream, seen_slice
 from cdk.compat.facades.slices import fill
 from cdk.declarative.model.plug_points import Router, StreamParts
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -20,7 +20,7 @@ from cdk.streams.stream import Item, Page, Stream
 _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: logging.WARNING}
 
 
-class CustomRouting:
+class CustomRouterAdapter:
     """A custom partition router."""
 
     def __init__(self, custom: Json, fields: tuple[str, str]) -> None:
@@ -53,7 +53,7 @@ class CustomRouting:
                 return
             yield item
 
-    def ask(self, draft: Draft, slice: Slice) -> None:
+    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
         """See Router."""
         names: dict[str, Json] = {
             "stream_state": {},
@@ -65,7 +65,7 @@ class CustomRouting:
                 fill(draft, self._custom, names)
 
 
-class CustomReading:
+class CustomRetrieverAdapter:
     """A custom retriever. A cut read begins the slice again: what its pages are, only the retriever knows."""
 
     def __init__(self, custom: Json, router: Router | None, parts: StreamParts, fields: tuple[str, str]) -> None:

@@ -55,7 +55,6 @@ class AddFields(RecordTransformation):
         stream_state: Mapping[str, Json] | None = None,  # noqa: ARG002
         stream_slice: Mapping[str, Json] | None = None,
     ) -> None:
-        """See RecordTransformation."""
         names = {"record": record, "stream_slice": stream_slice}
         for item in self._parsed_fields:
             types = None if item.value_type is None else (item.value_type,)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from cdk.base.times.clock import parse_moment, write_moment
+from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.values import Json
 from cdk.compat.airbyte.current import current
 
@@ -63,7 +63,7 @@ def ab_datetime_parse(value: Json) -> AirbyteDateTime:
     """The moment that a text or a number of seconds names. Raises ValueError: it is none."""
     if isinstance(value, int | float) or (isinstance(value, str) and value.lstrip("-").isdecimal()):
         return AirbyteDateTime.from_datetime(datetime.fromtimestamp(float(value), UTC))
-    moment = parse_moment(value, _FORMATS)
+    moment = parse_timestamp(value, _FORMATS)
     if moment is None:
         raise ValueError(f"found {value!r}, expected a moment, such as '2024-01-31T00:00:00Z'")
     return AirbyteDateTime.from_datetime(moment)
@@ -88,11 +88,11 @@ class DatetimeParser:
 
     def parse(self, date: Json, format: str) -> datetime:
         """The moment that `date` names. Raises ValueError: it is none."""
-        moment = parse_moment(date, [format])
+        moment = parse_timestamp(date, [format])
         if moment is None:
             raise ValueError(f"found {date!r}, expected a moment written as {format!r}")
         return moment
 
     def format(self, dt: datetime, format: str) -> str:
         """A moment as text."""
-        return str(write_moment(dt, format))
+        return str(write_timestamp(dt, format))

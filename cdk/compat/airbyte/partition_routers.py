@@ -40,7 +40,6 @@ class SinglePartitionRouter(PartitionRouter):
         """Take the parameters."""
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        """See StreamSlicer."""
         yield StreamSlice(partition={}, cursor_slice={})
 
 
@@ -87,7 +86,6 @@ class ListPartitionRouter(Placing):
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        """See StreamSlicer."""
         name = str(self._cursor_field.eval(self.config))
         return [StreamSlice(partition={name: value}, cursor_slice={}) for value in self.values]
 
@@ -136,7 +134,6 @@ class SubstreamPartitionRouter(Placing):
         return logging.getLogger("airbyte.SubstreamPartitionRouter")
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        """See StreamSlicer."""
         for parent in self.parent_stream_configs:
             yield from self._slices(parent)
 
@@ -179,7 +176,6 @@ class CartesianProductStreamSlicer(PartitionRouter):
         """Take the parameters."""
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        """See StreamSlicer."""
         made: list[dict[str, Json]] = [{}]
         for slicer in self.stream_slicers:
             slices = [dict(found) for found in slicer.stream_slices()]

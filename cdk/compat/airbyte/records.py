@@ -35,7 +35,6 @@ class JsonDecoder(Decoder):
         """Take the parameters."""
 
     def decode(self, response: requests.Response) -> Generator[Json, None, None]:
-        """See Decoder."""
         try:
             body = response.json()
         except requests.JSONDecodeError:
@@ -68,7 +67,6 @@ class DpathExtractor(RecordExtractor):
         self._field_path = [InterpolatedString.create(step, parameters=parameters) for step in self.field_path]
 
     def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
-        """See RecordExtractor."""
         steps = [str(step.eval(self.config)) for step in self._field_path]
         for body in self.decoder.decode(response):
             found = path(*steps)(body)
@@ -143,7 +141,6 @@ class RecordSelector(HttpSelector):
         stream_slice: StreamSlice | None = None,
         next_page_token: Mapping[str, Json] | None = None,
     ) -> Iterable[Mapping[str, Json]]:
-        """See HttpSelector."""
         records: Json = list(self.extractor.extract_records(response))
         if self.transform_before_filtering:
             self._transform(records, stream_slice)

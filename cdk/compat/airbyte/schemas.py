@@ -32,7 +32,6 @@ class InlineSchemaLoader(SchemaLoader):
         """Take the parameters."""
 
     def get_json_schema(self) -> Mapping[str, Json]:
-        """See SchemaLoader."""
         return self.schema
 
 
@@ -54,7 +53,6 @@ class JsonFileSchemaLoader(SchemaLoader):
         self.file_path = InterpolatedString.create(self.file_path or _default_file_path(), parameters=parameters)
 
     def get_json_schema(self) -> Mapping[str, Json]:
-        """See SchemaLoader."""
         return read_schema(current.runtime.folder / str(self.file_path.eval(self.config)))
 
 

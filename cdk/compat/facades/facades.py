@@ -23,14 +23,14 @@ from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
     Backoff,
     Incremental,
+    PageResult,
     Pages,
     PageStrategy,
     Router,
     Select,
     Transform,
-    Turned,
 )
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Request, Response, Transport
 from cdk.rest import Decoder as OurDecoder
 from cdk.rest import ErrorHandler as OurHandler
@@ -46,7 +46,7 @@ def _response(seen: Json) -> Response:
     return found
 
 
-class SeenAuthenticator(DeclarativeAuthenticator):
+class AuthenticatorFacade(DeclarativeAuthenticator):
     """An authenticator of the manifest."""
 
     def __init__(self, ours: Authenticator, transport: Transport) -> None:
@@ -72,53 +72,49 @@ class SeenAuthenticator(DeclarativeAuthenticator):
         return str(next(iter(self.get_auth_header().values()), ""))
 
 
-class SeenHandler(ErrorHandler):
+class ErrorHandlerFacade(ErrorHandler):
     """An error handler of the manifest."""
 
     def __init__(self, ours: OurHandler) -> None:
         self.ours = ours
 
     def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
-        """See ErrorHandler."""
         return resolution(self.ours.judge(ours_of(response_or_exception), 1))
 
 
-class SeenBackoff(BackoffStrategy):
+class BackoffFacade(BackoffStrategy):
     """A backoff strategy of the manifest."""
 
     def __init__(self, ours: Backoff) -> None:
         self.ours = ours
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:
-        """See BackoffStrategy."""
         outcome: Response | CdkError = ours_of(response_or_exception)
         return self.ours(outcome, attempt_count)
 
 
-class SeenDecoder(Decoder):
+class DecoderFacade(Decoder):
     """A decoder of the manifest."""
 
     def __init__(self, ours: OurDecoder) -> None:
         self.ours = ours
 
     def decode(self, response: requests.Response) -> Generator[Json, None, None]:
-        """See Decoder."""
         yield from list(self.ours.items(_response(response))) or [{}]
 
 
-class SeenExtractor(RecordExtractor):
+class ExtractorFacade(RecordExtractor):
     """An extractor of the manifest."""
 
     def __init__(self, ours: Extractor) -> None:
         self.ours = ours
 
     def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
-        """See RecordExtractor."""
         for page in self.ours.pages(_response(response)):
             yield from page
 
 
-class SeenSelector(HttpSelector):
+class RecordSelectorFacade(HttpSelector):
     """A record selector of the manifest. transformations: emptied, records stay as they are."""
 
     def __init__(
@@ -129,7 +125,7 @@ class SeenSelector(HttpSelector):
         transforms: list[Json],
         ctx: BuildContext,
     ) -> None:
-        self.extractor = SeenExtractor(extractor)
+        self.extractor = ExtractorFacade(extractor)
         self.transformations = transforms
         self._select, self._plain, self._fields = select, plain, ctx.window
 
@@ -141,7 +137,6 @@ class SeenSelector(HttpSelector):
         stream_slice: StreamSlice | None = None,
         next_page_token: Mapping[str, Json] | None = None,
     ) -> Iterable[Mapping[str, Json]]:
-        """See HttpSelector."""
         names = names_of(stream_slice, next_page_token, self._fields)
         select = self._select if self.transformations else self._plain
         extracted = 0
@@ -152,7 +147,7 @@ class SeenSelector(HttpSelector):
             yield from page if select is None else select(page, names)
 
 
-class SeenStrategy(PaginationStrategy):
+class PaginationStrategyFacade(PaginationStrategy):
     """A pagination strategy of the manifest."""
 
     def __init__(self, ours: PageStrategy) -> None:
@@ -165,17 +160,15 @@ class SeenStrategy(PaginationStrategy):
     def next_page_token(
         self, response: requests.Response, last_page_size: int, last_record: Json, last_page_token_value: Json = None
     ) -> Json:
-        """See PaginationStrategy."""
         return (
             self.ours.next(turned(response, last_page_size, last_record, last_page_token_value), self.ours.size) or None
         )
 
     def get_page_size(self) -> int | None:
-        """See PaginationStrategy."""
         return self.ours.size
 
 
-def turned(response: requests.Response, size: int, last: Json, token: Json) -> Turned:
+def turned(response: requests.Response, size: int, last: Json, token: Json) -> PageResult:
     """A page as our strategies look at it."""
     found = _response(response)
     try:
@@ -183,16 +176,16 @@ def turned(response: requests.Response, size: int, last: Json, token: Json) -> T
     except CdkError:
         body = {}
     names = {_TOKEN: None if token is None else {_TOKEN: token}}
-    return Turned(found, body, size, size, last, token, names)
+    return PageResult(found, body, size, size, last, token, names)
 
 
 class _Putting(RequestOptionsProvider):
     """Gives the parts of a request that something of ours puts into one."""
 
-    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
         raise NotImplementedError
 
-    def _drafted(self, names: Mapping[str, Json]) -> Draft:
+    def _drafted(self, names: Mapping[str, Json]) -> RequestBuilder:
         draft = blank(type(self).__name__)
         self._put(draft, names)
         return draft
@@ -211,7 +204,7 @@ class _Putting(RequestOptionsProvider):
         return self._drafted(names).json
 
 
-class SeenPaginator(_Putting):
+class PaginatorFacade(_Putting):
     """A paginator of the manifest."""
 
     def __init__(self, ours: Pages) -> None:
@@ -238,34 +231,33 @@ class SeenPaginator(_Putting):
         draft = self._drafted({**names, _TOKEN: next_page_token})
         return None if draft.url == blank("").url else draft.url
 
-    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
         token = (names.get(_TOKEN) or {}).get(_TOKEN)
         self.ours.ask(draft, token, self.ours.size())
 
 
-class SeenRouter(_Putting, PartitionRouter):
+class PartitionRouterFacade(_Putting, PartitionRouter):
     """A partition router of the manifest."""
 
     def __init__(self, ours: Router, fields: tuple[str, str]) -> None:
         self.ours, self._fields = ours, fields
 
     def stream_slices(self) -> Iterator[StreamSlice]:
-        """See StreamSlicer."""
         for item in self.ours.partitions({}):
             if isinstance(item, Partition):
                 yield seen_slice(Slice(item))
 
-    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
         self.ours.ask(draft, slice_of(names.get("stream_slice"), self._fields))
 
 
-class SeenAsking(_Putting):
+class RequestOptionsFacade(_Putting):
     """What the router and the cursor of a stream put into requests."""
 
     def __init__(self, router: Router | None, incremental: Incremental | None, fields: tuple[str, str]) -> None:
         self._router, self._incremental, self._fields = router, incremental, fields
 
-    def _put(self, draft: Draft, names: Mapping[str, Json]) -> None:
+    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
         slice = slice_of(names.get("stream_slice"), self._fields)
         if self._router is not None:
             self._router.ask(draft, slice)
@@ -273,19 +265,19 @@ class SeenAsking(_Putting):
             self._incremental.ask(draft, slice)
 
 
-class SeenParts(_Putting):
+class PartsFacade(_Putting):
     """The parts of a request that a requester of the manifest drafts."""
 
     def __init__(self, requester: Json, fields: tuple[str, str]) -> None:
         self._requester, self._fields = requester, fields
 
-    def _drafted(self, names: Mapping[str, Json]) -> Draft:
+    def _drafted(self, names: Mapping[str, Json]) -> RequestBuilder:
         told = names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields)
-        drafted: Draft = self._requester.draft(told)
+        drafted: RequestBuilder = self._requester.draft(told)
         return drafted
 
 
-class SeenLoader(SchemaLoader):
+class SchemaLoaderFacade(SchemaLoader):
     """A schema loader of the manifest."""
 
     def __init__(self, ours: Json) -> None:
@@ -296,7 +288,7 @@ class SeenLoader(SchemaLoader):
         return copy.deepcopy(dict(self.ours()))
 
 
-class SeenTransformation(RecordTransformation):
+class TransformationFacade(RecordTransformation):
     """A transformation of the manifest."""
 
     def __init__(self, ours: Transform, fields: tuple[str, str] = ("start_time", "end_time")) -> None:
@@ -309,11 +301,10 @@ class SeenTransformation(RecordTransformation):
         stream_state: Json = None,  # noqa: ARG002
         stream_slice: Json = None,
     ) -> None:
-        """See RecordTransformation."""
         self.ours([record], names_of(stream_slice, None, self._fields))
 
 
-class SeenFilter(RecordFilter):
+class FilterFacade(RecordFilter):
     """A record filter of the manifest."""
 
     def __init__(self, ours: Select, fields: tuple[str, str]) -> None:
@@ -326,5 +317,4 @@ class SeenFilter(RecordFilter):
         stream_slice: Json = None,
         next_page_token: Json = None,
     ) -> Iterable[Mapping[str, Json]]:
-        """See RecordFilter."""
         return self.ours(list(records), names_of(stream_slice, next_page_token, self._fields))

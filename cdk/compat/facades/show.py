@@ -7,19 +7,19 @@ from cdk.compat.airbyte.interpolation import InterpolatedString
 from cdk.compat.airbyte.partition_routers import ParentStreamConfig
 from cdk.compat.airbyte.streams import SeenStream
 from cdk.compat.facades.facades import (
-    SeenAuthenticator,
-    SeenBackoff,
-    SeenDecoder,
-    SeenExtractor,
-    SeenFilter,
-    SeenHandler,
-    SeenLoader,
-    SeenPaginator,
-    SeenParts,
-    SeenRouter,
-    SeenSelector,
-    SeenStrategy,
-    SeenTransformation,
+    AuthenticatorFacade,
+    BackoffFacade,
+    DecoderFacade,
+    ErrorHandlerFacade,
+    ExtractorFacade,
+    FilterFacade,
+    PaginationStrategyFacade,
+    PaginatorFacade,
+    PartitionRouterFacade,
+    PartsFacade,
+    RecordSelectorFacade,
+    SchemaLoaderFacade,
+    TransformationFacade,
 )
 from cdk.declarative.components.custom import CustomComponent
 from cdk.declarative.components.requests import request_options as options
@@ -59,47 +59,47 @@ def show(component: Component, ctx: BuildContext) -> Json:  # noqa: C901, PLR091
             return _option(component)
         case AnyAuthenticator():
             signer = component.build(ctx)
-            return NoAuth(parameters={}) if signer is None else SeenAuthenticator(signer, ctx.runtime.transport)
+            return NoAuth(parameters={}) if signer is None else AuthenticatorFacade(signer, ctx.runtime.transport)
         case AnyErrorHandler():
-            return SeenHandler(component.build(ctx))
+            return ErrorHandlerFacade(component.build(ctx))
         case AnyBackoffStrategy():
-            return SeenBackoff(component.build(ctx))
+            return BackoffFacade(component.build(ctx))
         case AnyDecoder():
-            return SeenDecoder(component.build(ctx))
+            return DecoderFacade(component.build(ctx))
         case AnyExtractor():
-            return SeenExtractor(component.build(ctx, JsonDecoder()))
+            return ExtractorFacade(component.build(ctx, JsonDecoder()))
         case requesters.HttpRequester():
             return _requester(component, ctx)
         case retrievers.RecordSelector():
             return selector(component, ctx, StreamParts(name=ctx.stream), JsonDecoder())
         case AnyPaginator():
-            return SeenPaginator(component.build(ctx, JsonDecoder()))
+            return PaginatorFacade(component.build(ctx, JsonDecoder()))
         case AnyPaginationStrategy():
-            return SeenStrategy(component.build(ctx, JsonDecoder()))
+            return PaginationStrategyFacade(component.build(ctx, JsonDecoder()))
         case AnyPartitionRouter():
-            return SeenRouter(component.build(ctx), ctx.window)
+            return PartitionRouterFacade(component.build(ctx), ctx.window)
         case AnyStream():
             return SeenStream(component.build(ctx, as_parent=True))
         case AnySchemaLoader():
-            return SeenLoader(component.build(ctx))
+            return SchemaLoaderFacade(component.build(ctx))
         case AnyTransformation():
-            return SeenTransformation(component.build(ctx), ctx.window)
+            return TransformationFacade(component.build(ctx), ctx.window)
         case AnyRecordFilter():
-            return SeenFilter(component.build(ctx), ctx.window)
+            return FilterFacade(component.build(ctx), ctx.window)
         case _:
             return component
 
 
 def selector(
     component: retrievers.RecordSelector, ctx: BuildContext, parts: StreamParts, decoder: Decoder
-) -> SeenSelector:
+) -> RecordSelectorFacade:
     """A record selector as custom code uses it. parts: of the stream it works for."""
     plain = StreamParts(parts.name, parts.incremental, (), parts.schema, parts.cached)
-    return SeenSelector(
+    return RecordSelectorFacade(
         component.extractor.build(ctx, decoder),
         component.select(ctx, parts),
         component.select(ctx, plain),
-        [SeenTransformation(transform, ctx.window) for transform in parts.transforms],
+        [TransformationFacade(transform, ctx.window) for transform in parts.transforms],
         ctx,
     )
 
@@ -139,7 +139,7 @@ def _requester(component: requesters.HttpRequester, ctx: BuildContext) -> HttpRe
         path=component.path and InterpolatedString.create(component.path, parameters=parameters),
         http_method=component.http_method,
         authenticator=None if component.authenticator is None else show(component.authenticator, ctx),
-        request_options_provider=SeenParts(ours, ctx.window),
+        request_options_provider=PartsFacade(ours, ctx.window),
     )
     made.use(ours.client)
     return made

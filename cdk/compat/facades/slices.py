@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from cdk.base.values import Json
 from cdk.compat.airbyte.plain_types import StreamSlice
 from cdk.declarative.model.context import Names
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import slice_names, view
 from cdk.state.slice import Partition, Slice
 from cdk.state.window import Window
@@ -14,7 +14,7 @@ _TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions know
 _EMPTY = StreamSlice(partition={})
 
 
-def slice_seen(names: Names) -> StreamSlice:
+def slice_facade(names: Names) -> StreamSlice:
     """The slice in names, as custom code sees it."""
     found = names.get("stream_slice")
     if found is None:
@@ -29,9 +29,9 @@ def slice_seen(names: Names) -> StreamSlice:
     )
 
 
-def asked(names: Names) -> dict[str, Json]:
+def request_arguments(names: Names) -> dict[str, Json]:
     """The arguments that every method for a part of a request takes."""
-    return {"stream_state": {}, "stream_slice": slice_seen(names), _TOKEN: names.get(_TOKEN)}
+    return {"stream_state": {}, "stream_slice": slice_facade(names), _TOKEN: names.get(_TOKEN)}
 
 
 def slice_of(seen: Mapping[str, Json] | None, fields: tuple[str, str]) -> Slice:
@@ -51,12 +51,12 @@ def names_of(seen: Mapping[str, Json] | None, token: Json, fields: tuple[str, st
     return {**slice_names(view(slice_of(seen, fields), fields)), _TOKEN: token}
 
 
-def blank(where: str) -> Draft:
+def blank(where: str) -> RequestBuilder:
     """A request in which what is put can be looked at."""
-    return Draft("GET", "https://localhost/", where)
+    return RequestBuilder("GET", "https://localhost/", where)
 
 
-def fill(draft: Draft, provider: Json, names: Mapping[str, Json]) -> None:
+def fill(draft: RequestBuilder, provider: Json, names: Mapping[str, Json]) -> None:
     """Put into a request what the methods of `provider` give for `names`."""
     draft.params.update(provider.get_request_params(**names) or {})
     headers = provider.get_request_headers(**names) or {}

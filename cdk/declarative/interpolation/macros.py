@@ -8,7 +8,7 @@ from typing import TypeAlias
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo
 
-from cdk.base.times.clock import Clock, parse_moment, system_clock, write_moment
+from cdk.base.times.clock import Clock, parse_timestamp, system_clock, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, parse_duration
 from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
@@ -34,7 +34,7 @@ def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
         return clock().astimezone(ZoneInfo(timezone)).date()
 
     def day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
-        return str(write_moment(now_utc() + timedelta(days=num_days), format))
+        return str(write_timestamp(now_utc() + timedelta(days=num_days), format))
 
     return {
         "now_utc": now_utc,
@@ -74,7 +74,7 @@ def _format_datetime(dt: float | str | datetime, format: str, input_format: str 
     """A moment in `format`, in UTC. Numbers are epoch seconds unless `input_format` says otherwise."""
     if isinstance(dt, int | float) and input_format is None:
         dt = datetime.fromtimestamp(dt, UTC)
-    return str(write_moment(_moment(dt, input_format), format))
+    return str(write_timestamp(_moment(dt, input_format), format))
 
 
 def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
@@ -84,7 +84,7 @@ def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     patterns = [pattern] if pattern else []
-    moment = parse_moment(value, [*patterns, "%s"] if isinstance(value, int | float) else [*patterns, *_SHORT])
+    moment = parse_timestamp(value, [*patterns, "%s"] if isinstance(value, int | float) else [*patterns, *_SHORT])
     if moment is None:
         wanted = f"in the format {pattern!r}" if pattern else "in ISO 8601, such as 2024-01-31T01:02:03Z"
         raise Refused(f"a date is not {wanted}")

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from cdk.base.errors import BadState, ManifestError
-from cdk.base.times.clock import parse_moment, write_moment
+from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.values import Json
 from cdk.declarative.model.durations import Duration, earlier, later
 from cdk.state.window import Window
@@ -217,15 +217,17 @@ class ManifestCursor(Cursor):
         return None if moment is None else self._write(moment)
 
     def _moment(self, value: Json) -> datetime | None:
-        return _parsed(value, self._formats) if type(value) is str else parse_moment(json_value(value), self._formats)
+        return (
+            _parsed(value, self._formats) if type(value) is str else parse_timestamp(json_value(value), self._formats)
+        )
 
     def _write(self, moment: datetime) -> str:
         # Epoch numbers, too, are texts in the states and requests of existing connectors.
-        return str(write_moment(moment, self._pattern))
+        return str(write_timestamp(moment, self._pattern))
 
 
 # The same few moments, where windows begin and end, come again with each of thousands of partitions.
-_parsed = lru_cache(maxsize=1024)(parse_moment)
+_parsed = lru_cache(maxsize=1024)(parse_timestamp)
 
 
 class ManifestCountCursor(CountCursor):

@@ -16,7 +16,7 @@ from cdk.base.values import Json, JsonSchema, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.datetime_cursor import ManifestCountCursor, ManifestCursor
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, Response
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Partition, Slice
@@ -103,7 +103,7 @@ class AnyRequestBody(Component):
     """The body of a request."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]: ...
+    def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]: ...
 
 
 class Requester(Protocol):
@@ -111,7 +111,7 @@ class Requester(Protocol):
 
     client: HttpClient
 
-    def draft(self, names: Names) -> Draft:
+    def draft(self, names: Names) -> RequestBuilder:
         """A request with everything but pages and slices in it."""
 
 
@@ -131,7 +131,7 @@ class AnyRequester(Component):
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class PageResult:
     """A page that was read, for finding the next one.
 
     raw: records in the response. kept: records after the filter; last: the last of them. token: what the page was
@@ -162,7 +162,7 @@ class PageStrategy(Protocol):
     def first(self) -> Json:
         """The token of the first page; None when it is asked for without one."""
 
-    def next(self, page: Turned, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> Json:
         """The token of the page after `page`; None when it was the last. size: records of a full page."""
 
 
@@ -185,10 +185,10 @@ class Pages(Protocol):
     def size(self) -> int | None:
         """Records of a full page, where that is said."""
 
-    def ask(self, draft: Draft, token: Json, size: int | None) -> None:
+    def ask(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
         """Put a page's token, and the size, into a request."""
 
-    def next(self, page: Turned, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> Json:
         """The token of the page after `page`; None when it was the last."""
 
 
@@ -208,7 +208,7 @@ class Router(Protocol):
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         """The partitions, in order, when the parents stand at `parents`."""
 
-    def ask(self, draft: Draft, slice: Slice) -> None:
+    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
         """Put what says which partition into a request."""
 
     @property
@@ -238,7 +238,7 @@ class Incremental:
     """
 
     cursor: ManifestCursor | ManifestCountCursor
-    ask: Callable[[Draft, Slice], None]
+    ask: Callable[[RequestBuilder, Slice], None]
     fields: tuple[str, str] = ("start_time", "end_time")
     shared: bool = False
     client_side: bool = False

@@ -1,4 +1,4 @@
-"""Draft: a request under construction, which several components add to, and none may overwrite what another put."""
+"""RequestBuilder: a request that several components add to; none may overwrite what another has set."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -16,7 +16,7 @@ _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 
 
-class Draft:
+class RequestBuilder:
     """One request. `put` adds to it, `request` makes it.
 
     url: absolute. text: a body that is sent as it is; nothing else may then be in the body. stream: the answer is

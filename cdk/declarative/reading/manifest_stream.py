@@ -60,7 +60,6 @@ class ManifestStream(Stream):
         return {self._incremental.cursor.field: self._incremental.cursor.start}
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
-        """See cdk.rest.auth.tokens.TokenUser."""
         return self.issue(seconds)
 
     def json_schema(self) -> JsonSchema:
@@ -153,7 +152,6 @@ class _Known(CheckpointReader):
 
     @property
     def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
-        """See CheckpointReader."""
         return self._inner.mismatch
 
     @property

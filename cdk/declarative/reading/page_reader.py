@@ -9,15 +9,15 @@ import orjson
 from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
 from cdk.base.values import Json, Record, from_json, to_json
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import Incremental, Pages, Requester, Router, Select, Turned
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.plug_points import Incremental, PageResult, Pages, Requester, Router, Select
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.declarative.reading.query_properties import Properties, with_properties
 from cdk.rest import BadRequest, Decoder, Headers, JsonDecoder, Response
 from cdk.rest.errors.signals import ReducePageSize
 from cdk.rest.pagination.page_url import saved_token
-from cdk.rest.records.extractor import Counted, Extractor, FieldExtractor
+from cdk.rest.records.extractor import CountedRecords, Extractor, FieldExtractor
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Slice
 from cdk.streams.paged import Circle
@@ -229,7 +229,7 @@ class PageReader:
             if not first:
                 yield found.records
             first = False
-            found.raw += listed.raw if isinstance(listed, Counted) else len(listed)
+            found.raw += listed.raw if isinstance(listed, CountedRecords) else len(listed)
             records = self._select(listed, names) if listed and self._select is not None else listed
             found.records = records
             found.kept += len(records)
@@ -264,7 +264,7 @@ class PageReader:
         if self._pages is None or not found.response.ok:
             return None
         body = self._body(found.response) if self._pages.reads_body else {}
-        return self._pages.next(Turned(found.response, body, found.raw, found.kept, found.last, token, names), size)
+        return self._pages.next(PageResult(found.response, body, found.raw, found.kept, found.last, token, names), size)
 
     def _answer(
         self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, *, saved: bool
@@ -305,7 +305,7 @@ class PageReader:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
             raise
 
-    def _draft(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None) -> Draft:
+    def _draft(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None) -> RequestBuilder:
         draft = self._requester.draft(names)
         if self._pages is not None:
             self._pages.ask(draft, token, size)

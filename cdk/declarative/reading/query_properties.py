@@ -43,7 +43,7 @@ def with_properties(names: dict[str, Json], properties: list[str]) -> dict[str, 
     return {**names, NAME: properties, "stream_slice": seen, "stream_partition": seen, "stream_interval": seen}
 
 
-def whole(properties: Sequence[str]) -> list[list[str]]:
+def joined_record(properties: Sequence[str]) -> list[list[str]]:
     """All properties in one request."""
     return [list(properties)]
 

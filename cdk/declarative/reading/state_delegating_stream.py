@@ -47,7 +47,6 @@ class DelegatingStream(Stream):
         return self._chosen.migrate_state(blob) if self._chosen is self.later else None
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
-        """See cdk.rest.auth.tokens.TokenUser."""
         return self._chosen.access_tokens(seconds)
 
     def json_schema(self) -> JsonSchema:

@@ -41,7 +41,7 @@ def setter(path: Path) -> Callable[[dict[str, Json], Json], None]:
     return lambda target, value: set_at(target, path, value)
 
 
-def found(value: Json, pointer: Path) -> list[Json]:
+def matches_at(value: Json, pointer: Path) -> list[Json]:
     """The values that a pointer leads to, in order; none where there are none."""
     return [item for _, item in _matches(value, _checked(pointer))]
 

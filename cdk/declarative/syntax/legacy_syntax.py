@@ -72,7 +72,7 @@ _NEW_FIELDS = {
 }
 
 
-def gone(name: str) -> str | None:
+def removed_fields(name: str) -> str | None:
     """Why a type is no longer there, and what to write; None for a type that never was."""
     return _GONE.get(name)
 

@@ -32,7 +32,7 @@ from cdk.declarative.model.field_shapes import (
     open_to_more,
     words,
 )
-from cdk.declarative.syntax.legacy_syntax import gone, renamed
+from cdk.declarative.syntax.legacy_syntax import removed_fields, renamed
 from cdk.declarative.syntax.wording import an, failed_check, named
 
 Keys = tuple[str | int, ...]
@@ -256,7 +256,7 @@ def _stranger(name: Json, kind: str, members: Mapping[str, type[BaseModel]]) -> 
     """What to say of a `type` that cannot stand where a `kind` is expected."""
     if not isinstance(name, str):
         return f"found {named(name)}, expected the type of {an(kind)}, a text"
-    if (reason := gone(name)) is not None:
+    if (reason := removed_fields(name)) is not None:
         return f"the type {name!r} is no longer part of the language: {reason}"
     if name in Component.registry:
         return f"{an(name)} cannot stand here{_expected(members)}"

@@ -1,4 +1,4 @@
-"""What a person can make of a stream's state: each is a new `Saved`, and what it means for the table. Pure.
+"""What a person can make of a stream's state: each is a new `TableState`, and what it means for the table. Pure.
 
 Nothing here ever moves a position forward, but `given`, where a person says every word of it.
 """
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import Json
 from cdk.lake.admin.diff import Move, moves
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.state.position import Checkpoint, Position, Start
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stream_state import StreamState
@@ -31,12 +31,12 @@ class Change:
     """
 
     what: str
-    saved: Saved
+    saved: TableState
     moves: tuple[Move, ...]
     means: tuple[str, ...]
 
 
-def reset(saved: Saved, partition: Partition | None = None) -> Change:
+def reset(saved: TableState, partition: Partition | None = None) -> Change:
     """Read the stream, or one partition, from its start. Raises StateError: the state has no such partition."""
     if partition is not None:
         if saved.complete and saved.sync_mode != "incremental":
@@ -52,11 +52,11 @@ def reset(saved: Saved, partition: Partition | None = None) -> Change:
     if saved.write_mode == "append":
         means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
     records = saved.records if saved.write_mode == "append_dedup" else 0
-    new = Saved(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
+    new = TableState(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
     return Change("reset", new, tuple(moves(saved.state, None)), tuple(means))
 
 
-def rewound(saved: Saved, stream: Stream, to: str, partition: Partition | None = None) -> Change:
+def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | None = None) -> Change:
     """Move cursors that are beyond `to` back to it. to: a moment, or a number for a cursor that counts.
 
     What an attempt that was cut had read beyond `to` is read again, and so are all parents of a substream, since a
@@ -82,7 +82,7 @@ def rewound(saved: Saved, stream: Stream, to: str, partition: Partition | None =
     return _moved(f"rewind to {to}", saved, replace(state, positions=positions, parents={}), stream)
 
 
-def given(saved: Saved, stream: Stream, blob: Json, what: str = "set") -> Change:
+def import_state(saved: TableState, stream: Stream, blob: Json, what: str = "set") -> Change:
     """Take `blob`, in any form that the stream reads. Raises BadState: it is none."""
     state = decoded(stream, blob)
     check_values(stream, state)
@@ -97,7 +97,7 @@ def given(saved: Saved, stream: Stream, blob: Json, what: str = "set") -> Change
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
 
 
-def rolled_back(saved: Saved | None, older: Saved, number: int) -> Change:
+def rolled_back(saved: TableState | None, older: TableState, number: int) -> Change:
     """Take an earlier state of the same table."""
     means = _again(older.write_mode, "What was read since is read again.")
     before = None if saved is None else saved.state
@@ -116,7 +116,7 @@ def decoded(stream: Stream, blob: Json) -> StreamState:
     )
 
 
-def _read(saved: Saved, stream: Stream | None = None) -> StreamState:
+def _read(saved: TableState, stream: Stream | None = None) -> StreamState:
     if stream is not None:
         return decoded(stream, saved.state)
     blob = saved.state
@@ -125,7 +125,7 @@ def _read(saved: Saved, stream: Stream | None = None) -> StreamState:
     return decode(blob)
 
 
-def _moved(what: str, saved: Saved, state: StreamState, stream: Stream | None = None) -> Change:
+def _moved(what: str, saved: TableState, state: StreamState, stream: Stream | None = None) -> Change:
     blob = encode(
         state,
         incremental=saved.sync_mode == "incremental",

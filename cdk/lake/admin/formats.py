@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from cdk.base.errors import BadState, StateError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json
-from cdk.lake.admin.locate import Located
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.delta.table_state import TableState
 from cdk.state.wire import decode, encode
 from cdk.streams.stream import Stream
 
 
-def message(one: Located, saved: Saved, *, exact: bool) -> Json:
+def message(one: StreamLocation, saved: TableState, *, exact: bool) -> Json:
     """A stream's state as a STREAM message. exact: with what only tables keep, so that nothing is lost."""
     blob = saved.state
     ranges = isinstance(blob, Mapping) and "state_type" in blob

@@ -8,21 +8,21 @@ import pyarrow as pa
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
-from cdk.lake.delta.row_history import History
+from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import is_table
-from cdk.lake.storage.folder import Disk, Place
+from cdk.lake.storage.folder import Folder, LocalFolder
 from cdk.lake.storage.table_folders import table_folders
 
 
 @dataclass(frozen=True)
-class Located:
+class StreamLocation:
     """A stream's table. history: where the table of all its rows lies, if there is one."""
 
     stream: str
-    root: Place
+    root: Folder
     namespace: str | None = None
-    history: Place | None = None
+    history: Folder | None = None
 
     @property
     def there(self) -> bool:
@@ -38,7 +38,7 @@ class Located:
         """Whose marker the table has."""
         return f"spark-cdk/{pipeline}/{self.stream}"
 
-    def states(self, pipeline: str) -> Place:
+    def states(self, pipeline: str) -> Folder:
         """Where the files of the pipeline's states lie."""
         return self.root.join("_cdk_state", pipeline)
 
@@ -49,22 +49,22 @@ class Located:
     def settle(self, pipeline: str, table: StreamTable) -> None:
         """Add to the history what it lacks, before the table's state goes elsewhere. Raises what History does."""
         if self.history is not None and table.saved is not None:
-            History(self.history, table, pipeline, self.stream).make_whole()
+            RowHistory(self.history, table, pipeline, self.stream).make_whole()
 
 
-def on_disk(target: Place, pipeline: str) -> list[Located]:
+def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
     """The tables below a folder that the pipeline has filled, by path. Raises ConfigError: it is none, or not there."""
-    if not isinstance(target, Disk):
+    if not isinstance(target, LocalFolder):
         raise ConfigError("only in a folder can the tables be listed; name the streams", path=str(target))
     if not target.path.is_dir():
         raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
     return [
-        Located(path.name, Disk(path), namespace, None if history is None else Disk(history))
+        StreamLocation(path.name, LocalFolder(path), namespace, None if history is None else LocalFolder(history))
         for path, namespace, history in table_folders(target.path, pipeline)
     ]
 
 
-def chosen(found: Sequence[Located], names: Sequence[str]) -> list[Located]:
+def choose_locations(found: Sequence[StreamLocation], names: Sequence[str]) -> list[StreamLocation]:
     """Those that are named, all without names. Raises ConfigError: there is no such stream."""
     known = [name for one in found for name in (one.stream, one.name)]
     for name in names:

@@ -17,12 +17,12 @@ from cdk.base.errors import StateConflict, StateError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.admin.diff import moves
 from cdk.lake.admin.edits import Change, reset, rolled_back
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.commit_log import Commit, commits
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import NOTE, StreamTable, successor
-from cdk.lake.delta.table_state import Saved
-from cdk.lake.storage.folder import Place
+from cdk.lake.delta.table_state import TableState
+from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import between_runs
 from cdk.state.slice import Partition
 
@@ -31,7 +31,7 @@ _SHOWN = 4096
 
 
 @dataclass(frozen=True)
-class Done:
+class EditResult:
     """What was done to a stream, or would be. version: of the table after it; None for a dry run."""
 
     stream: str
@@ -40,7 +40,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StreamStatus:
     """Where a stream stands. saved: None where nothing was committed, or where the state cannot be read.
 
     number: which state of the table it is. kept: the numbers that can be rolled back to, newest first. lost: why the
@@ -49,7 +49,7 @@ class Standing:
 
     stream: str
     path: str
-    saved: Saved | None = None
+    saved: TableState | None = None
     number: int | None = None
     kept: tuple[int, ...] = ()
     lost: str = ""
@@ -64,12 +64,12 @@ class Admin:
 
     def __init__(
         self,
-        target: Place,
+        target: Folder,
         pipeline: str,
         *,
         clock: Clock = system_clock,
         dry: bool = False,
-        check: Callable[[str, Saved], None] = lambda *_: None,
+        check: Callable[[str, TableState], None] = lambda *_: None,
     ) -> None:
         self.target, self.pipeline, self.clock, self.dry, self.check = target, pipeline, clock, dry, check
 
@@ -82,20 +82,20 @@ class Admin:
         with between_runs(self.target, self.pipeline):
             yield
 
-    def standing(self, one: Located) -> Standing:
+    def standing(self, one: StreamLocation) -> StreamStatus:
         """Where a stream stands. Raises ConfigError and TransientError of a store."""
         path = str(one.root)
         if not one.there:
-            return Standing(one.name, path)
+            return StreamStatus(one.name, path)
         try:
             table = one.open(self.pipeline)
         except StateError as error:
             lost = one.open(self.pipeline, lost=True)
             kept = tuple(sorted(self._kept(one, lost), reverse=True))
             marker = lost.state_version
-            return Standing(one.name, path, None, None if marker is None else number(marker), kept, str(error))
+            return StreamStatus(one.name, path, None, None if marker is None else number(marker), kept, str(error))
         held = table.held
-        return Standing(
+        return StreamStatus(
             one.name,
             path,
             table.saved,
@@ -104,7 +104,7 @@ class Admin:
             restored=held != table.state_version,
         )
 
-    def log(self, one: Located) -> Iterator[tuple[Commit, Saved | None]]:
+    def log(self, one: StreamLocation) -> Iterator[tuple[Commit, TableState | None]]:
         """The commits of a stream's table, newest first, each with the state it moved to where that is kept."""
         if not one.there:
             return
@@ -112,12 +112,12 @@ class Admin:
         for commit in commits(one.root, one.app(self.pipeline), table.version):
             yield commit, None if commit.state is None else _loaded(table, commit.state)
 
-    def at(self, one: Located, wanted: int) -> Saved:
+    def at(self, one: StreamLocation, wanted: int) -> TableState:
         """State number `wanted` of a stream. Raises StateError: it is not kept."""
         table = one.open(self.pipeline, lost=True)
         return table.load(self._version(one, table, wanted))
 
-    def change(self, one: Located, make: Callable[[Saved], Change]) -> Done:
+    def change(self, one: StreamLocation, make: Callable[[TableState], Change]) -> EditResult:
         """Make a change of the stream's state.
 
         Raises StateError: there is no state, or `make` refuses. StateConflict: a sync on another machine was faster.
@@ -127,7 +127,7 @@ class Admin:
             raise StateError("nothing was committed for this stream yet: there is no state", stream=one.stream)
         return self.commit(one, table, make(table.saved))
 
-    def reset(self, one: Located, partition: Partition | None = None) -> Done:
+    def reset(self, one: StreamLocation, partition: Partition | None = None) -> EditResult:
         """Have the stream, or a partition, read from its start; also where the state is lost."""
         table = one.open(self.pipeline, clock=self.clock, lost=True)
         if table.state_version is None and not self._kept(one, table):
@@ -136,10 +136,12 @@ class Admin:
         if saved is None:
             # How it was read is all that is needed of an older state; if none can be read, the next sync knows.
             kept = self._kept(one, table)
-            saved = next(filter(None, (_loaded(table, kept[n]) for n in sorted(kept, reverse=True))), Saved("", ""))
+            saved = next(
+                filter(None, (_loaded(table, kept[n]) for n in sorted(kept, reverse=True))), TableState("", "")
+            )
         return self.commit(one, table, reset(saved, partition))
 
-    def rollback(self, one: Located, wanted: int, *, tables: bool = False) -> Done:
+    def rollback(self, one: StreamLocation, wanted: int, *, tables: bool = False) -> EditResult:
         """Take the state of an earlier number; with `tables` the rows too, both in one commit.
 
         Raises StateError: it is not kept, or its rows are not. StateConflict: a sync on another machine was faster.
@@ -169,17 +171,19 @@ class Admin:
                 stream=one.stream,
             )
         if to == table.version:
-            return Done(one.name, replace(change, means=("The table and its state stand there: nothing changes.",)))
+            return EditResult(
+                one.name, replace(change, means=("The table and its state stand there: nothing changes.",))
+            )
         rows = f"The table has the rows of its version {to} again; those that came later are read again."
         if one.history is not None:
             rows += " Its history keeps every row."
         change = replace(change, what=f"{change.what}, rows of version {to}", means=(rows,))
         if self.dry:
-            return Done(one.name, change)
+            return EditResult(one.name, change)
         one.settle(self.pipeline, table)
-        return Done(one.name, change, self._restore(one, table, change, to))
+        return EditResult(one.name, change, self._restore(one, table, change, to))
 
-    def fork(self, one: Located, name: str) -> Done:
+    def fork(self, one: StreamLocation, name: str) -> EditResult:
         """Let a pipeline called `name` begin where this one stands, on the same table. Raises StateError."""
         saved = one.open(self.pipeline).saved
         if saved is None:
@@ -196,16 +200,16 @@ class Admin:
         change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))
         return Admin(self.target, name, clock=self.clock, dry=self.dry, check=self.check).commit(one, other, change)
 
-    def commit(self, one: Located, table: StreamTable, change: Change) -> Done:
+    def commit(self, one: StreamLocation, table: StreamTable, change: Change) -> EditResult:
         """Commit a change, unless it changes nothing or this is a dry run. Raises what `check` does."""
         self.check(one.name, change.saved)
         if self.dry or change.saved == table.saved:
-            return Done(one.name, change)
+            return EditResult(one.name, change)
         one.settle(self.pipeline, table)
         table.commit(change.saved, note=self._note(change))
-        return Done(one.name, change, table.version)
+        return EditResult(one.name, change, table.version)
 
-    def _restore(self, one: Located, table: StreamTable, change: Change, to: int) -> int:
+    def _restore(self, one: StreamLocation, table: StreamTable, change: Change, to: int) -> int:
         """Rows of an older version and the state that belongs to them, in one commit that moves the marker."""
         version, before = successor(table.state_version), table.state_version
         kept = dict.fromkeys(n for n in (before, table.held, *self._kept(one, table).values()) if n is not None)
@@ -232,7 +236,7 @@ class Admin:
                 ) from error
         return one.open(self.pipeline).version
 
-    def _kept(self, one: Located, table: StreamTable) -> dict[int, int]:
+    def _kept(self, one: StreamLocation, table: StreamTable) -> dict[int, int]:
         """The states that are kept, by number. Drafts of commits that never came are none."""
         names = [name.removesuffix(".json") for name in one.states(self.pipeline).names() if name.endswith(".json")]
         there = {int(name) for name in names if name.isdecimal()}
@@ -242,7 +246,7 @@ class Admin:
             there = {n for n in there if number(n) <= number(table.state_version)}
         return {number(n): n for n in sorted(there)}
 
-    def _version(self, one: Located, table: StreamTable, wanted: int) -> int:
+    def _version(self, one: StreamLocation, table: StreamTable, wanted: int) -> int:
         kept = self._kept(one, table)
         if wanted not in kept:
             there = ", ".join(map(str, sorted(kept))) or "none"
@@ -258,7 +262,7 @@ class Admin:
         return orjson.dumps(note).decode()[:_SHOWN]
 
 
-def difference(older: Saved, newer: Saved) -> Sequence[str]:
+def difference(older: TableState, newer: TableState) -> Sequence[str]:
     """What differs between two states of a stream, in lines."""
     facts = [
         f"{name}: {getattr(older, name)} → {getattr(newer, name)}"
@@ -268,14 +272,14 @@ def difference(older: Saved, newer: Saved) -> Sequence[str]:
     return [*facts, *map(str, moves(older.state, newer.state))]
 
 
-def _loaded(table: StreamTable, version: int) -> Saved | None:
+def _loaded(table: StreamTable, version: int) -> TableState | None:
     try:
         return table.load(version)
     except StateError:
         return None
 
 
-def _overtaken(one: Located) -> StateConflict:
+def _overtaken(one: StreamLocation) -> StateConflict:
     return StateConflict(
         "a sync moved this stream's state in the meantime; nothing was changed. Try again when it has ended",
         stream=one.stream,

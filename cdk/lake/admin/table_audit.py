@@ -17,7 +17,7 @@ from cdk.base.values import Json
 from cdk.lake.delta.commit_log import actions
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.parquet.table_files import LoggedFile, oldest, rows_of, total_rows
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 _LISTED = 5
 
@@ -97,7 +97,7 @@ class Audit:
         }
 
 
-def audit(root: Place, stream: str = "") -> Audit:
+def audit(root: Folder, stream: str = "") -> Audit:
     """Add up the receipts of a table. Reads its log and the footers of its files. Raises what the place raises."""
     with root.explaining(stream):
         handle = DeltaTable(root.uri, storage_options=root.storage_options)
@@ -149,7 +149,7 @@ def _changes_rows(line: Mapping[str, Json]) -> bool:
     return any(line[kind].get("dataChange", True) for kind in ("add", "remove") if kind in line)
 
 
-def _in_files(root: Place, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:
+def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:
     """The rows of the table as the footers of its files count them; adds to `wrong` what the log says otherwise."""
     rows, gone = 0, False
     for path, logged in files.items():

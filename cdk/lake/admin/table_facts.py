@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from cdk.base.values import Json, from_json
 from cdk.lake.delta.table_guard import Guard, Use, check_openable, guard_at, guard_of
 from cdk.lake.parquet.table_files import logged_files, rows_of
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.table_folders import table_folders
 
 _LOOKED_BACK = 20
@@ -25,7 +25,7 @@ _MANY, _SMALL = 100, 8 * 2**20
 """Files, and bytes of each on average, from which on readers of a table are slowed down by their number."""
 
 
-class Standing(StrEnum):
+class TableStatus(StrEnum):
     """Where a stream stands, as its table tells."""
 
     NEVER = "never"
@@ -46,7 +46,7 @@ class TableFacts:
 
     stream: str
     path: str
-    standing: Standing
+    standing: TableStatus
     rows: int | None = 0
     files: int = 0
     bytes: int = 0
@@ -70,15 +70,15 @@ class TableFacts:
         if self.refused:
             return "fails before it reads: the table has features that forbid it"
         match self.standing:
-            case Standing.NEVER:
+            case TableStatus.NEVER:
                 return "reads everything"
-            case Standing.CUT:
+            case TableStatus.CUT:
                 return "goes on where the last one stopped"
-            case Standing.RESTORED:
+            case TableStatus.RESTORED:
                 return "goes on from the rows that were restored"
-            case Standing.UNREADABLE:
+            case TableStatus.UNREADABLE:
                 return "fails: bring its state file back, or move the table away"
-            case Standing.COMPLETE:
+            case TableStatus.COMPLETE:
                 what = f"everything, {'replaces' if self.write_mode == 'overwrite' else 'adds to'} the rows"
                 return f"reads {'what is new' if self.sync_mode == 'incremental' else what}"
 
@@ -94,14 +94,14 @@ class TableFacts:
         return None
 
 
-class Asked(NamedTuple):
+class TableRequest(NamedTuple):
     """What a pipeline asks of a stream's table. write_mode: None where it does not say. removal: of stale rows."""
 
     write_mode: str | None = None
     removal: str | None = None
 
 
-def tables_of(target: Path, pipeline: str, named: Mapping[str, Asked] | None = None) -> list[TableFacts]:
+def tables_of(target: Path, pipeline: str, named: Mapping[str, TableRequest] | None = None) -> list[TableFacts]:
     """The tables below `target` that the pipeline has filled, and streams of `named` that have none; by name.
 
     Histories are no streams: they are left out.
@@ -110,11 +110,14 @@ def tables_of(target: Path, pipeline: str, named: Mapping[str, Asked] | None = N
     """
     named = named or {}
     roots = [folder.path for folder in table_folders(target, pipeline)]
-    found = [table_facts(root, pipeline, named.get(root.name, Asked())) for root in roots]
+    found = [table_facts(root, pipeline, named.get(root.name, TableRequest())) for root in roots]
     known = {facts.stream for facts in found}
     missing = [
         TableFacts(
-            name, str(target / name), Standing.NEVER, refused=_refused(guard_at(Disk(target / name), name), options)
+            name,
+            str(target / name),
+            TableStatus.NEVER,
+            refused=_refused(guard_at(LocalFolder(target / name), name), options),
         )
         for name, options in named.items()
         if name not in known
@@ -122,12 +125,12 @@ def tables_of(target: Path, pipeline: str, named: Mapping[str, Asked] | None = N
     return sorted([*found, *missing], key=lambda facts: facts.path)
 
 
-def table_facts(root: Path, pipeline: str, options: Asked | None = None) -> TableFacts:
+def table_facts(root: Path, pipeline: str, options: TableRequest | None = None) -> TableFacts:
     """What the log and the state of one table say. options: what the pipeline says of its stream.
 
     Raises DeltaError: the log cannot be read. ConfigError: delta-rs knows no table with such features.
     """
-    options = options or Asked()
+    options = options or TableRequest()
     with check_openable(str(root), root.name):
         table = DeltaTable(str(root))
     stream = root.name
@@ -157,7 +160,7 @@ def table_facts(root: Path, pipeline: str, options: Asked | None = None) -> Tabl
     )
 
 
-def _refused(guard: Guard, options: Asked, write_mode: str | None = None) -> list[str]:
+def _refused(guard: Guard, options: TableRequest, write_mode: str | None = None) -> list[str]:
     """Why the next sync cannot write to a table. write_mode: of the last one, where the pipeline does not say."""
     uses = [Use(options.write_mode or write_mode or Use.APPEND)]
     if options.removal in {"soft", "hard"}:
@@ -174,18 +177,20 @@ def _state(path: Path) -> Mapping[str, Json] | None:
     return blob if isinstance(blob, dict) and str(blob.get("format", "")).startswith("spark-cdk/") else None
 
 
-def _standing(marker: int | None, state: Mapping[str, Json] | None, history: Sequence[Mapping[str, Json]]) -> Standing:
+def _standing(
+    marker: int | None, state: Mapping[str, Json] | None, history: Sequence[Mapping[str, Json]]
+) -> TableStatus:
     if marker is None:
-        return Standing.NEVER
+        return TableStatus.NEVER
     if state is None:
-        return Standing.UNREADABLE
+        return TableStatus.UNREADABLE
     for commit in history:
         # Newest first: a restore after the last sync brings older rows back, and the state that belongs to them.
         if commit.get("operation") == "RESTORE":
-            return Standing.RESTORED
+            return TableStatus.RESTORED
         if "spark-cdk.state" in commit:
             break
-    return Standing.COMPLETE if state.get("complete") else Standing.CUT
+    return TableStatus.COMPLETE if state.get("complete") else TableStatus.CUT
 
 
 def _sum(column: pa.ChunkedArray) -> int:

@@ -10,15 +10,15 @@ from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import from_json
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_audit import Audit, audit
 from cdk.lake.delta.commit_log import actions
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import missing_files
-from cdk.lake.storage.folder import Disk, Place
+from cdk.lake.storage.folder import Folder, LocalFolder
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
@@ -33,16 +33,16 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Waste:
+class OrphanFile:
     """A file that nobody needs. why: what it was."""
 
-    root: Place
+    root: Folder
     name: str
     why: str
     bytes: int
 
 
-def audits(one: Located) -> dict[str, Audit]:
+def audits(one: StreamLocation) -> dict[str, Audit]:
     """The receipts of a stream's table, added up, and those of its history, by the name of the table."""
     audited = {one.name: audit(one.root, one.stream)}
     if one.history is not None and DeltaTable.is_deltatable(one.history.uri, one.history.storage_options):
@@ -50,7 +50,7 @@ def audits(one: Located) -> dict[str, Audit]:
     return audited
 
 
-def findings(one: Located, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
+def findings(one: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
     """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
     yield from _of_receipts(audited)
     table = one.open(pipeline, lost=True)
@@ -82,7 +82,7 @@ def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[Finding]:
         yield from (Finding(name, text, broken=False) for text in found.notes())
 
 
-def _of_saved(one: Located, table: StreamTable, saved: Saved, audited: Audit) -> Iterator[Finding]:
+def _of_saved(one: StreamLocation, table: StreamTable, saved: TableState, audited: Audit) -> Iterator[Finding]:
     if not one.root.has([file.path for file in saved.pending]):
         text = "files of a generation that is not visible yet are gone; the next sync reads it from its start"
         yield Finding(one.name, text, broken=False)
@@ -94,7 +94,7 @@ def _of_saved(one: Located, table: StreamTable, saved: Saved, audited: Audit) ->
         yield Finding(one.name, text, broken=False)
 
 
-def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[Waste]:
+def orphan_files(one: StreamLocation, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
     """Old states and drafts, and data files that no version in the table's log names, if they are older than `age`.
 
     Files that a state of any pipeline names stay, those of kept older states too. In a store the data files are left
@@ -105,9 +105,9 @@ def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iter
     versions = _kept(one, pipeline, table)
     kept = {f"{n}.json" for n in (*versions, *table.bases(versions))}
     spare = [(states, name, "a state that is kept no more, or a draft") for name in states.names() if name not in kept]
-    named = _waiting(one.root) if isinstance(one.root, Disk) else set()
+    named = _waiting(one.root) if isinstance(one.root, LocalFolder) else set()
     for root in (one.root, one.history):
-        if isinstance(root, Disk):
+        if isinstance(root, LocalFolder):
             named |= _named(root)
             orphans = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
             spare.extend((root, name, "rows that were never committed") for name in orphans)
@@ -115,14 +115,14 @@ def waste(one: Located, pipeline: str, *, now: datetime, age: timedelta) -> Iter
     for place, name, why in spare:
         there = place.settle(name)
         if datetime.fromtimestamp(there.modified / 1000, now.tzinfo) <= now - age:
-            yield Waste(place, name, why, there.size)
+            yield OrphanFile(place, name, why, there.size)
 
 
 def _state(version: int) -> str:
     return f"state {number(version)}"
 
 
-def _kept(one: Located, pipeline: str, table: StreamTable) -> list[int]:
+def _kept(one: StreamLocation, pipeline: str, table: StreamTable) -> list[int]:
     """The versions of states that are the table's own, newest first."""
     if table.saved is None:
         names = [name.removesuffix(".json") for name in one.states(pipeline).names()]
@@ -130,7 +130,7 @@ def _kept(one: Located, pipeline: str, table: StreamTable) -> list[int]:
     return table.states
 
 
-def _named(root: Place) -> set[str]:
+def _named(root: Folder) -> set[str]:
     """The files that a version in the log names, also those that left the table: RESTORE wants them."""
     with root.explaining():
         table = DeltaTable(root.uri, storage_options=root.storage_options)
@@ -144,7 +144,7 @@ def _named(root: Place) -> set[str]:
     return files
 
 
-def _waiting(root: Disk) -> set[str]:
+def _waiting(root: LocalFolder) -> set[str]:
     """The files that states of any pipeline name: a generation that is not visible yet, rows for a history."""
     named: set[str] = set()
     for path in root.path.glob("_cdk_state/*/*.json"):

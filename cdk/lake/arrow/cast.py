@@ -19,7 +19,7 @@ from cdk.lake.arrow.json_text import shown
 _EXACT = 2**53
 
 
-def widened(batch: pa.RecordBatch, to: pa.Schema) -> pa.RecordBatch:
+def cast_batch(batch: pa.RecordBatch, to: pa.Schema) -> pa.RecordBatch:
     """`batch` with the columns of `to`, in their order; those it lacks are null.
 
     Raises BugError: it has a column that `to` has not, or values that its new type does not hold (see `unfit`).

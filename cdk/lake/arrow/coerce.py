@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from cdk.base.records.plain_values import plain
-from cdk.base.times.clock import parse_moment
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json
 from cdk.lake.arrow.columns import LOCAL_TIME, MOMENT, ColumnType, JsonText
 from cdk.lake.arrow.json_text import NO_JSON, json_text, shown, valid
@@ -28,7 +28,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
-def fit(value: Json, kind: ColumnType, path: str, noted: list[Change]) -> Json:
+def coerce_value(value: Json, kind: ColumnType, path: str, noted: list[Change]) -> Json:
     """`value` as `kind`, or what comes nearest and a note in `noted`. Raises NotJson: it is no JSON."""
     value = plain(value)
     if value is None:
@@ -65,13 +65,15 @@ def _struct(value: Json, kind: pa.StructType, path: str, noted: list[Change]) ->
     names = {field.name for field in kind}
     if not names.issuperset(value):
         noted.extend(change(f"{path}.{n}", "LEFT_OUT", "not declared", v) for n, v in value.items() if n not in names)
-    return {field.name: fit(value.get(field.name), field.type, f"{path}.{field.name}", noted) for field in kind}
+    return {
+        field.name: coerce_value(value.get(field.name), field.type, f"{path}.{field.name}", noted) for field in kind
+    }
 
 
 def _list(value: Json, kind: pa.ListType, path: str, noted: list[Change]) -> Json:
     if not isinstance(value, list):
         raise _Misfit("not an array")
-    return [fit(item, kind.value_type, f"{path}[{i}]", noted) for i, item in enumerate(value)]
+    return [coerce_value(item, kind.value_type, f"{path}[{i}]", noted) for i, item in enumerate(value)]
 
 
 def _scalar(value: Json, kind: pa.DataType) -> Json:  # noqa: PLR0911 - one for each kind
@@ -143,7 +145,7 @@ def _date(value: Json) -> date:
 
 
 def _moment(value: Json) -> datetime:
-    moment = parse_moment(value, ())
+    moment = parse_timestamp(value, ())
     if moment is None:
         raise _Misfit("not a date-time")
     if _FINER.search(value):

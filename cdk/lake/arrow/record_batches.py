@@ -19,7 +19,7 @@ from cdk.base.records.plain_values import ALREADY, plain
 from cdk.base.records.typed_json_lines import Expected
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json, NotJson, Record
-from cdk.lake.arrow.coerce import Change, change, fit
+from cdk.lake.arrow.coerce import Change, change, coerce_value
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
     EXTRACTED_AT,
@@ -36,11 +36,11 @@ from cdk.lake.arrow.columns import (
 )
 from cdk.lake.arrow.json_text import NO_JSON, json_text
 from cdk.lake.arrow.row_ids import RowIds, Runs
-from cdk.lake.arrow.typed_json_reader import Straight
-from cdk.lake.arrow.vectorized import at_once, by_field
+from cdk.lake.arrow.typed_json_reader import TypedJsonReader
+from cdk.lake.arrow.vectorized import by_field, to_array
 
 
-class Rows:
+class RecordBatchBuilder:
     """Turns pages of records into batches of one table's schema.
 
     schema: that of the last batch. It grows at its end, by a column for each undeclared field, while there is room, and
@@ -68,7 +68,7 @@ class Rows:
         self._columns = dict(declared)
         self._places = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
-        self._straight = Straight(declared)
+        self._straight = TypedJsonReader(declared)
         self._taken = {name.lower() for name in self.schema.names}
         self._room = room
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
@@ -148,7 +148,7 @@ class Rows:
         if name in self._follows and isinstance(kind, pa.DataType):
             # A double takes whole numbers, too, and not each of them decides alone whether a column can be one.
             if kind != pa.float64() or int not in set(map(type, values)):
-                array = at_once(values, kind)
+                array = to_array(values, kind)
                 if array is not None:
                     return array
             with _naming(name):
@@ -199,8 +199,8 @@ class Rows:
         (self._follows.add if kind in INFERRED else self._follows.discard)(name)
         self._straight = self._straight_of()
 
-    def _straight_of(self) -> Straight:
-        return Straight({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())})
+    def _straight_of(self) -> TypedJsonReader:
+        return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())})
 
     def _additional(self, records: Sequence[Record], odd: Sequence[int], changes: dict[int, list[Change]]) -> pa.Array:
         if not odd:
@@ -252,17 +252,17 @@ def _rest(fields: Record, noted: list[Change]) -> str | None:
 
 def _column(name: str, values: Sequence[Json], kind: ColumnType, changes: dict[int, list[Change]]) -> pa.Array:
     """The values as `kind`: at once where each is of the right type, else one by one."""
-    if (array := at_once(values, kind)) is not None:
+    if (array := to_array(values, kind)) is not None:
         return array
     fitted = []
     with _naming(name):
         if not ALREADY.issuperset(map(type, values)):
             values = list(map(plain, values))
-            if (array := at_once(values, kind)) is not None:
+            if (array := to_array(values, kind)) is not None:
                 return array
         for i, value in enumerate(values):
             noted: list[Change] = []
-            fitted.append(fit(value, kind, name, noted))
+            fitted.append(coerce_value(value, kind, name, noted))
             if noted:
                 changes.setdefault(i, []).extend(noted)
     return pa.array(fitted, arrow_type(kind))

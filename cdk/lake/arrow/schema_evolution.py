@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cdk.base.errors import ConfigError
 from cdk.lake.arrow.columns import INFERRED, OWN_COLUMNS, ColumnType, JsonText, arrow_type, column_name, table_schema
-from cdk.lake.arrow.type_promotion import only_gains, wider, writable
+from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
 
 MOST_COLUMNS = 1000
 """Undeclared fields get columns until the table has this many. A source that puts ids into names has any number."""
@@ -46,7 +46,7 @@ class Widening:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SchemaChange:
     """What to do with a table, and what is then written.
 
     columns: for `Rows`, by the name of the field. schema: the table's, when all is done; its columns keep their order.
@@ -72,7 +72,7 @@ def plan(
     exact: Collection[str] = (),
     stream: str = "",
     path: str = "",
-) -> Plan:
+) -> SchemaChange:
     """What becomes of `table` (None: there is none yet) and the declared columns of its stream.
 
     met: columns of undeclared fields, and the types that their values need. exact: columns whose numbers a double would
@@ -83,7 +83,7 @@ def plan(
     if table is None:
         table = pa.schema(list(OWN_COLUMNS.items()))
         start = table_schema(declared)
-        return Plan(dict(declared), start, tuple(start), (), _room(start, policy))
+        return SchemaChange(dict(declared), start, tuple(start), (), _room(start, policy))
     wanted = {column_name(name) or name: kind for name, kind in declared.items()}
     problems = list(_problems(table, wanted, policy))
     if problems:
@@ -112,7 +112,7 @@ def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
             schema = schema.append(pa.field(name, kinds[-1]))
             continue
         there = schema.field(known).type
-        wide = wider(there, kinds[-1])
+        wide = common_type(there, kinds[-1])
         if known != name or wide is None or not (there in INFERRED or pa.types.is_string(there)):
             return None
         schema = schema.set(schema.get_field_index(name), pa.field(name, wide))
@@ -121,7 +121,7 @@ def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
 
 def _evolved(
     table: pa.Schema, declared: Mapping[str, ColumnType], met: Mapping[str, pa.DataType], exact: Collection[str]
-) -> Plan:
+) -> SchemaChange:
     fields = {field.name: field for field in table}
     writes: dict[str, ColumnType] = {}
     add, widen = [], []
@@ -129,7 +129,7 @@ def _evolved(
         column = column_name(name) or name
         old, new = fields.get(column), arrow_type(kind)
         if old is not None:
-            new = wider(old.type, new, exact=column in exact)
+            new = common_type(old.type, new, exact=column in exact)
         if old is None or new != old.type:
             fields[column] = pa.field(column, new)
             if old is None or only_gains(old.type, new):
@@ -147,10 +147,10 @@ def _evolved(
     # A field of the name of a column that the kit cannot write must not get another.
     room = _room(schema, Policy.EVOLVE) if len(known) == len(rest) else 0
     follows = frozenset(name for name, kind in known.items() if kind in INFERRED)
-    return Plan({**writes, **known}, schema, tuple(add), tuple(widen), room, follows)
+    return SchemaChange({**writes, **known}, schema, tuple(add), tuple(widen), room, follows)
 
 
-def _kept(table: pa.Schema, declared: Mapping[str, ColumnType]) -> Plan:
+def _kept(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:
     """The plan that writes what the table has a column for."""
     fields = {field.name: field.type for field in table}
     writes = {}
@@ -159,7 +159,7 @@ def _kept(table: pa.Schema, declared: Mapping[str, ColumnType]) -> Plan:
         if old is not None and writable(old):
             writes[name] = _as_declared(old, kind)
     own = tuple(pa.field(name, kind) for name, kind in OWN_COLUMNS.items() if name not in fields)
-    return Plan(writes, pa.schema([*table, *own]), own)
+    return SchemaChange(writes, pa.schema([*table, *own]), own)
 
 
 def _as_declared(column: pa.DataType, kind: ColumnType) -> ColumnType:
@@ -189,6 +189,6 @@ def _problems(table: pa.Schema, wanted: Mapping[str, ColumnType], policy: Policy
             yield f"column {name!r} is spelled {known!r} in the table, which cannot hold both"
         else:
             old = table.field(name).type
-            hold = wider(old, new)
+            hold = common_type(old, new)
             if hold is None or (policy is Policy.FREEZE and hold != old):
                 yield f"column {name!r} is {old} in the table, and {new} in the schema"

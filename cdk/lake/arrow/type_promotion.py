@@ -11,7 +11,7 @@ _DATES = (pa.date32(), MOMENT, LOCAL_TIME)
 _SURELY_EXACT_BITS = 32
 
 
-def wider(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> pa.DataType | None:
+def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> pa.DataType | None:
     """The narrowest type that holds both without loss; None when there is none, for `old` is no type of the kit's.
 
     Integer -> double (text where `exact`: the column has whole numbers that a double rounds) or decimal; date ->
@@ -22,7 +22,7 @@ def wider(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> pa.Data
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         return _struct(old, new, exact=exact)
     if pa.types.is_list(old) and pa.types.is_list(new):
-        element = wider(old.value_type, new.value_type, exact=exact)
+        element = common_type(old.value_type, new.value_type, exact=exact)
         return element if element is None else pa.list_(element)
     if not _readable(old):
         return None
@@ -62,7 +62,9 @@ def _struct(old: pa.StructType, new: pa.StructType, *, exact: bool) -> pa.DataTy
     names = [field.name.lower() for field in chain(old, added)]
     if len(set(names)) < len(names):  # two spellings of one name, which a table cannot hold
         return pa.string() if _readable(old) else None
-    kept = [(f.name, wider(f.type, new.field(f.name).type, exact=exact) if _has(new, f.name) else f.type) for f in old]
+    kept = [
+        (f.name, common_type(f.type, new.field(f.name).type, exact=exact) if _has(new, f.name) else f.type) for f in old
+    ]
     if any(kind is None for _, kind in kept):
         return None
     return pa.struct([*kept, *((field.name, field.type) for field in added)])

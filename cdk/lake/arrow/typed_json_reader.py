@@ -49,7 +49,7 @@ class _InDoubt(Exception):
     """A value may not be what its column holds."""
 
 
-class Straight:
+class TypedJsonReader:
     """Reads lines of JSON into the columns of one table. Belongs to one thread.
 
     None of it works where there are decimals.

@@ -41,7 +41,7 @@ _EARLIEST: Mapping[pa.DataType, Json] = {
 }
 
 
-def at_once(values: Sequence[Json], kind: ColumnType) -> pa.Array | None:
+def to_array(values: Sequence[Json], kind: ColumnType) -> pa.Array | None:
     """The values as `kind`; None if one of them may not fit as it is."""
     try:
         if isinstance(kind, JsonText):
@@ -120,9 +120,9 @@ def _structs(values: Sequence[Json], kind: pa.StructType) -> pa.Array | None:
     arrays = []
     for field in kind:
         if fields is None:
-            array = at_once([one.get(field.name) for one in objects], field.type)
+            array = to_array([one.get(field.name) for one in objects], field.type)
         elif field.name in fields:
-            array = at_once(fields[field.name], field.type)
+            array = to_array(fields[field.name], field.type)
         else:
             array = pa.nulls(len(values), field.type)
         if array is None:
@@ -140,7 +140,7 @@ def _lists(values: Sequence[Json], kind: pa.ListType) -> pa.Array | None:
         offsets.append(None if value is None else len(items))
         if value is not None:
             items += value
-    array = at_once(items, kind.value_type)
+    array = to_array(items, kind.value_type)
     if array is None:
         return None
     return pa.ListArray.from_arrays(pa.array([*offsets, len(items)], pa.int32()), array, type=kind)

@@ -8,7 +8,7 @@ import orjson
 
 from cdk.base.values import Json
 from cdk.lake.delta.stream_table import NOTE
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Commit:
     note: str = ""
 
 
-def commits(root: Place, app: str, version: int) -> Iterator[Commit]:
+def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
     """The commits up to `version`, newest first; those that were cleaned up are not there. app: whose state."""
     for at in range(version, -1, -1):
         try:
@@ -49,7 +49,7 @@ def commits(root: Place, app: str, version: int) -> Iterator[Commit]:
         )
 
 
-def actions(root: Place, version: int) -> list[Mapping[str, Json]]:
+def actions(root: Folder, version: int) -> list[Mapping[str, Json]]:
     """The actions of one commit. Raises FileNotFoundError: the log has it no more."""
     return [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
 

@@ -17,10 +17,10 @@ from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.table_guard import Use, Way, guard_of
 from cdk.lake.parquet.rewrite import LARGE_BYTES, MANY, SMALL_BYTES, Rewrite, crowded
 from cdk.lake.parquet.table_files import bounded_columns, file_actions, files_of, logged_files, lost_files, total_rows
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 
-def join_small_files(handle: DeltaTable, root: Place, now: datetime) -> int:
+def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
     """Join the small files of a table, or of each of its partitions, where they are many; tell how many they were.
 
     The handle is brought to the version that is then the newest. Raises StateError: the table refused the commit, as
@@ -34,7 +34,7 @@ def join_small_files(handle: DeltaTable, root: Place, now: datetime) -> int:
     return _join_in_partitions(handle, root, now)
 
 
-def _join(handle: DeltaTable, root: Place) -> int:
+def _join(handle: DeltaTable, root: Folder) -> int:
     sizes = pa.table(handle.get_add_actions())["size_bytes"].to_pylist()
     small = len([size for size in sizes if size < SMALL_BYTES])
     if small < MANY:
@@ -45,7 +45,7 @@ def _join(handle: DeltaTable, root: Place) -> int:
     return small
 
 
-def _join_in_partitions(handle: DeltaTable, root: Place, now: datetime) -> int:
+def _join_in_partitions(handle: DeltaTable, root: Folder, now: datetime) -> int:
     """As `_join`; delta-rs would leave the partition columns out of the files."""
     groups = crowded(files_of(handle))
     if not groups:
@@ -74,7 +74,7 @@ def _join_in_partitions(handle: DeltaTable, root: Place, now: datetime) -> int:
 
 
 @contextmanager
-def _committing(handle: DeltaTable, root: Place) -> Iterator[None]:
+def _committing(handle: DeltaTable, root: Folder) -> Iterator[None]:
     try:
         yield
     except DeltaError as error:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdk.base.errors import FatalError
-from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import ADDITIONAL, META, OWN_COLUMNS, RAW_ID
 from cdk.lake.delta.engine_writes import INSERT, OPERATION, REMOVE, TARGET, UPSERT
-from cdk.lake.parquet.dedup import APART, DELETED, FILE, HIDDEN, NUMBER, ROW, STALE, keyed, newest, pairs
+from cdk.lake.parquet.dedup import APART, DELETED, FILE, HIDDEN, NUMBER, ROW, STALE, keyed, latest_rows, pairs
 from cdk.lake.parquet.merge import Merge
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
@@ -50,7 +50,7 @@ class EngineMerge:
             for batch in rows_of(merge.staged or merge.root, file.path, {}, merge.schema):
                 end = start + batch.num_rows
                 here = mine.filter(pc.and_(pc.greater_equal(mine[ROW], start), pc.less(mine[ROW], end)))
-                part = widened(batch, merge.schema).take(_array(pc.subtract(here[ROW], start)))
+                part = cast_batch(batch, merge.schema).take(_array(pc.subtract(here[ROW], start)))
                 start = end
                 for name in (OPERATION, TARGET):
                     part = part.append_column(pa.field(name, pa.string()), _array(here[name]))
@@ -58,7 +58,7 @@ class EngineMerge:
                     yield part
 
 
-def compared(
+def engine_comparison(
     merge: Merge, staged: Sequence[DataFile], scan: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
 ) -> EngineMerge:
     """Compare what was read with the rows of the table. scan: gives columns of these.
@@ -67,7 +67,7 @@ def compared(
     """
     count = len(merge.identity.keys)
     read = [merge.keyed(merge.staged or merge.root, file.path) for file in staged]
-    winners = newest(read, count)
+    winners = latest_rows(read, count)
     _check_visible(winners, merge)
     rows, found = 0, [_PAIRS.empty_table()]
     # What an existing row without a key holds counts only where it may be one of those that were read.
@@ -145,10 +145,10 @@ def _keyed(batch: pa.RecordBatch, merge: Merge) -> pa.Table:
         wanted = pa.schema([fields.field(name) for name in (merge.schema.names if names is None else names)])
         there = [name for name in wanted.names if name in table.column_names]
         rows = table.select(there).filter(mask).combine_chunks().to_batches()
-        return pa.Table.from_batches([widened(part, wanted) for part in rows], wanted)
+        return pa.Table.from_batches([cast_batch(part, wanted) for part in rows], wanted)
 
     names = merge.identity.columns(merge.schema)
-    part = pa.Table.from_batches([widened(batch.select(names), pa.schema([fields.field(name) for name in names]))])
+    part = pa.Table.from_batches([cast_batch(batch.select(names), pa.schema([fields.field(name) for name in names]))])
     return keyed(part, merge.identity, rest)
 
 

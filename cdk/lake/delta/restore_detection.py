@@ -8,10 +8,10 @@ that, it tells nothing; then the table's rows have to (`StreamTable`).
 import orjson
 
 from cdk.base.errors import StateError
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 
-def state_of_rows(root: Place, stream: str, app: str, *, version: int, marker: int) -> tuple[int | None, bool]:
+def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: int) -> tuple[int | None, bool]:
     """The version of the state that belongs to the rows of the table's `version`; None: they have none.
 
     The second is whether the log says so: False where it was cleaned up, and the marker may be that of other rows.
@@ -42,6 +42,6 @@ def state_of_rows(root: Place, stream: str, app: str, *, version: int, marker: i
     return (None if restored else marker), True
 
 
-def _unknown(why: str, root: Place, stream: str) -> StateError:
+def _unknown(why: str, root: Folder, stream: str) -> StateError:
     message = f"which state belongs to the table's rows cannot be told: {why}"
     return StateError(message, path=str(root), stream=stream)

@@ -19,27 +19,29 @@ from cdk.base.crash_points import crash_point
 from cdk.base.errors import StateError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
-from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import RAW_ID
-from cdk.lake.arrow.type_promotion import only_gains, wider
+from cdk.lake.arrow.type_promotion import common_type, only_gains
 from cdk.lake.delta.commit_log import actions
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable, repeat_if_changed
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts, restored
 from cdk.lake.parquet.rewrite import Rewrite
 from cdk.lake.parquet.table_files import TableFile, missing_files
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 _BATCH_ROWS = 64_000
 
 
-class History:
+class RowHistory:
     """The table of all rows that came to `main`. Its state is the version of the state of `main` it has followed to."""
 
-    def __init__(self, root: Place, main: StreamTable, pipeline: str, stream: str, bounded: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: Folder, main: StreamTable, pipeline: str, stream: str, bounded: Sequence[str] = ()
+    ) -> None:
         """Open it, or create it with the columns of `main`. bounded: columns whose bounds go into the log.
 
         Raises ConfigError, StateError and TransientError: see StreamTable.
@@ -116,7 +118,7 @@ class History:
         repeat_if_changed(self.table, partial(self._written_again, rewrite, spread))
 
     def _written_again(self, rewrite: Rewrite, spread: TaskMap) -> None:
-        saved = self.table.saved or Saved("incremental", "append")
+        saved = self.table.saved or TableState("incremental", "append")
         files = rewrite.files(self.table.files(), spread)
         self.table.commit(saved, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
 
@@ -124,7 +126,7 @@ class History:
         fields = {field.name: field for field in found}
         for field in self.main.schema:
             old = fields.get(field.name)
-            kind = field.type if old is None else wider(old.type, field.type, exact=field.name in exact)
+            kind = field.type if old is None else common_type(old.type, field.type, exact=field.name in exact)
             if kind is None:
                 where = f"{self.table.root}: column {field.name!r}"
                 raise StateError(f"{where} is {old and old.type}, and {field.type} in the table that it follows")
@@ -163,7 +165,7 @@ class History:
                     new = pa.array([row is not None and row not in known for row in ids], pa.bool_())
                     if pc.any(new).as_py():
                         known.update(filter(None, ids))
-                        writer.write([widened(restored(batch.filter(new), texts, schema), schema)])
+                        writer.write([cast_batch(restored(batch.filter(new), texts, schema), schema)])
             files = writer.close()
         except BaseException:
             writer.discard()
@@ -194,7 +196,7 @@ class History:
 
     def _commit(self, files: Sequence[DataFile], remove: Sequence[TableFile] = ()) -> None:
         """Add the files and note how far the table was followed; with files to remove, that this is not known."""
-        before = self.table.saved or Saved("incremental", "append")
+        before = self.table.saved or TableState("incremental", "append")
         state = None if remove else self.main.held or 0
         rows = before.records + row_count(files)
         self.table.commit(replace(before, state=state, records=rows), files, remove=remove)
@@ -205,7 +207,7 @@ def _gains(found: pa.Schema, field: pa.Field) -> bool:
     return bool(old != field.type) and only_gains(old, field.type)
 
 
-def _batches(root: Place, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(root: Folder, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a file, those of the columns that it has."""
     with root.explaining(), root.reader(path) as source:
         file = pq.ParquetFile(source)

@@ -17,9 +17,9 @@ import orjson
 
 from cdk.base.errors import BadState, ConfigError, StateError, TransientError
 from cdk.base.values import Json, from_json, to_json
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 _FORMAT = "spark-cdk/1"
 NONCE_BITS = 20
@@ -40,16 +40,16 @@ class _Base:
     written: int = 0
 
 
-class KeptStates:
+class StateBlobs:
     """The states of one stream of one pipeline, in the folder `place`."""
 
-    def __init__(self, place: Place, stream: str) -> None:
+    def __init__(self, place: Folder, stream: str) -> None:
         self._place = place
         self._stream = stream
         self._base: _Base | None = None
         self._bases: dict[int, int] = {}
 
-    def write(self, version: int, saved: Saved) -> None:
+    def write(self, version: int, saved: TableState) -> None:
         """Put a state beside the table, as a draft until a commit names it."""
         # `asdict` would copy the whole state; orjson writes the files by itself.
         blob = {"format": _FORMAT, "stream": self._stream, **vars(saved)}
@@ -60,7 +60,7 @@ class KeptStates:
             blob["bases"] = {str(n): base for n, base in bases.items()}
         self._place.write(f"{version}.json", to_json(blob))
 
-    def _shortened(self, version: int, saved: Saved, entries: Mapping[bytes, Json]) -> Mapping[str, Json]:
+    def _shortened(self, version: int, saved: TableState, entries: Mapping[bytes, Json]) -> Mapping[str, Json]:
         """What a state file says in place of all partitions; nothing where it is to be a base itself."""
         digests = {key: _digest(entry) for key, entry in entries.items()}
         base = self._base
@@ -77,7 +77,7 @@ class KeptStates:
         self._base = _Base(version, digests)
         return {}
 
-    def load(self, version: int) -> Saved:
+    def load(self, version: int) -> TableState:
         """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
         blob, path = self._read(version)
         try:
@@ -85,7 +85,7 @@ class KeptStates:
             self._bases |= {int(n): base for n, base in blob.pop("bases", {}).items()}
             self._lean(blob, version, path)
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
-            return Saved(
+            return TableState(
                 **{**blob, "history": tuple(blob["history"]), "newest": tuple(blob.get("newest", ()))},
                 pending=pending or (),
                 logged=logged,

@@ -33,9 +33,9 @@ from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.restore_detection import state_of_rows
-from cdk.lake.delta.state_blobs import NONCE_BITS, KeptStates, number
+from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
 from cdk.lake.delta.table_guard import Guard, check_openable, guard_of
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.table_files import (
     TableFile,
@@ -48,9 +48,9 @@ from cdk.lake.parquet.table_files import (
     rows_of,
     total_rows,
 )
-from cdk.lake.parquet.table_rows import plain
+from cdk.lake.parquet.table_rows import without_encoding
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Place, as_place
+from cdk.lake.storage.folder import Folder, as_folder
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -114,7 +114,7 @@ class StreamTable:
 
     def __init__(
         self,
-        root: Place | Path,
+        root: Folder | Path,
         pipeline: str,
         stream: str,
         schema: pa.Schema,
@@ -131,11 +131,11 @@ class StreamTable:
         Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. StateError: the
         table's state cannot be found. TransientError: a store does not answer.
         """
-        self.root = as_place(root)
+        self.root = as_folder(root)
         self._clock = clock
         self._app = f"spark-cdk/{pipeline}/{stream}"
         self._stream = stream
-        self._states = KeptStates(self.root.join("_cdk_state", pipeline), stream)
+        self._states = StateBlobs(self.root.join("_cdk_state", pipeline), stream)
         if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
         where = f"streams.{stream.partition('/')[0]}.partition_by"
@@ -152,7 +152,7 @@ class StreamTable:
         self._version = self._seen = self._marker()
         self._guard: tuple[int, Guard] | None = None
         self._held: int | None = None
-        self.saved: Saved | None = None
+        self.saved: TableState | None = None
         self._undone: tuple[int, ...] = ()
         # Versions go up, also where the marker was lost.
         self._after = self._version
@@ -195,7 +195,7 @@ class StreamTable:
             stream=self._stream,
         )
 
-    def _check_rows(self, saved: Saved) -> None:
+    def _check_rows(self, saved: TableState) -> None:
         """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
 
         RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many, and some
@@ -358,7 +358,7 @@ class StreamTable:
 
     def commit(
         self,
-        saved: Saved,
+        saved: TableState,
         files: Sequence[DataFile] = (),
         *,
         overwrite: bool = False,
@@ -466,7 +466,7 @@ class StreamTable:
 
     def change(
         self,
-        saved: Saved,
+        saved: TableState,
         change: Change,
         receipt: Receipt,
         expected: Mapping[str, int] | None = None,
@@ -504,7 +504,7 @@ class StreamTable:
         """These columns of the rows, as readers that know the table's features see them; in no order."""
         with self.root.explaining(self._stream):
             for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
-                yield plain(batch).select(list(names))
+                yield without_encoding(batch).select(list(names))
 
     def _checked(
         self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None, change: Change | None
@@ -567,11 +567,11 @@ class StreamTable:
             stream=self._stream,
         )
 
-    def draft(self, version: int, saved: Saved) -> None:
+    def draft(self, version: int, saved: TableState) -> None:
         """Put a state beside the table. It counts once a commit moves the marker to its version."""
         self._states.write(version, saved)
 
-    def load(self, version: int) -> Saved:
+    def load(self, version: int) -> TableState:
         """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
         return self._states.load(version)
 
@@ -579,7 +579,7 @@ class StreamTable:
         """The versions whose files states of these versions need besides their own."""
         return self._states.bases(versions)
 
-    def _prune(self, version: int, saved: Saved) -> None:
+    def _prune(self, version: int, saved: TableState) -> None:
         """Remove states that a restore of the table can no longer need, and drafts of runs that were cut.
 
         A state with a higher number may be a newer run's, written and about to be committed.
@@ -601,7 +601,7 @@ def _zoneless(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is None
 
 
-def _for_people(saved: Saved) -> str:
+def _for_people(saved: TableState) -> str:
     """The state as the table's history shows it; never read back."""
     text = to_json(saved.state).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

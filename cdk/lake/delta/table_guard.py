@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 
 class Use(StrEnum):
@@ -291,13 +291,13 @@ def guard_of(handle: DeltaTable, path: str, stream: str) -> Guard:
     return Guard(tuple(found), tuple(required), path, stream)
 
 
-def is_table(place: Place, stream: str) -> bool:
+def is_table(place: Folder, stream: str) -> bool:
     """Whether there is a table."""
     with place.explaining(stream):
         return DeltaTable.is_deltatable(place.uri, place.storage_options)
 
 
-def guard_at(place: Place, stream: str) -> Guard:
+def guard_at(place: Folder, stream: str) -> Guard:
     """The guard of the newest version of a table; one that allows everything where there is none."""
     if not is_table(place, stream):
         return Guard()

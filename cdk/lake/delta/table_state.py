@@ -7,7 +7,7 @@ from cdk.lake.parquet.writer import DataFile
 
 
 @dataclass(frozen=True)
-class Saved:
+class TableState:
     """What a table remembers of its stream between runs.
 
     sync: the sync that saved it. generation: counts full refreshes; rows carry it. complete: the last sync of this

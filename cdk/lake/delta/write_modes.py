@@ -19,19 +19,19 @@ from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json
-from cdk.lake.arrow.cast import widened
-from cdk.lake.delta.engine_merge import EngineMerge, compared
+from cdk.lake.arrow.cast import cast_batch
+from cdk.lake.delta.engine_merge import EngineMerge, engine_comparison
 from cdk.lake.delta.engine_writes import appended, merged, overwritten
 from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
-from cdk.lake.delta.row_history import History
+from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
 from cdk.lake.delta.table_guard import Use, Way
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.merge import Merge, Merged, remove_scratch
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 _LONGEST_MERGE = timedelta(days=1)
 """Files of merges that are older are nobody's: a run on another machine may merge at this moment."""
@@ -44,7 +44,7 @@ class Committed:
     files: those that were added. receipt: what became of the rows. apart: rows that came without a key.
     """
 
-    saved: Saved
+    saved: TableState
     done: bool
     files: Sequence[DataFile] = ()
     receipt: Receipt = field(default_factory=Receipt)
@@ -58,7 +58,7 @@ class WriteMode(ABC):
         self.table = table
 
     @property
-    def staging(self) -> Place:
+    def staging(self) -> Folder:
         """Where tasks write."""
         return self.table.root
 
@@ -70,7 +70,7 @@ class WriteMode(ABC):
     @abstractmethod
     def commit(
         self,
-        saved: Saved,
+        saved: TableState,
         files: Sequence[DataFile],
         read: RecordCounts,
         *,
@@ -91,7 +91,7 @@ class WriteMode(ABC):
         """Add columns; in a generation that is hidden they may be wider ones. Raises StateConflict."""
         self.table.add(columns)
 
-    def _changed(self, saved: Saved) -> bool:
+    def _changed(self, saved: TableState) -> bool:
         before = self.table.saved
         return before is None or _facts(saved) != _facts(before)
 
@@ -101,7 +101,7 @@ class Append(WriteMode):
 
     def commit(
         self,
-        saved: Saved,
+        saved: TableState,
         files: Sequence[DataFile],
         read: RecordCounts,
         *,
@@ -115,7 +115,7 @@ class Append(WriteMode):
             files = repeat_if_changed(self.table, partial(self._added, saved, files, receipt))
         return Committed(saved, done, files, receipt)
 
-    def _added(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
+    def _added(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
         """Commit the rows of files; the files that have them then."""
         table = self.table
         if not files or table.guard.way(Use.APPEND) is Way.FILES:
@@ -137,7 +137,7 @@ class Overwrite(WriteMode):
 
     def commit(
         self,
-        saved: Saved,
+        saved: TableState,
         files: Sequence[DataFile],
         read: RecordCounts,
         *,
@@ -157,12 +157,12 @@ class Overwrite(WriteMode):
             repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))
         return Committed(saved, done, files, receipt)
 
-    def _hidden(self, saved: Saved, files: Sequence[DataFile], receipt: Receipt) -> None:
+    def _hidden(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> None:
         """Commit a state that names the files, which stay out of sight."""
         self.table.check_files(files)
         self.table.commit(saved, receipt=receipt)
 
-    def _shown(self, saved: Saved, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
+    def _shown(self, saved: TableState, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
         """Commit the whole generation instead of the rows that are there now."""
         table = self.table
         receipt = replace(receipt, removed=table.row_count() or 0)
@@ -196,9 +196,9 @@ class AppendDedup(WriteMode):
     def __init__(self, table: StreamTable, identity: Identity, bounded: tuple[str, ...], stream: str) -> None:
         super().__init__(table)
         self.identity, self._bounded, self._stream = identity, bounded, stream
-        self._history: History | None = None
+        self._history: RowHistory | None = None
 
-    def open_history(self, opened: Callable[[], History]) -> None:
+    def open_history(self, opened: Callable[[], RowHistory]) -> None:
         """Let a history follow the table, if it can be opened."""
         with self._telling():
             self._history = opened()
@@ -222,7 +222,7 @@ class AppendDedup(WriteMode):
             logger.warning(text, self._stream, error)
 
     @property
-    def staging(self) -> Place:
+    def staging(self) -> Folder:
         return self.table.root if self._history is None else self._history.table.root
 
     @property
@@ -231,7 +231,7 @@ class AppendDedup(WriteMode):
 
     def commit(
         self,
-        saved: Saved,
+        saved: TableState,
         files: Sequence[DataFile],
         read: RecordCounts,
         *,
@@ -253,8 +253,8 @@ class AppendDedup(WriteMode):
         return Committed(saved, True, merged.add, receipt, merged.apart)
 
     def _merged(
-        self, saved: Saved, files: Sequence[DataFile], staged: Receipt, spread: TaskMap
-    ) -> tuple[Saved, Merged, Receipt]:
+        self, saved: TableState, files: Sequence[DataFile], staged: Receipt, spread: TaskMap
+    ) -> tuple[TableState, Merged, Receipt]:
         table = self.table
         source = self.tables[-1]
         staged_in = None if source is table else source.root
@@ -287,10 +287,10 @@ class AppendDedup(WriteMode):
         return () if self._history is None else files
 
     def _merged_by_engine(
-        self, merge: Merge, saved: Saved, files: Sequence[DataFile], staged: Receipt
-    ) -> tuple[Saved, Merged, Receipt]:
+        self, merge: Merge, saved: TableState, files: Sequence[DataFile], staged: Receipt
+    ) -> tuple[TableState, Merged, Receipt]:
         table = self.table
-        found = compared(merge, files, table.scan)
+        found = engine_comparison(merge, files, table.scan)
         crash_point("merged")
         saved = replace(saved, records=found.rows + found.added - found.replaced)
         receipt = _merge_receipt(staged, found)
@@ -320,7 +320,7 @@ def _rows(table: StreamTable, files: Sequence[DataFile]) -> Iterator[pa.RecordBa
     schema = table.schema
     for file in files:
         for batch in rows_of(table.root, file.path, {}, schema):
-            yield widened(batch, schema)
+            yield cast_batch(batch, schema)
 
 
 def _delete(table: StreamTable, files: Sequence[DataFile]) -> None:
@@ -346,5 +346,5 @@ def _merge_receipt(staged: Receipt, merged: Merged | EngineMerge) -> Receipt:
     )
 
 
-def _facts(saved: Saved) -> Mapping[str, Json]:
+def _facts(saved: TableState) -> Mapping[str, Json]:
     return {"state": saved.state, "complete": saved.complete, "generation": saved.generation, "mode": saved.sync_mode}

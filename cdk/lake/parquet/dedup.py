@@ -108,7 +108,7 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     return pa.table({name: _flat(column) for name, column in columns.items()})
 
 
-def newest(parts: Iterable[pa.Table], keys: int) -> pa.Table:
+def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
     """One row for each key in `parts`, sorted by key, those that are apart last; and where its row is.
 
     parts: rows of one file each, as `keyed` gives them. keys: how many columns the key has. `_file`, `_row`: the place

@@ -17,37 +17,37 @@ import pyarrow.compute as pc
 
 from cdk.base.errors import ConfigError
 from cdk.base.task_map import TaskMap
-from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import GENERATION, MOMENT
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 _HASH_BITS = 64
 
 
 @dataclass(frozen=True)
-class Counts:
+class GenerationCounts:
     """Rows of a file, or of a table. seen: of the generation. gone: of another, and not flagged."""
 
     seen: int = 0
     gone: int = 0
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.seen + other.seen, self.gone + other.gone)
+    def __add__(self, other: "GenerationCounts") -> "GenerationCounts":
+        return GenerationCounts(self.seen + other.seen, self.gone + other.gone)
 
 
 @dataclass(frozen=True)
-class Unseen:
+class GenerationDiff:
     """A table, and the generation that says what was seen. A value; it travels to tasks.
 
     keys: the columns that tell rows apart. bounded: columns whose bounds go into the log. partition_by: the table's
     partition columns. schema has `DELETED_AT` where rows are to be flagged.
     """
 
-    root: Place
+    root: Folder
     schema: pa.Schema
     generation: int
     keys: tuple[str, ...]
@@ -59,17 +59,17 @@ class Unseen:
         """The columns that `looked` reads."""
         return list(dict.fromkeys([*self.keys, *_marks(self)]))
 
-    def looked(self, batches: Iterable[pa.RecordBatch]) -> tuple[Counts, int, str]:
+    def looked(self, batches: Iterable[pa.RecordBatch]) -> tuple[GenerationCounts, int, str]:
         """The rows of a table as its readers see them: which they are, how many, and the name of what is gone."""
         schema = pa.schema([self.schema.field(name) for name in self.looked_at])
-        counts, rows, total = Counts(), 0, 0
-        for batch in (widened(one, schema) for one in batches):
+        counts, rows, total = GenerationCounts(), 0, 0
+        for batch in (cast_batch(one, schema) for one in batches):
             counts += _count(self, batch)
             rows += batch.num_rows
             total += _hash(self, batch)
         return counts, rows, _named(total)
 
-    def counted(self, files: Sequence[TableFile], spread: TaskMap) -> list[Counts]:
+    def counted(self, files: Sequence[TableFile], spread: TaskMap) -> list[GenerationCounts]:
         """The rows of each file."""
         return spread(partial(_counted, self), files)
 
@@ -104,36 +104,36 @@ def _flat(made: Sequence[Sequence[DataFile]]) -> list[DataFile]:
     return [file for files in made for file in files]
 
 
-def _batches(unseen: Unseen, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def _batches(unseen: GenerationDiff, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of a file as the table has them: all its columns, or those with these names."""
     schema = unseen.schema if names is None else pa.schema([unseen.schema.field(name) for name in names])
     for batch in rows_of(unseen.root, file.path, file.partition, unseen.schema, schema.names):
-        yield widened(batch, schema)
+        yield cast_batch(batch, schema)
 
 
-def _marks(unseen: Unseen) -> list[str]:
+def _marks(unseen: GenerationDiff) -> list[str]:
     return [name for name in (GENERATION, DELETED_AT) if name in unseen.schema.names]
 
 
-def _gone(unseen: Unseen, batch: pa.RecordBatch) -> pa.Array:
+def _gone(unseen: GenerationDiff, batch: pa.RecordBatch) -> pa.Array:
     other = pc.fill_null(pc.not_equal(batch.column(GENERATION), unseen.generation), fill_value=False)
     return pc.and_(other, pc.is_null(batch.column(DELETED_AT))) if DELETED_AT in batch.schema.names else other
 
 
-def _counted(unseen: Unseen, file: TableFile) -> Counts:
-    return sum((_count(unseen, batch) for batch in _batches(unseen, file, _marks(unseen))), Counts())
+def _counted(unseen: GenerationDiff, file: TableFile) -> GenerationCounts:
+    return sum((_count(unseen, batch) for batch in _batches(unseen, file, _marks(unseen))), GenerationCounts())
 
 
-def _count(unseen: Unseen, batch: pa.RecordBatch) -> Counts:
+def _count(unseen: GenerationDiff, batch: pa.RecordBatch) -> GenerationCounts:
     seen = pc.equal(batch.column(GENERATION), unseen.generation)
-    return Counts(*(pc.sum(rows).as_py() or 0 for rows in (seen, _gone(unseen, batch))))
+    return GenerationCounts(*(pc.sum(rows).as_py() or 0 for rows in (seen, _gone(unseen, batch))))
 
 
-def _hashed(unseen: Unseen, file: TableFile) -> int:
+def _hashed(unseen: GenerationDiff, file: TableFile) -> int:
     return sum(_hash(unseen, batch) for batch in _batches(unseen, file, unseen.looked_at))
 
 
-def _hash(unseen: Unseen, batch: pa.RecordBatch) -> int:
+def _hash(unseen: GenerationDiff, batch: pa.RecordBatch) -> int:
     keys = batch.filter(_gone(unseen, batch)).select(list(unseen.keys))
     rows = zip(*(column.to_pylist() for column in keys.columns), strict=True)
     return sum(int.from_bytes(blake2b(repr(key).encode(), digest_size=_HASH_BITS // 8).digest()) for key in rows)
@@ -143,7 +143,7 @@ def _named(total: int) -> str:
     return f"{total % 2**_HASH_BITS:016x}"
 
 
-def _again(unseen: Unseen, now: datetime | None, file: TableFile) -> list[DataFile]:
+def _again(unseen: GenerationDiff, now: datetime | None, file: TableFile) -> list[DataFile]:
     writer = TableWriter(unseen.root, unseen.schema, unseen.bounded, unseen.partition_by)
     try:
         for batch in _batches(unseen, file):

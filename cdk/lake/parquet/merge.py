@@ -23,14 +23,26 @@ import pyarrow.parquet as pq
 from cdk.base.crash_points import crash_point
 from cdk.base.errors import ConfigError, TransientError
 from cdk.base.task_map import TaskMap, run_inline
-from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import OWN_COLUMNS
-from cdk.lake.parquet.dedup import APART, DELETED, FILE, HIDDEN, NULL, NUMBER, ROW, Identity, keyed, newest, superseded
+from cdk.lake.parquet.dedup import (
+    APART,
+    DELETED,
+    FILE,
+    HIDDEN,
+    NULL,
+    NUMBER,
+    ROW,
+    Identity,
+    keyed,
+    latest_rows,
+    superseded,
+)
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 SMALL_ROWS = 1_000_000
 """Rows to compare up to which the driver does the work.
@@ -73,11 +85,11 @@ class Merge:
     another.
     """
 
-    root: Place
+    root: Folder
     schema: pa.Schema
     identity: Identity
     spark: TaskMap
-    staged: Place | None = None
+    staged: Folder | None = None
     bounded: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     small_rows: int = SMALL_ROWS
@@ -89,7 +101,7 @@ class Merge:
         """
         source = self.staged or self.root
         read = [self.keyed(source, file.path) for file in staged]
-        winners = newest(read, len(self.identity.keys))
+        winners = latest_rows(read, len(self.identity.keys))
         candidates = list(_candidates(winners, table))
         run = run_inline if sum(file.rows for file in candidates) <= self.small_rows else self.spark
         scratch = self.root.join(_SCRATCH)
@@ -118,7 +130,7 @@ class Merge:
             () if self.staged else tuple(file.path for file in staged if file not in add),
         )
 
-    def keyed(self, place: Place, path: str, partition: Texts | None = None) -> pa.Table:
+    def keyed(self, place: Folder, path: str, partition: Texts | None = None) -> pa.Table:
         """The rows of a file as `cdk.lake.parquet.dedup` compares them. partition: where in the table it lies."""
 
         def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
@@ -127,7 +139,7 @@ class Merge:
             batches, start = [], 0
             for batch in rows_of(place, path, partition or {}, self.schema, names):
                 found = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
-                batches.append(widened(found, wanted))
+                batches.append(cast_batch(found, wanted))
                 start += batch.num_rows
             return pa.Table.from_batches(batches, wanted)
 
@@ -138,7 +150,7 @@ class Merge:
         """This merge as it travels to a task, which starts none of its own."""
         return replace(self, spark=run_inline)
 
-    def _save(self, scratch: Place, name: str, winners: pa.Table) -> None:
+    def _save(self, scratch: Folder, name: str, winners: pa.Table) -> None:
         """Put the winners where the tasks find them. Sorted by key: each reads its own range."""
         scratch.make()
         with self.root.explaining():
@@ -179,7 +191,7 @@ class _Compared:
     files: list[DataFile] = field(default_factory=list)
 
 
-def remove_scratch(root: Place, before: datetime) -> None:
+def remove_scratch(root: Folder, before: datetime) -> None:
     """Remove what merges of a table that were killed before a moment have left: it holds keys."""
     for scratch, name in scratch_files(root):
         # Another run may remove it at this moment, and a store may refuse: then it stays for another time.
@@ -188,7 +200,7 @@ def remove_scratch(root: Place, before: datetime) -> None:
                 scratch.delete(name)
 
 
-def scratch_files(root: Place) -> Iterator[tuple[Place, str]]:
+def scratch_files(root: Folder) -> Iterator[tuple[Folder, str]]:
     """The files that merges of a table use while they run, and where they lie."""
     scratch = root.join(_SCRATCH)
     return ((scratch, name) for name in scratch.names())
@@ -233,7 +245,7 @@ def _keep(merge: Merge, part: _Part) -> list[DataFile]:
 
 
 def _written(
-    merge: Merge, place: Place, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
+    merge: Merge, place: Folder, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
 ) -> list[DataFile]:
     """Write the rows of a file for whose numbers `which` says so into new files of the table."""
     writer = TableWriter(merge.root, merge.schema, merge.bounded, merge.partition_by)
@@ -242,7 +254,7 @@ def _written(
         for batch in rows_of(place, path, partition, merge.schema):
             numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
             start += batch.num_rows
-            writer.write([widened(batch.filter(which(numbers)), merge.schema)])
+            writer.write([cast_batch(batch.filter(which(numbers)), merge.schema)])
         return writer.close()
     except BaseException:
         writer.discard()

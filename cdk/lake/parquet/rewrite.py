@@ -11,11 +11,11 @@ from itertools import groupby
 import pyarrow as pa
 
 from cdk.base.task_map import TaskMap
-from cdk.lake.arrow.cast import unfit, widened
+from cdk.lake.arrow.cast import cast_batch, unfit
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 SMALL_BYTES, MANY = 16 * 2**20, 20
 """Files that are small, and how many of them are worth writing again as large ones."""
@@ -30,7 +30,7 @@ class Rewrite:
     are, and files that another writer left without these columns get them.
     """
 
-    root: Place
+    root: Folder
     schema: pa.Schema
     bounded: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def _again(rewrite: Rewrite, group: Sequence[TableFile]) -> list[DataFile]:
     try:
         for file in group:
             for batch in _batches(rewrite, file):
-                writer.write([widened(batch, rewrite.schema)])
+                writer.write([cast_batch(batch, rewrite.schema)])
         return writer.close()
     except BaseException:
         writer.discard()

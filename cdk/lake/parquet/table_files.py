@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cdk.base.values import Json
 from cdk.lake.parquet.partitioning import Texts, text_of
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def total_rows(counts: Collection[int | None]) -> int | None:
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def oldest(root: Place, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
+def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
     """The oldest version whose files can be told, and these; version 0 without files where the log is whole."""
     now = int(handle.version())
     first = now
@@ -129,13 +129,13 @@ def oldest(root: Place, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]
     return now, logged_files(handle)
 
 
-def lost_files(root: Place, files: Sequence[DataFile]) -> list[str]:
+def lost_files(root: Folder, files: Sequence[DataFile]) -> list[str]:
     """Those of these files that are gone, or not as large as they were written."""
     sizes = root.sizes([file.path for file in files]) if files else {}
     return [file.path for file in files if sizes.get(file.path) != file.size]
 
 
-def missing_files(root: Place, paths: Sequence[str]) -> list[str]:
+def missing_files(root: Folder, paths: Sequence[str]) -> list[str]:
     """Those of these files, as the log spells them, that are gone."""
     if root.has(paths):
         return []

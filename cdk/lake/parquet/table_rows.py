@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdk.lake.parquet.partitioning import Texts, restored
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 _BATCH_ROWS = 64_000
 
 
 def rows_of(
-    place: Place, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
+    place: Folder, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in their order, with the columns that it has of `schema` and those of its partition.
 
@@ -25,10 +25,10 @@ def rows_of(
         file = pq.ParquetFile(source)
         there = None if names is None else [name for name in names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=there):
-            yield restored(plain(batch), texts, schema)
+            yield restored(without_encoding(batch), texts, schema)
 
 
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def without_encoding(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch without types that other writers leave in their files, and that pyarrow cannot filter or take from.
 
     Measured: delta-rs' UPDATE, DELETE and MERGE (1.6) write texts as string_view, for which pyarrow 26 has no kernels.

@@ -9,10 +9,10 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cdk.lake.arrow.cast import widened
+from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.parquet.file_statistics import stats_of
 from cdk.lake.parquet.partitioning import Texts, split
-from cdk.lake.storage.folder import Place, as_place
+from cdk.lake.storage.folder import Folder, as_folder
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class TableWriter:
 
     def __init__(
         self,
-        root: Place | Path,
+        root: Folder | Path,
         schema: pa.Schema,
         bounded: Collection[str] = (),
         partition_by: Sequence[str] = (),
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Write into `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns."""
-        self._root, self._schema, self._by = as_place(root), schema, tuple(partition_by)
+        self._root, self._schema, self._by = as_folder(root), schema, tuple(partition_by)
         self._limits = limits
         # Delta has no bounds of partition columns: the partition says what they are.
         self._bounded = [name for name in bounded if name not in self._by]
@@ -125,7 +125,7 @@ class TableWriter:
         """Give what waits to its partitions: many pages at once, for a page has few rows of each."""
         if not self._waiting:
             return
-        fitted = [widened(batch, self._schema) for batch in self._waiting]
+        fitted = [cast_batch(batch, self._schema) for batch in self._waiting]
         self._waiting, self._rows, self._bytes = [], 0, 0
         for batch in pa.Table.from_batches(fitted, self._schema).combine_chunks().to_batches():
             for texts, rows in split(batch, self._by):
@@ -164,7 +164,7 @@ class _PartWriter:
     """Writes the rows of one partition, or of a table that has none, file after file."""
 
     def __init__(
-        self, root: Place, schema: pa.Schema, bounded: Collection[str], partition: Texts, limits: Limits
+        self, root: Folder, schema: pa.Schema, bounded: Collection[str], partition: Texts, limits: Limits
     ) -> None:
         self._root, self._schema, self._bounded, self._partition = root, schema, bounded, partition
         self._limits = limits
@@ -193,7 +193,7 @@ class _PartWriter:
             self._finish()
             self._schema = batch.schema
         if batch.num_columns < len(self._schema):
-            batch = widened(batch, self._schema)
+            batch = cast_batch(batch, self._schema)
         self._gathered.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes

@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from cdk.base.errors import ConfigError, TransientError
-from cdk.lake.storage.folder import Disk, Place, sync_to_disk
+from cdk.lake.storage.folder import Folder, LocalFolder, sync_to_disk
 
 CONTENT = pa.schema([("record", pa.string()), ("blob", pa.binary())])
 """The columns that the files hold: one of them has the row's data, the other is null."""
@@ -65,7 +65,7 @@ class RowTable:
     Raises ConfigError: delta-rs cannot open a table there.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Folder) -> None:
         if unquote(place.uri) != str(place):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(place))
         self._place = place
@@ -158,7 +158,7 @@ class RowTable:
 
     def _sync(self, version: int) -> None:
         """Make a commit survive a power failure. delta-rs does not, and one that is lost hides all that follow it."""
-        if isinstance(self._place, Disk):
+        if isinstance(self._place, LocalFolder):
             with suppress(FileNotFoundError):  # a checkpoint holds it
                 sync_to_disk(self._place.path / "_delta_log" / f"{version:020}.json")
 
@@ -203,7 +203,7 @@ class RowTable:
         except (DeltaError, OSError):
             if self._opened() is None:  # else somebody else made it at the same moment
                 raise
-        if isinstance(self._place, Disk):
+        if isinstance(self._place, LocalFolder):
             sync_to_disk(self._place.path)
 
     def _strange(self) -> list[str]:

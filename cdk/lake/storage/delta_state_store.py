@@ -19,8 +19,8 @@ from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
 from cdk.lake.storage.delta_row_table import CONTENT, Actions, Row, Rows, RowTable
-from cdk.lake.storage.folder import Place
-from cdk.lake.storage.object_store import Store, place_at
+from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.object_store import ObjectStoreFolder, folder_at
 from cdk.state.stores.key import StateKey
 
 _PATH = "state_provider.config"
@@ -34,7 +34,7 @@ class DeltaStore:
     clock: dates files, for VACUUM. Raises ConfigError: delta-rs cannot open a table there.
     """
 
-    def __init__(self, place: Place, *, clock: Clock = system_clock) -> None:
+    def __init__(self, place: Folder, *, clock: Clock = system_clock) -> None:
         self._place = place
         self._clock = clock
         self._table = RowTable(place)
@@ -149,19 +149,19 @@ def open_delta(config: Mapping[str, Json]) -> DeltaStore:
     if not isinstance(storage, Mapping):
         raise ConfigError(f"found {type(storage).__name__}, expected keys and values", path=f"{_PATH}.storage")
     try:
-        place = place_at(path if "://" in path else str(Path(path).expanduser()), storage)
+        place = folder_at(path if "://" in path else str(Path(path).expanduser()), storage)
     except ConfigError as error:  # it says where a pipeline has them
         where, said = (text.replace("target.storage", f"{_PATH}.storage") for text in (error.path, error.message))
         raise ConfigError(said, path=where) from None
     return DeltaStore(place)
 
 
-def _prove(place: Place) -> None:
+def _prove(place: Folder) -> None:
     """Have an object store refuse a second create. delta-rs looks before it puts, so another client must ask for it.
 
     Raises ConfigError: the store takes both, or that client is not installed.
     """
-    if not isinstance(place, Store):
+    if not isinstance(place, ObjectStoreFolder):
         return
     try:
         from cdk.state.stores.cloud import CloudStore  # noqa: PLC0415 - of an extra

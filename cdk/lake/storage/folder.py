@@ -21,14 +21,14 @@ _DISK = fs.LocalFileSystem()
 
 
 @dataclass(frozen=True)
-class Written:
+class FileInfo:
     """A file as it lies there. size: bytes. modified: milliseconds since 1970."""
 
     size: int
     modified: int
 
 
-class Place(ABC):
+class Folder(ABC):
     """A folder on a disk or in a store. A value: frozen, and it travels to tasks.
 
     `str` of it is the path or the address as people write it. Names are those of files right in the folder.
@@ -67,7 +67,7 @@ class Place(ABC):
         """A new file, for writing. `settle` it once it is closed."""
 
     @abstractmethod
-    def settle(self, name: str) -> Written:
+    def settle(self, name: str) -> FileInfo:
         """Make a closed file survive a power failure, and tell what lies there."""
 
     @abstractmethod
@@ -125,13 +125,13 @@ class Place(ABC):
             # What a store says may repeat a key: it stays out of tracebacks.
             raise explained from None
 
-    def inside(self, other: "Place") -> bool:
+    def inside(self, other: "Folder") -> bool:
         """Whether this folder lies in the other one, at any depth."""
         return str(self).startswith(f"{other}/")
 
 
 @dataclass(frozen=True)
-class Disk(Place):
+class LocalFolder(Folder):
     """A folder on a disk, which all machines of a sync see at the same path. Its errors stay as they are."""
 
     path: Path
@@ -139,8 +139,8 @@ class Disk(Place):
     def __str__(self) -> str:
         return str(self.path)
 
-    def join(self, *names: str) -> "Disk":
-        return Disk(self.path.joinpath(*names))
+    def join(self, *names: str) -> "LocalFolder":
+        return LocalFolder(self.path.joinpath(*names))
 
     @property
     def uri(self) -> str:
@@ -160,11 +160,11 @@ class Disk(Place):
     def open(self, name: str) -> pa.NativeFile:
         return _DISK.open_output_stream(str(self.path / name))
 
-    def settle(self, name: str) -> Written:
+    def settle(self, name: str) -> FileInfo:
         path = self.path / name
         sync_to_disk(path)
         stat = path.stat()
-        return Written(stat.st_size, int(stat.st_mtime * 1000))
+        return FileInfo(stat.st_size, int(stat.st_mtime * 1000))
 
     def read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
@@ -218,9 +218,9 @@ class Disk(Place):
         return error
 
 
-def as_place(where: Place | Path) -> Place:
+def as_folder(where: Folder | Path) -> Folder:
     """A path is a folder on a disk."""
-    return Disk(where) if isinstance(where, Path) else where
+    return LocalFolder(where) if isinstance(where, Path) else where
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -22,7 +22,7 @@ from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
 from cdk.lake.storage.credentials import SCHEMES, Kind, Options, file_system, for_delta, options_of, secrets_of
-from cdk.lake.storage.folder import Disk, Place, Written, cache_folder
+from cdk.lake.storage.folder import FileInfo, Folder, LocalFolder, cache_folder
 
 _SHOWN = 300
 _ANSI = re.compile(r"\x1b\[[0-9;]*m↳?|↳")
@@ -53,7 +53,7 @@ _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|error sending request|tcp connect
 
 
 @dataclass(frozen=True)
-class Store(Place):
+class ObjectStoreFolder(Folder):
     """A folder in a store. scheme: as it was written. bucket: with the account, where the address has one.
 
     key: of the folder, without a slash at either end; empty for the bucket itself. options: hold secrets.
@@ -67,8 +67,8 @@ class Store(Place):
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}" + (f"/{self.key}" if self.key else "")
 
-    def join(self, *names: str) -> "Store":
-        return Store(self.scheme, self.bucket, "/".join(filter(None, (self.key, *names))), self.options)
+    def join(self, *names: str) -> "ObjectStoreFolder":
+        return ObjectStoreFolder(self.scheme, self.bucket, "/".join(filter(None, (self.key, *names))), self.options)
 
     @property
     def uri(self) -> str:
@@ -94,10 +94,10 @@ class Store(Place):
     def open(self, name: str) -> pa.NativeFile:
         return self._files.open_output_stream(self._at(name))
 
-    def settle(self, name: str) -> Written:
+    def settle(self, name: str) -> FileInfo:
         with self.explaining():
             found = self._files.get_file_info(self._at(name))
-            return Written(found.size, found.mtime_ns // 1_000_000)
+            return FileInfo(found.size, found.mtime_ns // 1_000_000)
 
     def read(self, name: str) -> bytes:
         with self.explaining(), self._files.open_input_stream(self._at(name)) as file:
@@ -174,18 +174,18 @@ class Store(Place):
         return "/".join(filter(None, (self.bucket.partition("@")[0], self.key, name)))
 
 
-def place_at(address: str, storage: Mapping[str, Json], environ: Mapping[str, str] = os.environ) -> Place:
+def folder_at(address: str, storage: Mapping[str, Json], environ: Mapping[str, str] = os.environ) -> Folder:
     """The place that a person wrote: a path, `file:///path`, or the address of a store. A folder needs no `storage`.
 
     Raises ConfigError: no address of a known store, or options that it does not have.
     """
     if "://" not in address:
-        return Disk(Path(address).absolute())
+        return LocalFolder(Path(address).absolute())
     parts = urlsplit(address)
     if parts.scheme == "file":
         if parts.netloc or not parts.path.startswith("/"):
             raise ConfigError("expected three slashes and an absolute path: file:///folder", path=address)
-        return Disk(Path(unquote(parts.path)))
+        return LocalFolder(Path(unquote(parts.path)))
     if parts.scheme not in SCHEMES:
         raise ConfigError(f"expected a folder, or an address that begins with {known_schemes()}", path=parts.scheme)
     key = parts.path.removeprefix("/").removesuffix("/")
@@ -194,7 +194,7 @@ def place_at(address: str, storage: Mapping[str, Json], environ: Mapping[str, st
         raise ConfigError("keys are not read from an address; put them into target.storage", path=f"{parts.scheme}://")
     if not parts.netloc or parts.query or parts.fragment or {"", ".", ".."} & set(key.split("/") if key else ()):
         raise ConfigError("expected a bucket and a plain prefix: s3://bucket/prefix", path=address)
-    return Store(parts.scheme, parts.netloc, key, options_of(SCHEMES[parts.scheme], storage, environ))
+    return ObjectStoreFolder(parts.scheme, parts.netloc, key, options_of(SCHEMES[parts.scheme], storage, environ))
 
 
 def known_schemes() -> str:

@@ -21,19 +21,19 @@ from typing import TextIO
 from uuid import uuid4
 
 from cdk.base.errors import ConfigError, StateConflict
-from cdk.lake.storage.folder import Place, as_place
+from cdk.lake.storage.folder import Folder, as_folder
 
 
 @contextmanager
-def only_run(target: Place | Path, pipeline: str) -> Iterator[str]:
+def only_run(target: Folder | Path, pipeline: str) -> Iterator[str]:
     """Hold the pipeline's lock; the system frees it when the process ends, however it ends. Gives the sync's id.
 
     The id is that of the sync before when that one was cut: killed, or ended by an error of its own.
     Raises StateConflict: another process holds the lock. ConfigError: the target cannot be written, or a store refuses.
     TransientError: a store does not answer.
     """
-    notes, name = as_place(target).join("_cdk"), f"{pipeline}.sync"
-    with _held(as_place(target), pipeline):
+    notes, name = as_folder(target).join("_cdk"), f"{pipeline}.sync"
+    with _held(as_folder(target), pipeline):
         sync = _read(notes, name).partition(" ")[0] or uuid4().hex
         try:
             notes.write(name, f"{sync} by process {os.getpid()} on {socket.gethostname()}".encode())
@@ -44,17 +44,17 @@ def only_run(target: Place | Path, pipeline: str) -> Iterator[str]:
 
 
 @contextmanager
-def between_runs(target: Place | Path, pipeline: str) -> Iterator[None]:
+def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
     """Hold the pipeline's lock without being a sync: one that was cut before is still to be gone on with.
 
     Raises StateConflict and ConfigError, as `only_run` does.
     """
-    with _held(as_place(target), pipeline):
+    with _held(as_folder(target), pipeline):
         yield
 
 
 @contextmanager
-def _held(place: Place, pipeline: str) -> Iterator[None]:
+def _held(place: Folder, pipeline: str) -> Iterator[None]:
     name = f"{pipeline}.lock"
     with _open(place.here / name) as file:
         try:
@@ -77,7 +77,7 @@ def _open(path: Path) -> TextIO:
         raise _unwritable(error, str(path)) from error
 
 
-def _read(notes: Place, name: str) -> str:
+def _read(notes: Folder, name: str) -> str:
     with suppress(FileNotFoundError):
         return notes.read(name).decode()
     return ""

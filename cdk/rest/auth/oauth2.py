@@ -39,7 +39,7 @@ class TokenFields:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredTokens:
     """Keeps what a token server gives, for the next run. Needed where a refresh token works once.
 
     save: is called with the new tokens before the first of them is used, so that a crash loses none. Where they lie
@@ -93,7 +93,7 @@ class OAuth2(TokenOwner):
         expires: Given | datetime | None = None,
         expiry_format: str | None = None,
         refusal: Refusal | None = None,
-        kept: Kept | None = None,
+        kept: StoredTokens | None = None,
         fields: TokenFields | None = None,
         learn: Learn = ignore,
         clock: Clock = system_clock,

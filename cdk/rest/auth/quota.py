@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cdk.base.errors import ConfigError
-from cdk.base.times.clock import parse_moment
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.limits.task_share import Share
+from cdk.rest.limits.task_share import TaskShare
 
 _TOO_MANY = 429
 _UNKNOWN_RESET = timedelta(minutes=1)
@@ -52,7 +52,7 @@ class Left:
     def of(cls, quota: Quota, status: Json, asked: Request) -> "Left":
         """What a quota status says. Raises ConfigError: it does not tell at the paths of the quota."""
         remaining = _number(path(*quota.remaining)(status))
-        reset = parse_moment(path(*quota.reset)(status), ("%s",))
+        reset = parse_timestamp(path(*quota.reset)(status), ("%s",))
         if remaining is None or reset is None:
             where = " > ".join(quota.remaining if remaining is None else quota.reset)
             raise ConfigError(
@@ -64,7 +64,7 @@ class Left:
         """Learn from an answer. Whether it says that another token should go on."""
         headers = response.headers
         told = _number(headers.get(quota.remaining_header or ""))
-        reset = parse_moment(headers.get(quota.reset_header or ""), ("%s",))
+        reset = parse_timestamp(headers.get(quota.reset_header or ""), ("%s",))
         limit = _number(headers.get(quota.limit_header or ""))
         if limit is not None:
             self.limit = limit
@@ -80,7 +80,7 @@ class Left:
             self.reset = self.reset if self.reset > now else now + _UNKNOWN_RESET
         return exhausted
 
-    def part(self, share: Share) -> "Left":
+    def part(self, share: TaskShare) -> "Left":
         """What one of several tasks may use of it."""
         return Left(share.part(self.remaining), self.reset, None if self.limit is None else share.part(self.limit))
 

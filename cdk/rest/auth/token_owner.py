@@ -91,7 +91,6 @@ class TokenOwner(ABC):
         return self._key
 
     def forget(self) -> None:
-        """See Renewable."""
         held = held_tokens()
         if held is not None and (issued := held.issued.get(self.key)) is not None:
             self.refused(issued.token)
@@ -102,7 +101,6 @@ class TokenOwner(ABC):
             state.access_token = None
 
     def owners(self) -> Sequence["TokenOwner"]:
-        """See TokenBearer."""
         return [self]
 
     def issue(self, seconds: float) -> Generator[Request, Response, IssuedToken]:

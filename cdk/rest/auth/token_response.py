@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from math import isfinite
 
 from cdk.base.errors import CredentialsError, DecodeError
-from cdk.base.times.clock import parse_moment, write_moment
+from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.values import Json
 from cdk.rest.errors.status_errors import error_text
 from cdk.rest.http.messages import Response
@@ -72,13 +72,13 @@ def expiry(value: Json, pattern: str | None, now: datetime) -> datetime:
 
     pattern: how it writes moments. Without a usable value it is an hour from now.
     """
-    if pattern is not None and (moment := parse_moment(value, (pattern,))) is not None:
+    if pattern is not None and (moment := parse_timestamp(value, (pattern,))) is not None:
         return moment
     try:
         seconds = float(value)
         return now + timedelta(seconds=seconds if isfinite(seconds) else 0)
     except (TypeError, ValueError, OverflowError):
-        return parse_moment(value, ()) or now + _USUAL_LIFE
+        return parse_timestamp(value, ()) or now + _USUAL_LIFE
 
 
 def usable_until(expires: datetime, now: datetime) -> datetime:
@@ -89,9 +89,9 @@ def usable_until(expires: datetime, now: datetime) -> datetime:
 def saved_expiry(value: Json, pattern: str | None) -> datetime | None:
     """The moment that a config holds, in `pattern`, in ISO 8601 or as seconds since 1970; None when it is none."""
     patterns: Sequence[str] = ("%s",) if pattern is None else (pattern, "%s")
-    return parse_moment(value, patterns)
+    return parse_timestamp(value, patterns)
 
 
 def written_expiry(moment: datetime, pattern: str | None) -> Json:
     """A moment as a config holds it."""
-    return write_moment(moment, pattern or _ISO)
+    return write_timestamp(moment, pattern or _ISO)

@@ -26,26 +26,26 @@ KEYS = (
 _PLAIN = re.compile(r"[A-Za-z0-9 _.:-]+\Z")
 
 
-def said(response: Response) -> str:
+def api_message(response: Response) -> str:
     """The API's words; a body that is not JSON is all words. May hold secrets: to be compared, not shown."""
     if is_download(response):
         return ""
     try:
-        return find(response.json()) or ""
+        return find_message(response.json()) or ""
     except DecodeError:
         return response.text
 
 
-def says(response: Response, text: str) -> bool:
+def message_contains(response: Response, text: str) -> bool:
     """Whether the API's words hold `text`."""
     # Looking through every record of a good page for words takes longer than decoding it. JSON writes these
     # characters as they are, so what is not in the bytes is not in the words.
     if response.ok and not is_download(response) and _PLAIN.match(text) and text.encode() not in response.body:
         return False
-    return text in said(response)
+    return text in api_message(response)
 
 
-def find(body: Json, levels: int = 20) -> str | None:
+def find_message(body: Json, levels: int = 20) -> str | None:
     """The words in a JSON body: at the first of KEYS that has any; those of a list, joined. levels: the depth."""
     match body:
         case list() | dict() if levels == 0:
@@ -53,9 +53,9 @@ def find(body: Json, levels: int = 20) -> str | None:
         case str():
             return body
         case list():
-            return ", ".join(text for item in body if (text := find(item, levels - 1))) or None
+            return ", ".join(text for item in body if (text := find_message(item, levels - 1))) or None
         case dict():
-            return next((text for key in KEYS if (text := find(body.get(key), levels - 1))), None)
+            return next((text for key in KEYS if (text := find_message(body.get(key), levels - 1))), None)
         case _:
             return None
 

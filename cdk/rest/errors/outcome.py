@@ -1,4 +1,4 @@
-"""Finding: what an answer means, whatever the attempt; and the error that it ends with, if it comes to that."""
+"""Outcome: what an answer means, whatever the attempt; and the error that it ends with, if it comes to that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _PLAIN = frozenset((400, 401, 403, 404, 405, 408, 410, 422, 429))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Outcome:
     """What an outcome means.
 
     text: what people are told instead of the usual words. failure_type: what a FAIL is, when not what its status says.
@@ -39,7 +39,7 @@ class Finding:
     wait: float = 0.0
 
 
-def final_error(finding: Finding, outcome: Response | CdkError) -> CdkError:
+def final_error(finding: Outcome, outcome: Response | CdkError) -> CdkError:
     """The error to raise when an outcome is not tried again, or not any more. Shows no secret of the request."""
     if finding.error is not None:
         return finding.error
@@ -54,7 +54,7 @@ def final_error(finding: Finding, outcome: Response | CdkError) -> CdkError:
     return kind(text or usual.message, detail=usual.message if text else "")
 
 
-def signal(finding: Finding, outcome: Response | CdkError) -> CdkError:
+def signal(finding: Outcome, outcome: Response | CdkError) -> CdkError:
     """The signal that a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is for whoever reads pages."""
     if finding.error is not None or isinstance(outcome, CdkError):
         return final_error(finding, outcome)

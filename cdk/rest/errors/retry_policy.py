@@ -1,4 +1,4 @@
-"""Patience: how often a request is tried again, and how long it waits before that."""
+"""RetryPolicy: how often a request is tried again, and how long it waits before that."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _MARGIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How often, and after which waits, requests are tried again.
 
     retries: attempts after the first. waits: strategies; the first that can tell is followed. Where none can, the

@@ -5,19 +5,19 @@ from typing import TypeAlias
 
 from cdk.base.errors import CdkError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail
-from cdk.rest.errors.outcome import Finding, final_error, signal
-from cdk.rest.errors.retry_policy import Patience
+from cdk.rest.errors.outcome import Outcome, final_error, signal
+from cdk.rest.errors.retry_policy import RetryPolicy
 from cdk.rest.http.messages import Response
 
-Rule: TypeAlias = Callable[[Response], Finding | None]
+Rule: TypeAlias = Callable[[Response], Outcome | None]
 """What an answer means; None when this rule is not about it. Successes are asked about, too."""
 
-_SUCCESS = Finding(Action.SUCCESS)
-_RETRY = Finding(Action.RETRY)
-_FAIL = Finding(Action.FAIL)
-_TABLE: Mapping[int, Finding] = {
+_SUCCESS = Outcome(Action.SUCCESS)
+_RETRY = Outcome(Action.RETRY)
+_FAIL = Outcome(Action.FAIL)
+_TABLE: Mapping[int, Outcome] = {
     **dict.fromkeys((400, 401, 403, 404, 405), _FAIL),
-    429: Finding(Action.RATE_LIMITED),
+    429: Outcome(Action.RATE_LIMITED),
 }
 # What ends the search through several handlers. The rest, such as a failure, may still be something else to the next.
 _SETTLED = frozenset(
@@ -41,11 +41,11 @@ class RuleHandler:
     Airbyte: DefaultErrorHandler.
     """
 
-    def __init__(self, rules: Sequence[Rule] = (), patience: Patience | None = None) -> None:
+    def __init__(self, rules: Sequence[Rule] = (), patience: RetryPolicy | None = None) -> None:
         self._rules = tuple(rules)
-        self.patience: Patience = patience or Patience()
+        self.patience: RetryPolicy = patience or RetryPolicy()
 
-    def find(self, outcome: Response | CdkError) -> Finding:
+    def find(self, outcome: Response | CdkError) -> Outcome:
         """What an outcome means, whatever the attempt."""
         if isinstance(outcome, CdkError):
             return _RETRY if isinstance(outcome, TransientError) else _FAIL
@@ -72,10 +72,10 @@ class CompositeHandler:
         self._handlers = tuple(handlers)
         known = [handler for handler in self._handlers if isinstance(handler, RuleHandler | CompositeHandler)]
         waits = tuple(wait for handler in known for wait in handler.patience.waits)
-        first = known[0].patience if known and known[0] is self._handlers[0] else Patience()
-        self.patience: Patience = Patience(first.retries, waits, first.usual, first.longest, first.clock)
+        first = known[0].patience if known and known[0] is self._handlers[0] else RetryPolicy()
+        self.patience: RetryPolicy = RetryPolicy(first.retries, waits, first.usual, first.longest, first.clock)
 
-    def find(self, outcome: Response | CdkError) -> Finding:
+    def find(self, outcome: Response | CdkError) -> Outcome:
         """What an outcome means, whatever the attempt."""
         found = _FAIL
         for handler in self._handlers:
@@ -89,7 +89,7 @@ class CompositeHandler:
         return decide(self.find(outcome), outcome, attempt, self.patience)
 
 
-def decide(finding: Finding, outcome: Response | CdkError, attempt: int, patience: Patience) -> Verdict:
+def decide(finding: Outcome, outcome: Response | CdkError, attempt: int, patience: RetryPolicy) -> Verdict:
     """What to do about a finding after the `attempt`th try."""
     match finding.action:
         case Action.SUCCESS:
@@ -104,7 +104,7 @@ def decide(finding: Finding, outcome: Response | CdkError, attempt: int, patienc
             return _again(finding, outcome, attempt, patience)
 
 
-def _again(finding: Finding, outcome: Response | CdkError, attempt: int, patience: Patience) -> Verdict:
+def _again(finding: Outcome, outcome: Response | CdkError, attempt: int, patience: RetryPolicy) -> Verdict:
     if attempt > patience.retries:
         return fail(final_error(finding, outcome))
     try:
@@ -114,8 +114,8 @@ def _again(finding: Finding, outcome: Response | CdkError, attempt: int, patienc
     return Verdict(finding.action, wait)
 
 
-def _found(handler: ErrorHandler, outcome: Response | CdkError) -> Finding:
+def _found(handler: ErrorHandler, outcome: Response | CdkError) -> Outcome:
     if isinstance(handler, RuleHandler | CompositeHandler):
         return handler.find(outcome)
     verdict = handler.judge(outcome, 1)
-    return Finding(verdict.action, error=verdict.error, wait=verdict.wait)
+    return Outcome(verdict.action, error=verdict.error, wait=verdict.wait)

@@ -16,7 +16,7 @@ from cdk.base.errors import (
     Timeout,
     TransientError,
 )
-from cdk.rest.errors.api_message import find
+from cdk.rest.errors.api_message import find_message
 from cdk.rest.http.messages import Response
 
 _LONGEST = 300
@@ -53,7 +53,7 @@ def error_for(response: Response, *, wait: float | None = None) -> CdkError:
 def error_text(response: Response) -> str:
     """The API's own words for what went wrong, on one line, without secrets; empty when there are none."""
     try:
-        text = find(orjson.loads(response.body))
+        text = find_message(orjson.loads(response.body))
     except orjson.JSONDecodeError:
         text = response.text if response.headers.get("content-type", "").startswith("text/plain") else ""
     # Hidden before anything is changed or cut: what is left of a secret would not be found.

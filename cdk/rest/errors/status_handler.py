@@ -7,7 +7,7 @@ from cdk.base.errors import CdkError, RateLimited, TransientError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.rest.errors.backoff import Backoff, retry_after
 from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, Verdict, fail
-from cdk.rest.errors.outcome import Finding, signal
+from cdk.rest.errors.outcome import Outcome, signal
 from cdk.rest.errors.status_errors import error_for
 from cdk.rest.http.messages import Response
 
@@ -62,7 +62,7 @@ class StatusErrorHandler:
             case Action.FAIL:
                 return fail(error_for(outcome))
             case Action.RESET_PAGINATION | Action.REDUCE_PAGE_SIZE | Action.SPLIT_REQUEST_WINDOW:
-                return Verdict(action, error=signal(Finding(action), outcome))
+                return Verdict(action, error=signal(Outcome(action), outcome))
             case _:
                 asked = retry_after(outcome, self._clock)
                 return self._again(action, error_for(outcome, wait=asked), asked, attempt)

@@ -1,4 +1,4 @@
-"""Tally: what reading over HTTP took. Whoever runs a piece of work says which tally counts; transports add to it.
+"""HttpMetrics: what reading over HTTP took. Whoever runs a piece of work says which tally counts; transports add to it.
 
 Threads that the executors start count where the one that started them does. Counting takes about 0.3 us a request.
 """
@@ -15,7 +15,7 @@ _CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
 @dataclass(slots=True)
-class Tally:
+class HttpMetrics:
     """Counts of requests. Safe to add to from several threads; picklable.
 
     statuses: answers by class of status (`2xx`). unanswered: requests that no whole answer came to. retries: attempts
@@ -68,9 +68,9 @@ class Tally:
         with _adding:
             self.cached += 1
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "HttpMetrics") -> "HttpMetrics":
         both = {name: self.statuses.get(name, 0) + other.statuses.get(name, 0) for name in _names(self, other)}
-        return Tally(
+        return HttpMetrics(
             both,
             self.unanswered + other.unanswered,
             self.retries + other.retries,
@@ -94,16 +94,16 @@ class Tally:
 
 # One lock for all: it is held for 0.1 us, and a lock of its own would keep a tally from travelling.
 _adding = threading.Lock()
-_current: ContextVar[Tally] = ContextVar("tally", default=Tally())  # noqa: B039 - the process's own, shared on purpose
+_current: ContextVar[HttpMetrics] = ContextVar("tally", default=HttpMetrics())  # noqa: B039 - the process's own, shared on purpose
 
 
-def tally() -> Tally:
+def current_metrics() -> HttpMetrics:
     """The tally that counts here; the process's own where nobody has named one."""
     return _current.get()
 
 
 @contextmanager
-def counting(into: Tally) -> Iterator[Tally]:
+def counting(into: HttpMetrics) -> Iterator[HttpMetrics]:
     """Count what this block asks for in `into`."""
     before = _current.get()
     _current.set(into)
@@ -114,5 +114,5 @@ def counting(into: Tally) -> Iterator[Tally]:
         _current.set(before)
 
 
-def _names(*tallies: Tally) -> list[str]:
+def _names(*tallies: HttpMetrics) -> list[str]:
     return sorted({name for item in tallies for name in item.statuses})

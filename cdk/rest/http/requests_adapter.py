@@ -22,7 +22,7 @@ from cdk.base.values import Json
 from cdk.rest.http.egress import Egress
 from cdk.rest.http.egress_pools import timed_pools
 from cdk.rest.http.messages import Headers, Request, Response
-from cdk.rest.http.metrics import tally
+from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.origin import origin
 from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, whole
 
@@ -77,7 +77,7 @@ class Connections:
             if request.stream and _OK <= status < _REDIRECT:
                 # Of an error the status and the text are wanted, so that is read at once.
                 pieces = _Pieces(request, raw)
-                tally().answer(status, 0)
+                current_metrics().answer(status, 0)
                 return StreamedResponse(status, _headers(raw), pieces, url, request, max_bytes=self._max_bytes)
             try:
                 body = whole(raw.iter_content(_at_once(raw)), self._max_bytes, request)
@@ -86,9 +86,9 @@ class Connections:
                 # Gives the connection back when the body is read, and closes it when that failed.
                 raw.close()
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
-            tally().no_answer()
+            current_metrics().no_answer()
             _translate(request, error)
-        tally().answer(status, len(body))
+        current_metrics().answer(status, len(body))
         return Response(status, _headers(raw), body, url, request)
 
     def _proxies_for(self, url: str) -> dict[str, str]:
@@ -120,7 +120,7 @@ class _Pieces:
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
             self.close()
             _translate(self._request, error)
-        tally().piece(len(piece))
+        current_metrics().piece(len(piece))
         return piece
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.metrics import tally
+from cdk.rest.http.metrics import current_metrics
 from cdk.rest.limits.rate_policies import CallRatePolicy, heaviest, weight_of
-from cdk.rest.limits.task_share import Portion, ledger
+from cdk.rest.limits.task_share import BudgetSlice, ledger
 
 # Shorter waits are how a budget works; longer ones look like a read that hangs.
 _QUIET_SECONDS = 1
@@ -74,7 +74,7 @@ class ApiBudget:
             )
         if wait > _QUIET_SECONDS:
             logger.info("waiting %.1f s until the budget allows the next call", wait)
-        tally().wait(wait)
+        current_metrics().wait(wait)
         self._sleep(wait)
         with self._lock:
             self._reached = max(self._reached, at)
@@ -103,7 +103,7 @@ class ApiBudget:
         elif policy.rates and left is not None and left <= 0:
             portion.close(now + min(period for _, period in policy.rates) if reset is None else reset)
 
-    def _portion(self, policy: CallRatePolicy) -> Portion | None:
+    def _portion(self, policy: CallRatePolicy) -> BudgetSlice | None:
         """The part of a policy that the task has which runs here; None where nobody shares."""
         shared = ledger()
         if shared is None:

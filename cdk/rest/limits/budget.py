@@ -8,9 +8,9 @@ from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.metrics import tally
+from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
-from cdk.rest.limits.task_share import Portion, ledger
+from cdk.rest.limits.task_share import BudgetSlice, ledger
 
 # Shorter waits are how a budget works; longer ones look like a read that hangs.
 _QUIET_SECONDS = 1
@@ -80,7 +80,7 @@ class Budget:
             "sleep": sleep,
         }
         self._rates = () if calls is None else ((calls, period.total_seconds()),)
-        self._alone = Portion(self._rates)
+        self._alone = BudgetSlice(self._rates)
 
     def __getstate__(self) -> _Settings:
         return self._settings
@@ -101,7 +101,7 @@ class Budget:
         if at - now > _QUIET_SECONDS:
             logger.info("waiting %.1f s until the budget allows the next call", at - now)
         if at > now:
-            tally().wait(at - now)
+            current_metrics().wait(at - now)
             self._settings["sleep"](at - now)
 
     def observe(self, response: Response) -> None:
@@ -116,7 +116,7 @@ class Budget:
         until = reset if self._settings["reset"] == "epoch" else self._settings["clock"]().timestamp() + reset
         self._portion().close(until)
 
-    def _portion(self) -> Portion:
+    def _portion(self) -> BudgetSlice:
         shared = ledger()
         if shared is None:
             return self._alone

@@ -1,4 +1,4 @@
-"""Share: one task's part of what an API allows, where several tasks of a sync read from it at once.
+"""TaskShare: one task's part of what an API allows, where several tasks of a sync read from it at once.
 
 A limit of `c` calls in any stretch of `p` seconds is `c` places, each free again `p` after it was taken. The places are
 dealt out to the tasks in turn; no task takes another's, so all tasks together keep to the limit without a word between
@@ -25,7 +25,7 @@ Rates: TypeAlias = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True)
-class Spent:
+class BudgetUsage:
     """What is known of a budget. calls: when calls were allowed, oldest first. closed: the API allows none before this.
 
     renewed: calls before this moment no longer count, for the API began to count anew. stretch: for how many seconds a
@@ -37,37 +37,39 @@ class Spent:
     renewed: float = 0.0
     stretch: float = 0.0
 
-    def __add__(self, other: "Spent") -> "Spent":
+    def __add__(self, other: "BudgetUsage") -> "BudgetUsage":
         renewed = max(self.renewed, other.renewed)
         calls = tuple(sorted(at for at in (*self.calls, *other.calls) if at >= renewed))
-        return Spent(calls, max(self.closed, other.closed), renewed, max(self.stretch, other.stretch))
+        return BudgetUsage(calls, max(self.closed, other.closed), renewed, max(self.stretch, other.stretch))
 
-    def at(self, now: float) -> "Spent":
+    def at(self, now: float) -> "BudgetUsage":
         """What of it still counts at a moment."""
         return replace(self, calls=tuple(at for at in self.calls if at > now - self.stretch))
 
 
 @dataclass(frozen=True)
-class Share:
+class TaskShare:
     """Which of how many tasks this is. begun: when the driver dealt out. spent: what was known then, by budget."""
 
     task: int = 0
     tasks: int = 1
     begun: float = 0.0
-    spent: Mapping[str, Spent] = field(default_factory=dict)
+    spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
 
     def part(self, whole: int) -> int:
         """This task's part of a whole number: all parts together are the whole, and differ by one at most."""
         return whole // self.tasks + (self.task < whole % self.tasks)
 
 
-class Portion:
+class BudgetSlice:
     """What a task may call of one budget. Thread-safe.
 
     heaviest: how many calls a request counts for at most; no limit is below it.
     """
 
-    def __init__(self, rates: Rates, share: Share = Share(), spent: Spent = Spent(), heaviest: int = 1) -> None:
+    def __init__(
+        self, rates: Rates, share: TaskShare = TaskShare(), spent: BudgetUsage = BudgetUsage(), heaviest: int = 1
+    ) -> None:
         self._lock, self._share = threading.Lock(), share
         latest = sorted((at for at in spent.calls if at >= spent.renewed), reverse=True)
         scarce = [(limit, period) for limit, period in rates if limit // share.tasks < heaviest]
@@ -116,10 +118,10 @@ class Portion:
                 self._left = min(self._left, max(0, left) // self._share.tasks)
                 self._renews = self._renews if math.isfinite(self._renews) else now + self._shortest
 
-    def spent(self) -> Spent:
+    def spent(self) -> BudgetUsage:
         """What was spent here, and what the API said; without the calls that were told at first."""
         with self._lock:
-            return Spent(tuple(self._calls), self._closed, self._renewed, self._stretch)
+            return BudgetUsage(tuple(self._calls), self._closed, self._renewed, self._stretch)
 
     def _earliest(self, now: float, weight: int) -> float:
         taken = self._taken
@@ -140,7 +142,7 @@ class Portion:
 class _Turns:
     """Moments that belong to one task, where the tasks are more than the calls: `step` apart over all tasks."""
 
-    def __init__(self, rates: Rates, share: Share, latest: Sequence[float], heaviest: int) -> None:
+    def __init__(self, rates: Rates, share: TaskShare, latest: Sequence[float], heaviest: int) -> None:
         self._step = max(period / (limit // heaviest) for limit, period in rates)
         self._tasks, self._next = share.tasks, 0
         start = share.begun
@@ -168,67 +170,67 @@ class _Turns:
         return self._first + number * self._tasks * self._step
 
 
-class Ledger:
+class TaskBudgets:
     """What a task knows of each budget. Budgets that are alike count as one."""
 
-    def __init__(self, share: Share = Share()) -> None:
+    def __init__(self, share: TaskShare = TaskShare()) -> None:
         self.share = share
         self._lock = threading.Lock()
-        self._portions: dict[str, Portion] = {}
+        self._portions: dict[str, BudgetSlice] = {}
 
-    def portion(self, budget: str, rates: Rates, heaviest: int = 1) -> Portion:
+    def portion(self, budget: str, rates: Rates, heaviest: int = 1) -> BudgetSlice:
         """This task's portion of a budget."""
         with self._lock:
             if budget not in self._portions:
-                known = self.share.spent.get(budget, Spent())
-                self._portions[budget] = Portion(rates, self.share, known, heaviest)
+                known = self.share.spent.get(budget, BudgetUsage())
+                self._portions[budget] = BudgetSlice(rates, self.share, known, heaviest)
             return self._portions[budget]
 
-    def spent(self) -> Mapping[str, Spent]:
+    def spent(self) -> Mapping[str, BudgetUsage]:
         """What was spent here, by budget."""
         with self._lock:
             return {budget: portion.spent() for budget, portion in self._portions.items()}
 
 
-class Dealer:
+class BudgetAllocator:
     """Deals out shares to the tasks of one epoch after the other, and keeps what they spent. Thread-safe."""
 
     def __init__(self, clock: Clock = system_clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._spent: dict[str, Spent] = {}
+        self._spent: dict[str, BudgetUsage] = {}
 
-    def shares(self, tasks: int) -> list[Share]:
+    def shares(self, tasks: int) -> list[TaskShare]:
         """A share for each of the tasks of an epoch that begins now."""
         now = self._clock().timestamp()
         with self._lock:
             self._spent = {budget: spent.at(now) for budget, spent in self._spent.items()}
-            return [Share(task, tasks, now, dict(self._spent)) for task in range(tasks)]
+            return [TaskShare(task, tasks, now, dict(self._spent)) for task in range(tasks)]
 
-    def spent(self, told: Mapping[str, Spent]) -> None:
+    def spent(self, told: Mapping[str, BudgetUsage]) -> None:
         """Count what a task has spent."""
         with self._lock:
             for budget, spent in told.items():
-                self._spent[budget] = self._spent.get(budget, Spent()) + spent
+                self._spent[budget] = self._spent.get(budget, BudgetUsage()) + spent
 
 
-_current: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
+_current: ContextVar[TaskBudgets | None] = ContextVar("ledger", default=None)
 
 
-def ledger() -> Ledger | None:
+def ledger() -> TaskBudgets | None:
     """The ledger that counts here; None where a budget has only itself to ask."""
     return _current.get()
 
 
-def current_share() -> Share:
+def current_share() -> TaskShare:
     """The share of the task that runs here; the whole where nobody shares."""
     mine = _current.get()
-    return Share() if mine is None else mine.share
+    return TaskShare() if mine is None else mine.share
 
 
 @contextmanager
-def sharing(share: Share) -> Iterator[Ledger]:
+def sharing(share: TaskShare) -> Iterator[TaskBudgets]:
     """Let budgets in this block, and in threads that the executors start in it, keep to a share."""
-    before, mine = _current.get(), Ledger(share)
+    before, mine = _current.get(), TaskBudgets(share)
     _current.set(mine)
     try:
         yield mine

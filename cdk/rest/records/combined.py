@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cdk.base.logs import logger
 from cdk.rest.http.messages import Response
-from cdk.rest.records.extractor import Counted, Extractor, Records
+from cdk.rest.records.extractor import CountedRecords, Extractor, Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,19 @@ class CombinedExtractor:
                 if records or not self.first_match:
                     yield records
                 else:
-                    dropped += records.raw if isinstance(records, Counted) else 0
+                    dropped += records.raw if isinstance(records, CountedRecords) else 0
             if matched and self.first_match:
                 return
         if self.first_match:
             # Nothing matched: what was there all the same still makes a full page.
-            yield Counted([], dropped)
+            yield CountedRecords([], dropped)
 
     def _kept(self, page: Records, response: Response, number: int) -> Records:
         if not self.skip_empty or all(page):
             return page
-        kept = Counted([record for record in page if record], page.raw if isinstance(page, Counted) else len(page))
+        kept = CountedRecords(
+            [record for record in page if record], page.raw if isinstance(page, CountedRecords) else len(page)
+        )
         logger.warning(
             "%s: %d empty records found by extractor %d are left out; the body may say why they are empty",
             response.request,

@@ -31,7 +31,7 @@ class Extractor(Protocol):
         """The records, in lists of a size that memory can hold; one list, maybe empty, of a body decoded whole."""
 
 
-class Counted(list[dict[str, Json]]):
+class CountedRecords(list[dict[str, Json]]):
     """Records of which some were left out. raw: how many there were, which is what a paginator counts."""
 
     __slots__ = ("raw",)
@@ -101,7 +101,7 @@ def objects(found: list[Json], where: tuple[str, ...], request: Request) -> Reco
     if kinds <= {dict}:
         return found
     if kinds <= {dict, type(None)}:
-        return Counted([record for record in found if record is not None], len(found))
+        return CountedRecords([record for record in found if record is not None], len(found))
     kind = next(type(record).__name__ for record in found if record is not None and type(record) is not dict)
     place = " > ".join(where) or "the top of the body"
     raise DecodeError(f"{request}: found {kind} at {place}, expected objects; check `field_path`")

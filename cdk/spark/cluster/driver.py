@@ -76,7 +76,7 @@ def driver_of(session: SparkSession) -> Driver:
 
 
 @contextmanager
-def unless_lost(
+def translate_lost(
     what: str = "finish a job", then: str = "what was committed is safe: run the sync again", path: str = ""
 ) -> Iterator[None]:
     """Raise TransientError instead of what Spark's clients raise when a job fails, or when the other end is gone.

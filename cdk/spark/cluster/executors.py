@@ -15,7 +15,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.gc_tuning import rare_collections
 from cdk.base.run import current_run, part_of
 from cdk.base.task_map import Item, Result
-from cdk.spark.cluster.driver import Driver, driver_of, unless_lost
+from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.session import open_session, ship
 from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.sync.tasks.workers import Workers
@@ -24,7 +24,7 @@ from cdk.sync.tasks.workers import Workers
 def executors(session: SparkSession) -> Workers:
     """The executors of a session. Raises TransientError: Spark was lost."""
     driver = driver_of(session)
-    with unless_lost():
+    with translate_lost():
         return Workers(
             partial(on_executors, driver), driver.task_count, driver.name, engine=session.version, master=driver.master
         )
@@ -67,7 +67,7 @@ def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence
             with rare_collections():
                 return pickle.dumps(work(given))
 
-    with unless_lost():
+    with translate_lost():
         results = driver.run(task, [cloudpickle.dumps(item) for item in items])  # type: ignore[no-untyped-call]
     return [pickle.loads(result) for result in results]  # noqa: S301 - our own tasks wrote it
 

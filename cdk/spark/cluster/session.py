@@ -18,7 +18,7 @@ from cdk.lake.storage.folder import cache_folder
 from cdk.spark.cluster.class_data_sharing import archive_options
 from cdk.spark.cluster.code_archives import Code, archived, neighbours, package
 from cdk.spark.cluster.connect_session import SCHEME, connect
-from cdk.spark.cluster.driver import Driver, driver_of, unless_lost
+from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.java_home import java_home
 from cdk.sync.settings.pipeline_file import SparkOptions
 
@@ -168,13 +168,13 @@ def ship(session: SparkSession, modules: Iterable[str]) -> None:
 def _send(driver: Driver, codes: Sequence[Code]) -> None:
     if not codes:
         return
-    with unless_lost():
+    with translate_lost():
         known = driver.sent
     folder = Path(mkdtemp(prefix="spark-cdk-"))
     # Executors fetch an archive from here when they first need it, also those that join later.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archives = [archived(code, known, folder) for code in codes]
-    with unless_lost():
+    with translate_lost():
         for archive in archives:
             if archive is not None:
                 driver.send(archive)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from cdk.spark.datasource.filter_pushdown import Narrowing
-from cdk.spark.datasource.open_stream import Opened, masking
-from cdk.spark.datasource.task_reader import Reading
+from cdk.spark.datasource.filter_pushdown import FilterPushdown
+from cdk.spark.datasource.open_stream import OpenStream, masking
+from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.slice import Slice
 
 
@@ -17,7 +17,7 @@ class BatchReader(DataSourceReader):
     Planned once for each DataFrame that is loaded; each action on it reads the slices again.
     """
 
-    def __init__(self, opened: Opened, reading: Reading, *, concurrency: int) -> None:
+    def __init__(self, opened: OpenStream, reading: TaskReader, *, concurrency: int) -> None:
         self._state, self._reading, self._concurrency = opened.state, reading, concurrency
         self._tokens = opened.tokens
 
@@ -35,7 +35,7 @@ class BatchReader(DataSourceReader):
         return self._reading.batches(partition)
 
 
-class NarrowingReader(BatchReader):
+class PushdownReader(BatchReader):
     """Leaves out slices that hold no row the query wants.
 
     Spark plans a DataFrame with the filters of the first query on it, and keeps the plan for all others (4.1 and 4.3).
@@ -43,10 +43,10 @@ class NarrowingReader(BatchReader):
     """
 
     def __init__(
-        self, opened: Opened, reading: Reading, *, concurrency: int, partition_columns: tuple[str, ...]
+        self, opened: OpenStream, reading: TaskReader, *, concurrency: int, partition_columns: tuple[str, ...]
     ) -> None:
         super().__init__(opened, reading, concurrency=concurrency)
-        self._narrowing = Narrowing(reading.stream, reading.declared, partition_columns)
+        self._narrowing = FilterPushdown(reading.stream, reading.declared, partition_columns)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Learn what the query wants. All filters are returned: Spark applies them to what is read."""

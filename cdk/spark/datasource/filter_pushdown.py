@@ -37,7 +37,7 @@ _MARGIN = timedelta(days=1)
 Value: TypeAlias = datetime | int
 
 
-class Narrowing:
+class FilterPushdown:
     """What the filters of a query leave to read.
 
     partition_columns: columns of which every record holds the value of its partition's field of that name.

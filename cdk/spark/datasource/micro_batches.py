@@ -100,7 +100,9 @@ def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
     return Bound(until if again is None else again.start)
 
 
-def steps(stream: Stream, state: StreamState, now: datetime, lag: timedelta) -> Iterator[Step | ParentState]:
+def micro_batch_steps(
+    stream: Stream, state: StreamState, now: datetime, lag: timedelta
+) -> Iterator[Step | ParentState]:
     """What there is to read beyond `state`, in order; between slices, how far the parents are covered once they are."""
     bound = None if stream.cursor is None else find_bound(stream, now, lag)
     if stream.cursor is not None and bound is None:
@@ -114,7 +116,7 @@ def steps(stream: Stream, state: StreamState, now: datetime, lag: timedelta) -> 
             yield from _partition(stream.cursor, item, state.of(item), bound)
 
 
-def walked(state: StreamState, steps: Iterable[Step | ParentState]) -> StreamState:
+def state_after(state: StreamState, steps: Iterable[Step | ParentState]) -> StreamState:
     """The state behind some steps."""
     positions, parents = dict(state.positions), dict(state.parents)
     for step in steps:
@@ -125,14 +127,16 @@ def walked(state: StreamState, steps: Iterable[Step | ParentState]) -> StreamSta
     return replace(state, positions=positions, parents=parents)
 
 
-def whole(state: StreamState) -> StreamState:
+def drop_shared_cursor(state: StreamState) -> StreamState:
     """A state with all partitions read: one cursor kept for all of them is no longer needed, and a new one starts."""
     if len(state.positions) < 2:  # noqa: PLR2004 - itself alone
         return state
     return replace(state, positions={part: at for part, at in state.positions.items() if part != WHOLE})
 
 
-def between(stream: Stream, start: StreamState, end: StreamState, known: Mapping[str, Partition]) -> Iterator[Slice]:
+def slices_between(
+    stream: Stream, start: StreamState, end: StreamState, known: Mapping[str, Partition]
+) -> Iterator[Slice]:
     """The slices that lead from one state to another, as `steps` gave them.
 
     known: partitions with the fields of their parents, by key.

@@ -15,7 +15,7 @@ from cdk.base.values import Json
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, manifest_source
-from cdk.spark.datasource.options import Given
+from cdk.spark.datasource.options import DataSourceOptions
 from cdk.spark.datasource.tokens import ReadTold, tokens_of
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode
@@ -24,7 +24,7 @@ from cdk.streams.stream import Stream
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenStream:
     """A stream, what must not be shown of its config, and the state a read of it starts from.
 
     config_secrets: whether the config that was given has any. tokens: the access tokens of its reads.
@@ -37,7 +37,7 @@ class Opened:
     tokens: Tokens = field(default_factory=Tokens)
 
     @classmethod
-    def of(cls, given: Given) -> "Opened":
+    def of(cls, given: DataSourceOptions) -> "OpenStream":
         """Find the source, check its config, take one of its streams.
 
         Raises ConfigError: no such connector or stream (with the nearest spelling), or the config does not fit the
@@ -73,7 +73,7 @@ def masking(secrets: Secrets) -> Iterator[None]:
         raise FatalError(f"{secrets.mask(f'{type(error).__name__}: {error}')}\n{text}") from None
 
 
-def _source(given: Given) -> Source:
+def _source(given: DataSourceOptions) -> Source:
     if given.manifest is not None:
         return manifest_source(given.manifest, trusted=given.allow_custom_code)
     assert given.connector is not None

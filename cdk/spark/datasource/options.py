@@ -22,7 +22,7 @@ _CONCURRENCY = 4
 
 
 @dataclass(frozen=True)
-class Given:
+class DataSourceOptions:
     """The options of one read, checked by themselves; nothing is imported or opened yet.
 
     connector, manifest: one of them; paths are relative to `folder`. config: a config that was given as text or file.
@@ -122,7 +122,7 @@ def _config(said: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json], 
         path = folder / Path(said["config_file"]).expanduser()
         where, value = str(path), _file(path)
     else:
-        return {}, Given.config_from
+        return {}, DataSourceOptions.config_from
     if not isinstance(value, dict):
         raise ConfigError(f"found a {type(value).__name__}, expected an object", path=where)
     return value, where

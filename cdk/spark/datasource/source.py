@@ -11,12 +11,12 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError
-from cdk.spark.cluster.driver import finding_the_kit, unless_lost
-from cdk.spark.datasource.batch import BatchReader, NarrowingReader
-from cdk.spark.datasource.open_stream import Opened
-from cdk.spark.datasource.options import Given
+from cdk.spark.cluster.driver import finding_the_kit, translate_lost
+from cdk.spark.datasource.batch import BatchReader, PushdownReader
+from cdk.spark.datasource.open_stream import OpenStream
+from cdk.spark.datasource.options import DataSourceOptions
 from cdk.spark.datasource.streaming import StreamReader
-from cdk.spark.datasource.task_reader import Reading
+from cdk.spark.datasource.task_reader import TaskReader
 
 
 class CdkDataSource(DataSource):
@@ -31,7 +31,7 @@ class CdkDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Check the options by themselves. Raises ConfigError."""
         super().__init__(options)
-        self._given = Given.of(options, Path(self.folder))
+        self._given = DataSourceOptions.of(options, Path(self.folder))
 
     @classmethod
     def name(cls) -> str:
@@ -48,9 +48,7 @@ class CdkDataSource(DataSource):
         given = self._given
         if not given.push_down:
             return BatchReader(opened, reading, concurrency=given.concurrency)
-        return NarrowingReader(
-            opened, reading, concurrency=given.concurrency, partition_columns=given.partition_columns
-        )
+        return PushdownReader(opened, reading, concurrency=given.concurrency, partition_columns=given.partition_columns)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """A read that goes on. Raises ConfigError: Spark would show a secret of the config."""
@@ -65,7 +63,7 @@ class CdkDataSource(DataSource):
             opened, reading, concurrency=given.concurrency, lag=given.lag, slices=given.slices_per_batch
         )
 
-    def _read(self, schema: StructType) -> tuple[Opened, Reading]:
+    def _read(self, schema: StructType) -> tuple[OpenStream, TaskReader]:
         opened, reading = self._opened()
         if schema != reading.schema:
             raise ConfigError(
@@ -74,12 +72,12 @@ class CdkDataSource(DataSource):
             )
         return opened, reading
 
-    def _opened(self) -> tuple[Opened, Reading]:
+    def _opened(self) -> tuple[OpenStream, TaskReader]:
         # Spark's processes start where its JVM was started, and know nothing of the notebook's folder.
         sys.path.extend(place for place in (self.folder, *self.path) if place not in sys.path)
         # The file of the config may have got new tokens since Spark made this object.
-        opened = Opened.of(Given.of(self.options, Path(self.folder)))
-        return opened, Reading.of(opened)
+        opened = OpenStream.of(DataSourceOptions.of(self.options, Path(self.folder)))
+        return opened, TaskReader.of(opened)
 
 
 def register(session: SparkSession) -> None:
@@ -110,7 +108,7 @@ def _check_workers(session: SparkSession) -> None:
 
         return sys.executable if find_spec("cdk") is None else None
 
-    with unless_lost("start a Python worker", "see to the Python of the cluster, and PYSPARK_PYTHON"):
+    with translate_lost("start a Python worker", "see to the Python of the cluster, and PYSPARK_PYTHON"):
         (python,) = context.parallelize([0], 1).map(without_kit).collect()
     if python is not None:
         raise ConfigError(

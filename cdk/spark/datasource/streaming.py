@@ -24,9 +24,16 @@ from pyspark.sql.streaming.datasource import (
 from cdk.base.run import Run
 from cdk.base.values import Json, canonical, from_json
 from cdk.declarative.model.datetime_cursor import ManifestCursor
-from cdk.spark.datasource.micro_batches import Step, between, check_streamable, steps, walked, whole
-from cdk.spark.datasource.open_stream import Opened, masking
-from cdk.spark.datasource.task_reader import Reading
+from cdk.spark.datasource.micro_batches import (
+    Step,
+    check_streamable,
+    drop_shared_cursor,
+    micro_batch_steps,
+    slices_between,
+    state_after,
+)
+from cdk.spark.datasource.open_stream import OpenStream, masking
+from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
@@ -45,7 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(
-        self, opened: Opened, reading: Reading, *, concurrency: int, lag: timedelta, slices: int | None
+        self, opened: OpenStream, reading: TaskReader, *, concurrency: int, lag: timedelta, slices: int | None
     ) -> None:
         with masking(opened.secrets):
             check_streamable(opened.stream, opened.state)
@@ -85,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with masking(self._reading.secrets), self._tokens.run().working():
             before, after = _state(stream, start), _state(stream, end)
             known = self._walk.known if self._walk is not None and self._walk.at == end else _listed(stream, before)
-            return self._reading.dealt(list(between(stream, before, after, known)), self._concurrency)
+            return self._reading.dealt(list(slices_between(stream, before, after, known)), self._concurrency)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some slices that lie before the end of their window."""
@@ -113,7 +120,7 @@ class _Walk:
         self.at, self.ended, self.run = start, False, run
         self.known: dict[str, Partition] = {}
         self._stream, self._state = stream, _state(stream, start)
-        self._steps: Iterator[Step | ParentState] = steps(stream, self._state, now, lag)
+        self._steps: Iterator[Step | ParentState] = micro_batch_steps(stream, self._state, now, lag)
 
     def go(self, most: int | None) -> Offset:
         """Take so many slices at most, and return the offset behind them."""
@@ -122,10 +129,10 @@ class _Walk:
         taken: list[Step | ParentState] = []
         slices = (step for step in self._recorded(taken) if isinstance(step, Step))
         count = sum(1 for _ in islice(slices, most))
-        self._state = walked(self._state, taken)
+        self._state = state_after(self._state, taken)
         if most is None or count < most:
             self.ended = True
-            self._state = whole(self._state)
+            self._state = drop_shared_cursor(self._state)
         if taken:
             self.at = _offset(self._stream, self._state)
         return self.at

@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 from cdk.base.errors import TransientError
 from cdk.base.run import Run
 from cdk.base.secret_masking import Secrets
-from cdk.engine.boundary_dedup import remembering
+from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.lake.arrow.columns import ColumnType, columns, table_schema
-from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.rest.auth.tokens import IssuedToken, TokenUser, holding, run_tokens
-from cdk.spark.datasource.open_stream import Opened, masking
+from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.state.slice import Slice
 from cdk.streams.read_slice import ReadPage, read_slice
 from cdk.streams.stream import Stream
@@ -37,7 +37,7 @@ class Hand:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TaskReader:
     """A stream and the columns of its rows, as they travel to a task."""
 
     stream: Stream
@@ -45,7 +45,7 @@ class Reading:
     secrets: Secrets
 
     @classmethod
-    def of(cls, opened: Opened) -> "Reading":
+    def of(cls, opened: OpenStream) -> "TaskReader":
         """The reading of a stream that was opened."""
         with masking(opened.secrets):
             return cls(opened.stream, columns(opened.stream.json_schema()), opened.secrets)
@@ -73,7 +73,7 @@ class Reading:
         Raises TransientError: the source refused a saved page token after it had given pages behind it.
         CredentialsError: an access token ended, and its refresh token works once.
         """
-        rows = Rows(self.declared, generation=GENERATION)
+        rows = RecordBatchBuilder(self.declared, generation=GENERATION)
         hand: Hand = partition.value or Hand()
         # Spark's workers live on: what a task keeps of the API is for this task.
         with masking(self.secrets), Run().working(), holding(hand.tokens, last=True):
@@ -81,7 +81,7 @@ class Reading:
             for slice in hand.slices:
                 given = False
                 # Only a state of exact form remembers records; looking for them costs a digest of each.
-                read = remembering if slice.edge is not None and slice.edge.keys else read_slice
+                read = read_without_boundary_duplicates if slice.edge is not None and slice.edge.keys else read_slice
                 for page in read(self.stream, slice):
                     if page.restarted and given:
                         # Spark has the rows already, and they would come again.

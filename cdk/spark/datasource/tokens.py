@@ -6,15 +6,15 @@ from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
-from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.object_store import folder_at
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config_file import cannot_save, save_config
-from cdk.spark.datasource.options import Given
+from cdk.spark.datasource.options import DataSourceOptions
 from cdk.streams.source_events import Events
 from cdk.sync.loop.token_files import TokenFiles
 
 
-def tokens_of(given: Given, secrets: Secrets) -> Tokens:
+def tokens_of(given: DataSourceOptions, secrets: Secrets) -> Tokens:
     """The tokens of a read, which are secret.
 
     New refresh tokens are kept in the option `target`, as `sync` keeps them. Without it the file of the config has to
@@ -23,7 +23,7 @@ def tokens_of(given: Given, secrets: Secrets) -> Tokens:
     tokens = Tokens()
     tokens.learn = secrets.add
     if given.target is not None:
-        tokens.store = TokenFiles(place_at(given.target, {}))
+        tokens.store = TokenFiles(folder_at(given.target, {}))
     elif given.config_file is None:
         tokens.store = Nowhere("no option config_file or target was given")
     elif why := cannot_save(given.config_file):
@@ -61,7 +61,7 @@ class Nowhere:
 class ReadTold(Events):
     """What a source says while a frame is planned: secrets go to the mask, a changed config to its file."""
 
-    def __init__(self, given: Given, secrets: Secrets) -> None:
+    def __init__(self, given: DataSourceOptions, secrets: Secrets) -> None:
         self._given, self._secrets = given, secrets
 
     def learned(self, secret: str) -> None:

@@ -1,6 +1,6 @@
 """What a run may do with what the last one left: remove what is gone, skip what was read."""
 
-from cdk.state.handlers.intervals import Span
+from cdk.state.handlers.intervals import Interval
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.redundant import Planned, RedundantRunSkipHandler
 from cdk.state.handlers.removal_guards import RemovalRefused
@@ -9,11 +9,11 @@ from cdk.state.handlers.stale import EntitySink, ScopeReport, StaleEntityRemoval
 
 __all__ = [
     "EntitySink",
+    "Interval",
     "Planned",
     "RedundantRunSkipHandler",
     "RemovalRefused",
     "ScopeReport",
-    "Span",
     "StaleEntityRemovalHandler",
     "StatefulOptions",
     "StatefulRun",

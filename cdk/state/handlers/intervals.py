@@ -15,25 +15,25 @@ _MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Interval:
     """From `start` up to, and without, `end`. Moments with a zone."""
 
     start: datetime
     end: datetime
 
 
-Spans: TypeAlias = tuple[Span, ...]
+Spans: TypeAlias = tuple[Interval, ...]
 """A normal set of spans."""
 
 
-def normal(spans: Iterable[Span]) -> Spans:
+def normal(spans: Iterable[Interval]) -> Spans:
     """The same moments as a normal set."""
-    made: list[Span] = []
+    made: list[Interval] = []
     for span in sorted(spans):
         if span.start >= span.end:
             continue
         if made and span.start <= made[-1].end:
-            made[-1] = Span(made[-1].start, max(made[-1].end, span.end))
+            made[-1] = Interval(made[-1].start, max(made[-1].end, span.end))
         else:
             made.append(span)
     return tuple(made)
@@ -41,15 +41,15 @@ def normal(spans: Iterable[Span]) -> Spans:
 
 def minus(spans: Spans, others: Spans) -> Spans:
     """The moments of `spans` that are not in `others`."""
-    left: list[Span] = []
+    left: list[Interval] = []
     for span in spans:
         start = span.start
         for other in others:
             if other.end <= start or span.end <= other.start:
                 continue
-            left.append(Span(start, other.start))
+            left.append(Interval(start, other.start))
             start = other.end
-        left.append(Span(start, span.end))
+        left.append(Interval(start, span.end))
     return normal(left)
 
 
@@ -63,14 +63,14 @@ def ceiling(moment: datetime, bucket: timedelta) -> datetime:
     return moment + (_MONDAY - moment) % bucket
 
 
-def outward(span: Span, bucket: timedelta) -> Span:
+def outward(span: Interval, bucket: timedelta) -> Interval:
     """The whole buckets that a span touches."""
-    return Span(floor(span.start, bucket), ceiling(span.end, bucket))
+    return Interval(floor(span.start, bucket), ceiling(span.end, bucket))
 
 
 def inward(spans: Spans, bucket: timedelta) -> Spans:
     """The whole buckets that lie within one of the spans."""
-    return normal(Span(ceiling(span.start, bucket), floor(span.end, bucket)) for span in spans)
+    return normal(Interval(ceiling(span.start, bucket), floor(span.end, bucket)) for span in spans)
 
 
 def in_utc(moment: datetime, what: str) -> datetime:

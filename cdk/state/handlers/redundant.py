@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.values import Json, canonical
-from cdk.state.handlers.intervals import Span, Spans, floor, in_utc, inward, minus, normal, outward
+from cdk.state.handlers.intervals import Interval, Spans, floor, in_utc, inward, minus, normal, outward
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log import Kind
 from cdk.state.log.canonical_json import digest
@@ -33,9 +33,9 @@ class Planned:
     and stays so.
     """
 
-    wanted: Span
+    wanted: Interval
     spans: Spans
-    gap: Span | None = None
+    gap: Interval | None = None
 
     @property
     def skip(self) -> bool:
@@ -75,17 +75,17 @@ class RedundantRunSkipHandler:
         start = end - self._bucket if start is None else in_utc(start, "start_time")
         if start >= end:
             raise ConfigError(f"found {start.isoformat()} to {end.isoformat()}, expected a start before the end")
-        wanted, gap = outward(Span(start, end), self._bucket), None
+        wanted, gap = outward(Interval(start, end), self._bucket), None
         covered = inward(self._shown, self._bucket)
         before = [span.end for span in covered if span.end < wanted.start]
         if before and max(covered).end == before[-1]:
-            gap = Span(before[-1], wanted.start)
+            gap = Interval(before[-1], wanted.start)
             logger.info("%s: nothing has read %s", self.slot, _said(gap))
             if self._run.options.on_gap == "fill":
                 oldest = floor(wanted.start - self._run.options.max_fill, self._bucket)
                 filled = max(gap.start, oldest)
-                gap = Span(gap.start, filled) if gap.start < filled else None
-                wanted = Span(filled, wanted.end)
+                gap = Interval(gap.start, filled) if gap.start < filled else None
+                wanted = Interval(filled, wanted.end)
         planned = Planned(wanted, minus((wanted,), covered), gap)
         if planned.skip:
             logger.info("%s: skipped: %s was read before; set force_rerun to read it again", self.slot, _said(wanted))
@@ -109,9 +109,9 @@ class RedundantRunSkipHandler:
         if not ok:
             self._failed.add(step)
 
-    def cover(self, span: Span) -> None:
+    def cover(self, span: Interval) -> None:
         """Say that a span has been read whole and is durable; `update_state` of a plan says so of all its spans."""
-        settled = Span(in_utc(span.start, "start"), min(in_utc(span.end, "end"), self._settled))
+        settled = Interval(in_utc(span.start, "start"), min(in_utc(span.end, "end"), self._settled))
         self._done = normal([*self._done, settled])
 
     def update_state(
@@ -129,7 +129,7 @@ class RedundantRunSkipHandler:
         if planned is not None:
             spans = planned.spans
         elif start_time_millis is not None and end_time_millis is not None and start_time_millis < end_time_millis:
-            spans = (Span(_of_millis(start_time_millis), _of_millis(end_time_millis)),)
+            spans = (Interval(_of_millis(start_time_millis), _of_millis(end_time_millis)),)
         else:
             raise ConfigError("found no plan, expected one, or a start_time_millis before an end_time_millis")
         if self._failed:
@@ -163,7 +163,7 @@ def _read(value: Json, selection: str, path: str) -> Spans:
     if not isinstance(covered, list) or not isinstance(value.get("selection"), str):
         raise BadState(path, value, "an object with `selection` and `covered`")
     try:
-        spans = [Span(*(in_utc(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
+        spans = [Interval(*(in_utc(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
     except (TypeError, ValueError, ConfigError) as error:
         raise BadState(f"{path} covered", covered, "pairs of moments with a time zone") from error
     if any(span.start >= span.end for span in spans):
@@ -171,5 +171,5 @@ def _read(value: Json, selection: str, path: str) -> Spans:
     return normal(spans) if value["selection"] == selection else ()
 
 
-def _said(span: Span) -> str:
+def _said(span: Interval) -> str:
     return f"{span.start.isoformat()} to {span.end.isoformat()}"

@@ -13,7 +13,7 @@ class RemovalRefused(StateError):
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class EntityCounts:
     """A scope in figures. previous: known and not leaving; current: seen now; gone: to be removed, retries aside."""
 
     previous: int
@@ -26,18 +26,18 @@ class Counted:
         return 100.0 * self.gone / self.previous if self.previous else 0.0
 
 
-def is_empty(counted: Counted, options: StatefulOptions) -> bool:
+def is_empty(counted: EntityCounts, options: StatefulOptions) -> bool:
     """Whether a scope that had entities has none, and that is not expected."""
     return counted.current == 0 and counted.previous > 0 and not options.allow_empty
 
 
-def is_too_much(counted: Counted, options: StatefulOptions) -> bool:
+def is_too_much(counted: EntityCounts, options: StatefulOptions) -> bool:
     """Whether more would go than the fail-safe lets pass: more than so many percent, and more than so many at all."""
     threshold = options.fail_safe_threshold
     return threshold < _OFF and counted.percent > threshold and counted.gone > options.fail_safe_min
 
 
-def empty(scope: str, counted: Counted) -> str:
+def empty(scope: str, counted: EntityCounts) -> str:
     """What to say of an empty scope."""
     return (
         f"{named(scope)}: found no entity, expected some of the {counted.previous:,} that are known; nothing of it was "
@@ -45,7 +45,7 @@ def empty(scope: str, counted: Counted) -> str:
     )
 
 
-def too_much(scope: str, counted: Counted, options: StatefulOptions, plan: str) -> str:
+def too_much(scope: str, counted: EntityCounts, options: StatefulOptions, plan: str) -> str:
     """What to say of a scope that would lose too much."""
     other = f" (it is {options.accept_removals!r}, which is another plan)" if options.accept_removals else ""
     return (

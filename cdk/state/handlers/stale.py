@@ -19,7 +19,7 @@ from cdk.base.errors import BugError
 from cdk.base.logs import logger
 from cdk.base.values import canonical
 from cdk.state.handlers.entity_set import ENTITIES, LEAVING, THERE, Compared, compare, merged, read_sets, write_sets
-from cdk.state.handlers.removal_guards import Counted, RemovalRefused, empty, is_empty, is_too_much, too_much
+from cdk.state.handlers.removal_guards import EntityCounts, RemovalRefused, empty, is_empty, is_too_much, too_much
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log.canonical_json import digest
 
@@ -201,9 +201,9 @@ class StaleEntityRemovalHandler:
         options = self._run.options
         kept: dict[str, str] = {}
         refused: list[str] = []
-        heavy: dict[str, Counted] = {}
+        heavy: dict[str, EntityCounts] = {}
         for name, c in compared.items():
-            counted = Counted(c.previous, len(self._seen(name)), len(c.gone))
+            counted = EntityCounts(c.previous, len(self._seen(name)), len(c.gone))
             kept[name] = self._scope(name).gap or self._run.unwilling
             if kept[name]:
                 continue

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json, canonical
-from cdk.state.log.canonical_json import digest, freeze, thaw
+from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.patch import apply, diff
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, value_digest
@@ -46,7 +46,7 @@ def place(value: Frozen, seq: int, before: Slot | None) -> Placed:
         "bytes": len(value.text),
     }
     if len(value.text) <= INLINE:
-        return Placed(Slot({**json, "value": thaw(value.text, "slot")}), None)
+        return Placed(Slot({**json, "value": loads_canonical(value.text, "slot")}), None)
     if (patched := _patched(value, before)) is not None:
         data, chain, (whole, patches) = patched
         stored = [whole, patches + len(data)]
@@ -65,10 +65,10 @@ def _patched(value: Frozen, before: Slot | None) -> tuple[bytes, tuple[str, ...]
     standing = value_digest(before.json["kind"], before.json["version"], value.base)
     if before.json["encoding"] != _ENCODING or before.digest != standing:
         return None
-    old, new = thaw(value.base, "slot"), thaw(value.text, "slot")
+    old, new = loads_canonical(value.base, "slot"), loads_canonical(value.text, "slot")
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return None
-    data = zlib.compress(freeze(diff(old, new), "slot"), _LEVEL)
+    data = zlib.compress(dumps_canonical(diff(old, new), "slot"), _LEVEL)
     stored: list[int] = before.json["stored"]
     return (data, before.blobs, stored) if stored[1] + len(data) <= stored[0] // 2 else None
 
@@ -92,7 +92,7 @@ def load(store: StateStore, key: StateKey, slot: Slot, path: str) -> tuple[State
 def _unpack(store: StateStore, key: StateKey, slot: Slot, path: str) -> Json:
     if slot.json["encoding"] != _ENCODING:
         raise BadState(f"{path}.encoding", slot.json["encoding"], f"{_ENCODING!r}; a newer kit may have written it")
-    whole, *patches = (thaw(_inflated(store, key, name, path), f"{path} blob {name}") for name in slot.blobs)
+    whole, *patches = (loads_canonical(_inflated(store, key, name, path), f"{path} blob {name}") for name in slot.blobs)
     for patch in patches:
         whole = apply(whole, patch)
     return whole

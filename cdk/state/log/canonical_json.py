@@ -13,7 +13,7 @@ _DEEPEST = 200
 _SCALARS = (str, int, float, bool, type(None))
 
 
-def freeze(value: Json, path: str) -> bytes:
+def dumps_canonical(value: Json, path: str) -> bytes:
     """The canonical text of a value: UTF-8, keys sorted, no blanks.
 
     Raises BadState naming the place of what JSON cannot hold, or would not give back as it is: NaN and infinities,
@@ -29,7 +29,7 @@ def freeze(value: Json, path: str) -> bytes:
     return text
 
 
-def thaw(text: bytes, path: str) -> Json:
+def loads_canonical(text: bytes, path: str) -> Json:
     """The value of a JSON text. Raises BadState: it is none."""
     try:
         return from_json(text)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from cdk.base.errors import StateTooLarge
-from cdk.state.log.secret_check import Leaks
+from cdk.state.log.secret_check import SecretCheck
 from cdk.state.log.slot_value import Frozen, StateValue, frozen
 
 
@@ -11,7 +11,7 @@ class Limits:
     """secrets: texts that no state may contain. largest: bytes that the canonical text of one slot's value may have."""
 
     def __init__(self, secrets: Iterable[str], largest: int) -> None:
-        self.leaks, self._largest = Leaks(secrets), largest
+        self.leaks, self._largest = SecretCheck(secrets), largest
 
     def freeze(self, slot: str, value: StateValue) -> Frozen:
         """A value that may be kept: nothing that would refuse it is left for later.

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json, canonical
-from cdk.state.log.canonical_json import digest, freeze, thaw
+from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.stores.key import StateKey
 
 FORMAT = "spark-cdk-state/1"
@@ -82,16 +82,16 @@ class StateRecord:
     @cached_property
     def digest(self) -> str:
         """Over the canonical record without this field."""
-        return digest(freeze(self._body, "record"))
+        return digest(dumps_canonical(self._body, "record"))
 
     def to_bytes(self) -> bytes:
         """The record as stores keep it. Raises BadState: `run` or `effects` are no JSON."""
-        return freeze({**self._body, "digest": self.digest}, "record")
+        return dumps_canonical({**self._body, "digest": self.digest}, "record")
 
 
 def read_record(data: bytes, key: StateKey, seq: int, place: str) -> StateRecord:
     """The record of these bytes. Raises BadState naming the place, what was found and what was expected."""
-    blob = thaw(data, place)
+    blob = loads_canonical(data, place)
     if not isinstance(blob, dict):
         raise BadState(place, blob, "an object")
     if blob.get("format") != FORMAT:

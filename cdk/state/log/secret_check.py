@@ -1,4 +1,4 @@
-"""Leaks: secrets that are about to be stored are found first."""
+"""SecretCheck: secrets that are about to be stored are found first."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ _SHORTEST = 6
 """Shorter secrets would be found in every other value."""
 
 
-class Leaks:
+class SecretCheck:
     """Looks for secrets in JSON texts: as they are, and as URLs, JSON and base64 spell them.
 
     Secrets of fewer than six characters are not looked for.

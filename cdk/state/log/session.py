@@ -17,10 +17,10 @@ from typing import Literal, TypeAlias
 from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.values import Json
-from cdk.state.log.canonical_json import thaw
+from cdk.state.log.canonical_json import loads_canonical
 from cdk.state.log.record import Slot, StateRecord
 from cdk.state.log.retention import Retention
-from cdk.state.log.sink_transaction import Landing, MarkedSink
+from cdk.state.log.sink_transaction import MarkedSink, SinkTransaction
 from cdk.state.log.slot_value import Frozen, Kind, StateValue
 from cdk.state.log.state_log import StateLog
 
@@ -75,7 +75,7 @@ def open_session(
         yield StateSession(log, mode, run or {}, retention or Retention())
         return
     with log.store.lease(log.key):
-        landing = Landing(log, sink) if sink is not None else None
+        landing = SinkTransaction(log, sink) if sink is not None else None
         if landing is not None:
             landing.settle(mode.seq, trusting=mode.read == "latest")
         yield StateSession(log, mode, run or {}, retention or Retention(), landing)
@@ -93,7 +93,7 @@ class StateSession:
         mode: Mode,
         run: Mapping[str, Json],
         retention: Retention,
-        landing: Landing | None = None,
+        landing: SinkTransaction | None = None,
     ) -> None:
         self._log = log
         self._landing = landing
@@ -220,4 +220,4 @@ class _Seen:
     text: bytes
 
     def copy(self) -> StateValue:
-        return replace(self.found, value=thaw(self.text, "slot"))
+        return replace(self.found, value=loads_canonical(self.text, "slot"))

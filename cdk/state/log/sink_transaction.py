@@ -19,7 +19,7 @@ from uuid import uuid4
 from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.values import Json
 from cdk.state.log.blobs import place
-from cdk.state.log.canonical_json import digest, freeze, thaw
+from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.record import FORMAT, Slot, StateRecord, Status
 from cdk.state.log.slot_value import Frozen, Kind
 from cdk.state.log.state_log import StateLog
@@ -54,7 +54,7 @@ class MarkedSink(Protocol):
         """
 
 
-class Landing:
+class SinkTransaction:
     """A log, and the sink whose rows its records stand for. Belongs to one thread.
 
     marker: where the sink stood when it was last looked at.
@@ -110,7 +110,7 @@ class Landing:
             "slots": {name: dict(slot.json) for name, slot in placed.items()},
             **facts,
         }
-        data = freeze(intent, "intent")
+        data = dumps_canonical(intent, "intent")
         marker = _name(seq, data)
         self._log.store.put_blob(self._log.key, marker, data)
         try:
@@ -153,7 +153,7 @@ class Landing:
         where = f"state of {self._log.key} blob {self.marker}"
         if self.marker != (name := _name(int(self.marker.partition("-")[0]), data)):
             raise BadState(where, name, "its own name: the intent was changed or cut after it was written")
-        intent: dict[str, Json] = thaw(data, where)
+        intent: dict[str, Json] = loads_canonical(data, where)
         if intent.get("format") != FORMAT:
             raise BadState(f"{where} format", intent.get("format"), f"{FORMAT!r}; a newer kit may have written it")
         return intent if intent["parent"] == (head.digest if head else None) else None

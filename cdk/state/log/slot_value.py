@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json
-from cdk.state.log.canonical_json import digest, freeze
+from cdk.state.log.canonical_json import digest, dumps_canonical
 
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
 
@@ -73,10 +73,10 @@ def frozen(slot: str, found: StateValue) -> Frozen:
     """`found` as bytes. Raises BadState: a name that is no slot's, or a value that is no JSON, with its place."""
     if not _SLOT.fullmatch(slot):
         raise BadState("slot", slot, "'use:name', such as 'stream:users', 'window:usage' or 'global:'")
-    text = freeze(found.value, slot)
+    text = dumps_canonical(found.value, slot)
     return Frozen(found.kind, found.version, text, value_digest(found.kind, found.version, text))
 
 
 def value_digest(kind: str, version: int, text: bytes) -> str:
     """The digest of `[kind, version, value]` in canonical JSON."""
-    return digest(freeze([kind, version], "slot")[:-1], b",", text, b"]")
+    return digest(dumps_canonical([kind, version], "slot")[:-1], b",", text, b"]")

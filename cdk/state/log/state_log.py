@@ -7,7 +7,7 @@ from cdk.base.errors import BadState, StateConflict, StateError, TransientError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
 from cdk.state.log.blobs import load, place
-from cdk.state.log.canonical_json import freeze
+from cdk.state.log.canonical_json import dumps_canonical
 from cdk.state.log.limits import Limits
 from cdk.state.log.record import Slot, StateRecord, Status, read_record
 from cdk.state.log.slot_value import Frozen, StateValue
@@ -111,7 +111,7 @@ class StateLog:
         """
         seq = parent.seq + 1 if parent else 1
         for name, fact in (("run", dict(run or {})), ("effects", list(effects))):
-            self._limits.leaks.refuse(freeze(fact, name), name)
+            self._limits.leaks.refuse(dumps_canonical(fact, name), name)
         placed = dict(self._placed(slots, seq, parent))
         record = self._record(seq, parent, placed, status=status, run=run or {}, effects=effects, first=first)
         self._create(record)

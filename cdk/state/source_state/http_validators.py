@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Self, TypeAlias
 
-from cdk.base.times.clock import Clock, parse_moment, system_clock
+from cdk.base.times.clock import Clock, parse_timestamp, system_clock
 from cdk.state.log import StateSession, StateValue
 from cdk.state.source_state.slots import slot_of
 from cdk.state.source_state.validators import UNBOUND, Validators, read_validators, to_value
@@ -141,7 +141,7 @@ class HttpProbe:
 
     def _young(self, known: Validators) -> bool:
         """Whether the server may still be believed. Not when it was read after now: then a clock is wrong."""
-        read_at = parse_moment(known.read_at, ())
+        read_at = parse_timestamp(known.read_at, ())
         return read_at is None or timedelta(0) <= self._clock() - read_at < self._max_age
 
     def _now(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cdk.base.errors import BadState
 from cdk.state.log import StateSession, StateValue
-from cdk.state.log.canonical_json import freeze, thaw
+from cdk.state.log.canonical_json import dumps_canonical, loads_canonical
 from cdk.state.source_state.slots import slot_of, source_of
 
 _SUFFIX = "+json"
@@ -30,7 +30,7 @@ def to_odf(source: str, found: StateValue) -> SourceState:
     """The three texts of a slot's value; `from_odf` gives back exactly what was given."""
     if _is_plain(found):
         return SourceState(source, found.kind, found.value)
-    text = freeze({"value": found.value, "version": found.version}, slot_of(source)).decode()
+    text = dumps_canonical({"value": found.value, "version": found.version}, slot_of(source)).decode()
     return SourceState(source, found.kind + _SUFFIX, text)
 
 
@@ -63,8 +63,8 @@ def _wrapped(kind: str, text: str) -> StateValue | None:
     if not kind.endswith(_SUFFIX):
         return None
     try:
-        inner = thaw(text.encode(), kind)
-        if not isinstance(inner, dict) or set(inner) != _FIELDS or freeze(inner, kind).decode() != text:
+        inner = loads_canonical(text.encode(), kind)
+        if not isinstance(inner, dict) or set(inner) != _FIELDS or dumps_canonical(inner, kind).decode() != text:
             return None
     except (BadState, UnicodeEncodeError):
         return None

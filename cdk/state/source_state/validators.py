@@ -14,7 +14,7 @@ from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
 
 from cdk.base.errors import BadState
-from cdk.base.times.clock import parse_moment
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json
 from cdk.state.log import Kind, StateSession, StateValue
 from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, read_slot, slot_of
@@ -88,7 +88,7 @@ def _of_etag(text: str) -> Json:
 
 
 def _of_moment(text: str) -> Json:
-    moment = parse_moment(text, ())
+    moment = parse_timestamp(text, ())
     if moment is None:
         raise BadState(LAST_MODIFIED.name, text, "a moment as RFC 3339 writes it")
     # HTTP counts in seconds; rounded down, so that a change in the same second is read again rather than missed.
@@ -116,6 +116,6 @@ def _validators(found: Json, path: str) -> Validators:
         expected = int if name == "length" else str
         if type(value) is not expected:
             raise BadState(f"{path}.{name}", value, "a number" if expected is int else "a text")
-    if "read_at" in found and parse_moment(found["read_at"], ()) is None:
+    if "read_at" in found and parse_timestamp(found["read_at"], ()) is None:
         raise BadState(f"{path}.read_at", found["read_at"], "a moment as RFC 3339 writes it")
     return Validators(**found)

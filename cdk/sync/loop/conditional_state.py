@@ -1,7 +1,7 @@
-"""KnownAnswers: what a followed source said of its answers, in the state of the table that has their rows.
+"""ConditionalState: what a followed source said of its answers, in the state of the table that has their rows.
 
 It is committed with the rows, so a sync that is cut before remembers nothing and asks for them again. The value in
-`Saved.source`:
+`TableState.source`:
 
     {"kind": ..., "version": ..., "value": ..., "after": ..., "selection": ..., "earlier": ...}
 
@@ -18,12 +18,12 @@ from hashlib import sha256
 
 from cdk.base.errors import BadState, ConfigError, StateTooLarge
 from cdk.base.values import Json, canonical, to_json
-from cdk.lake.delta.table_state import Saved
-from cdk.rest.conditional_requests import Asked
+from cdk.lake.delta.table_state import TableState
+from cdk.rest.conditional_requests import ConditionalResult
 from cdk.state.log import StateValue
 from cdk.state.source_state import HttpSnapshot, Validators
 from cdk.state.source_state.validators import KIND, requests_of, to_value
-from cdk.sync.loop.stale_removal import Wanted
+from cdk.sync.loop.stale_removal import RemovalRequest
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.pipeline_file import FollowSourceOptions
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -33,7 +33,7 @@ _SHOWN = len("sha256:") + 8
 
 
 @dataclass(frozen=True)
-class Followed:
+class FollowSettings:
     """How one stream is followed in one sync.
 
     config: the connector's config as text, secrets masked. now: when the sync began. most: bytes that the table may
@@ -46,7 +46,7 @@ class Followed:
     most: int
 
 
-class KnownAnswers:
+class ConditionalState:
     """The answers of one stream in one sync. Belongs to the driver's thread.
 
     alone: the stream must be one slice, for rows that it does not read again would leave the table. snapshot: what
@@ -54,7 +54,13 @@ class KnownAnswers:
     """
 
     def __init__(
-        self, plan: StreamPlan, followed: Followed, before: Saved | None, *, resumed: bool, removal: Wanted | None
+        self,
+        plan: StreamPlan,
+        followed: FollowSettings,
+        before: TableState | None,
+        *,
+        resumed: bool,
+        removal: RemovalRequest | None,
     ) -> None:
         """before: what the table remembers. resumed: this sync goes on with its generation.
 
@@ -76,7 +82,7 @@ class KnownAnswers:
         options = followed.options
         self.snapshot = HttpSnapshot(self._earlier, followed.now, options.max_validator_age, options.uncacheable)
 
-    def take(self, asked: Asked | None) -> None:
+    def take(self, asked: ConditionalResult | None) -> None:
         """Learn what a slice asked that was read to its end."""
         self.taken += 1
         self.changed |= asked is None or not asked.unchanged
@@ -120,7 +126,7 @@ class KnownAnswers:
     def _known(self) -> Mapping[str, Validators]:
         return {request: known for request, known in self._asked.items() if known is not None}
 
-    def _read(self, before: Saved) -> tuple[Mapping[str, Validators], Mapping[str, Validators]]:
+    def _read(self, before: TableState) -> tuple[Mapping[str, Validators], Mapping[str, Validators]]:
         """What is known of this generation's requests and of the others; nothing of either where it does not count."""
         path, found = f"source of {self._stream}", _parts(before.source, self._stream)
         value = requests_of(found, path)
@@ -132,7 +138,7 @@ class KnownAnswers:
         return value, others
 
 
-def several(stream: str) -> ConfigError:
+def multiple_slices_error(stream: str) -> ConfigError:
     """The error of a stream that is not `alone` and must be."""
     return ConfigError(
         "found several slices, expected one: where only some of them have changed, the rows of the others would leave "
@@ -141,12 +147,12 @@ def several(stream: str) -> ConfigError:
     )
 
 
-def left_behind(stale: StaleCount) -> bool:
+def has_unremoved_rows(stale: StaleCount) -> bool:
     """Whether rows that the source has no more stayed, and a later read may remove them."""
     return bool(stale.gone and stale.kept) and stale.removal != "report"
 
 
-def carried(before: Saved | None) -> Json:
+def foreign_source_state(before: TableState | None) -> Json:
     """What a sync that does not follow keeps of a source: what is of a kind that is not known here, untouched."""
     source = None if before is None else before.source
     return None if isinstance(source, Mapping) and source.get("kind") == KIND.name else source
@@ -175,7 +181,7 @@ def _parts(source: Json, stream: str) -> StateValue:
             raise BadState(f"source of {stream}", source, "an object with kind, version and value", stream=stream)
 
 
-def _selection(plan: StreamPlan, config: str, removal: Wanted | None) -> str:
+def _selection(plan: StreamPlan, config: str, removal: RemovalRequest | None) -> str:
     """A digest of what decides, besides the answers, which rows the table gets of them."""
     stream = plan.stream
     modes = [plan.sync_mode, plan.write_mode, plan.policy.value, plan.hard_deletes]

@@ -8,15 +8,15 @@ from typing import TypeVar
 
 from cdk.base.crash_points import crash_point
 from cdk.base.task_map import TaskLost
-from cdk.lake.storage.folder import as_place
+from cdk.lake.storage.folder import as_folder
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.http.activity import activities
 from cdk.sync.loop.job_name import job_name
-from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.suspects import SliceLost, Suspects
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.tasks.epoch_task import BundleResult, Job, run_epoch
-from cdk.sync.tasks.messages import Failure, Piece
+from cdk.sync.tasks.epoch_task import BundleResult, EpochJob, run_epoch
+from cdk.sync.tasks.messages import Failure, SliceTask
 from cdk.sync.tasks.workers import Workers
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _SLICES = 128
 _MOST_SLICES = 10_000
 
 
-class Epochs:
+class EpochLoop:
     """The epochs of one sync. Belongs to the driver's thread.
 
     Budgets double from four seconds, so that the first commit comes early and a long sync commits rarely.
@@ -40,7 +40,7 @@ class Epochs:
     def __init__(
         self,
         pipeline: Pipeline,
-        runs: Sequence[StreamRun],
+        runs: Sequence[StreamSync],
         workers: Workers,
         watch: Callable[[float], None],
         clock: Callable[[], float] = time.monotonic,
@@ -69,10 +69,10 @@ class Epochs:
             run.compact()
         self._workers.name("")  # a notebook's session goes on
 
-    def _plan(self) -> list[Piece]:
+    def _plan(self) -> list[SliceTask]:
         """Slices of all streams in turn, so that small streams share the epochs of large ones."""
         end = self._clock() + self._seconds
-        pieces: list[Piece] = []
+        pieces: list[SliceTask] = []
         waiting = [(n, run) for n, run in enumerate(self._runs) if run.active]
         # However slow the planning is, nobody who could read is left without a slice.
         while waiting and len(pieces) < self._slices and (len(pieces) < self._concurrency or self._clock() < end):
@@ -81,10 +81,10 @@ class Epochs:
                 if slice is None:
                     waiting.remove((n, run))
                 else:
-                    pieces.append(Piece(len(pieces), n, slice))
+                    pieces.append(SliceTask(len(pieces), n, slice))
         return pieces
 
-    def _read(self, pieces: Sequence[Piece]) -> list[BundleResult]:
+    def _read(self, pieces: Sequence[SliceTask]) -> list[BundleResult]:
         crash_point("epoch_begins")
         tokens = self._tokens(pieces)
         pieces = [piece for piece in pieces if self._runs[piece.target].active]
@@ -94,7 +94,7 @@ class Epochs:
         self._watch(self._seconds)
         bundles = self._suspects.bundles(pieces, min(self._concurrency, len(pieces), self._workers.count))
         targets, live = [run.target for run in self._runs], activities().folder
-        job = Job(targets, self._seconds, self._concurrency, tokens, live, self._workers.limits)
+        job = EpochJob(targets, self._seconds, self._concurrency, tokens, live, self._workers.limits)
         try:
             return run_epoch(self._workers.spread, job, bundles)
         except TaskLost as lost:
@@ -102,14 +102,14 @@ class Epochs:
                 self._runs[piece.target].fail(Failure.of(SliceLost(piece.slice, lost)))
             return []
 
-    def _tokens(self, pieces: Sequence[Piece]) -> Mapping[str, IssuedToken]:
+    def _tokens(self, pieces: Sequence[SliceTask]) -> Mapping[str, IssuedToken]:
         """The access tokens for these slices. They are obtained here, for all tasks; a stream without fails."""
         tokens: dict[str, IssuedToken] = {}
         for n in sorted({piece.target for piece in pieces}):
             tokens |= self._for(self._runs[n], partial(self._runs[n].access_tokens, self._seconds)) or {}
         return tokens
 
-    def _grow(self, pieces: Sequence[Piece], results: Sequence[BundleResult]) -> None:
+    def _grow(self, pieces: Sequence[SliceTask], results: Sequence[BundleResult]) -> None:
         """Add the columns that tasks need. Where another task was quicker, and they differ, its slices wait."""
         for n in sorted({n for result in results for n in result.grown}):
             run = self._runs[n]
@@ -117,7 +117,7 @@ class Epochs:
             files = [result.files.get(n, []) for result in results]
             fitting = self._for(run, partial(run.grow, grown, files, self._workers.spread))
             for file in [] if fitting is not None else chain.from_iterable(files):
-                as_place(run.target.root).delete(file.path)
+                as_folder(run.target.root).delete(file.path)
             for result, fits in zip(results, fitting or [None] * len(results), strict=True):
                 if fits is None:
                     result.files.pop(n, None)
@@ -125,7 +125,7 @@ class Epochs:
                 else:
                     result.files[n] = list(fits)
 
-    def _take(self, pieces: Sequence[Piece], results: Sequence[BundleResult]) -> None:
+    def _take(self, pieces: Sequence[SliceTask], results: Sequence[BundleResult]) -> None:
         progress = {item.number: item for result in results for item in result.progress}
         for piece in pieces:
             run = self._runs[piece.target]
@@ -146,7 +146,7 @@ class Epochs:
                 files = [file for result in results for file in result.files.get(n, ())]
                 self._for(run, partial(run.commit, files, self._workers.spread))
 
-    def _for(self, run: StreamRun, work: Callable[[], T]) -> T | None:
+    def _for(self, run: StreamSync, work: Callable[[], T]) -> T | None:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other

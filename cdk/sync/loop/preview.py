@@ -6,11 +6,11 @@ from itertools import chain, islice
 
 from cdk.base.run import Run
 from cdk.base.values import Json, Record
-from cdk.engine.boundary_dedup import remembering
+from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.state.wire import decode
 from cdk.streams.checkpoint import CheckpointReader
 from cdk.streams.stream import Stream
-from cdk.sync.loop.resume import go_on
+from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.stale_removal import check_table
 from cdk.sync.loop.table_writer import check_writing
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -67,7 +67,7 @@ def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline) -> Preview:
     if removal is not None and table is not None:
         check_table(plan, table, removal.removal)
     saved = None if table is None or pipeline.state.ignore_old_state else table.saved
-    return replace(preview, state=go_on(plan, saved, "")[0].state)
+    return replace(preview, state=resume_point(plan, saved, "")[0].state)
 
 
 def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:
@@ -77,7 +77,7 @@ def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:
     for slice in chain(first, iter(reader.next, None)):
         if len(records) >= most:
             break
-        for page in remembering(plan.stream, slice):
+        for page in read_without_boundary_duplicates(plan.stream, slice):
             records.extend(page.records[: most - len(records)])
             if len(records) >= most:
                 break

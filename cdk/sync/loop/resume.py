@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from cdk.base.errors import ConfigError
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.sync.settings.stream_plan import StreamPlan
 
 
-def refreshes(plan: StreamPlan, saved: Saved | None) -> bool:
+def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
     """Whether an incremental sync reads all again, begun now or by a sync that was interrupted, in place of the rows.
 
     A platform asks for it with a generation of its own, and with one row for each key the older ones leave when the
@@ -21,7 +21,7 @@ def refreshes(plan: StreamPlan, saved: Saved | None) -> bool:
     return begun and not saved.complete and saved.sync_mode == "incremental"
 
 
-def go_on(plan: StreamPlan, saved: Saved | None, sync: str) -> tuple[Saved, bool]:
+def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple[TableState, bool]:
     """What this sync starts from, and whether that is the rest of an interrupted one.
 
     Where no platform numbers the generations, each new full refresh is one more. A platform's next number begins a new
@@ -30,14 +30,14 @@ def go_on(plan: StreamPlan, saved: Saved | None, sync: str) -> tuple[Saved, bool
     """
     sync_mode, write_mode, generation = plan.sync_mode, plan.write_mode, plan.generation
     if saved is None:
-        return Saved(sync_mode, write_mode, sync, generation=1 if generation is None else generation), False
+        return TableState(sync_mode, write_mode, sync, generation=1 if generation is None else generation), False
     if generation is not None and generation < saved.generation:
         raise ConfigError(
             f"found generation_id {generation}, and the table is at generation {saved.generation}; "
             "an older catalog must not write to it"
         )
     newer = generation is not None and generation > saved.generation
-    if write_mode == "append" and refreshes(plan, saved):
+    if write_mode == "append" and is_refreshed(plan, saved):
         write_mode = "overwrite"
     if sync_mode == "incremental" == saved.sync_mode and not newer:
         return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
@@ -47,4 +47,4 @@ def go_on(plan: StreamPlan, saved: Saved | None, sync: str) -> tuple[Saved, bool
     # A table with one row per key goes on with the rows it has.
     records = saved.records if saved.write_mode == write_mode == "append_dedup" else 0
     number = saved.generation + 1 if generation is None else generation
-    return Saved(sync_mode, write_mode, sync, generation=number, records=records), False
+    return TableState(sync_mode, write_mode, sync, generation=number, records=records), False

@@ -15,8 +15,8 @@ from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json, canonical
 from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
-from cdk.lake.storage.folder import Disk, Place
-from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.folder import Folder, LocalFolder
+from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
 from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
@@ -24,13 +24,13 @@ from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
-from cdk.sync.loop.conditional_state import Followed
-from cdk.sync.loop.epoch_loop import Epochs
+from cdk.sync.loop.conditional_state import FollowSettings
+from cdk.sync.loop.epoch_loop import EpochLoop
 from cdk.sync.loop.preview import Preview, previews
-from cdk.sync.loop.skip_windows import RedundantRuns
-from cdk.sync.loop.stale_removal import Wanted, check_removal
-from cdk.sync.loop.state_log_mirror import following, open_log, state_check
-from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.skip_windows import SkipWindows
+from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
+from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.token_files import TokenFiles
 from cdk.sync.reports.lineage import Opened, lineage
 from cdk.sync.reports.run_report import RunFacts, run_report
@@ -128,10 +128,10 @@ class SyncRunner:
         seen = {} if self._activities is None else self._activities.seen()
         return {name: replace(one, why=self._facts.mask(one.why)) for name, one in seen.items()}
 
-    def _let_tasks_note(self, target: Place) -> None:
+    def _let_tasks_note(self, target: Folder) -> None:
         """Give tasks a folder to note in what they do, where they and this process see the same disk."""
         self._activities = activities()
-        if isinstance(target, Disk):
+        if isinstance(target, LocalFolder):
             folder = target.here / f"{self._pipeline.name}.live"
             with suppress(OSError):
                 shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
@@ -192,11 +192,11 @@ class SyncRunner:
         self._learn(secret)
 
     @cached_property
-    def _target(self) -> Place:
-        return place_at(self._pipeline.target.path, self._pipeline.target.storage)
+    def _target(self) -> Folder:
+        return folder_at(self._pipeline.target.path, self._pipeline.target.storage)
 
     @cached_property
-    def _planned(self) -> tuple[Place, list[StreamPlan]]:
+    def _planned(self) -> tuple[Folder, list[StreamPlan]]:
         target = self._target
         plans = []
         for stream, options in chosen_streams(self._source.open(self._pipeline.config), self._pipeline.streams):
@@ -207,11 +207,11 @@ class SyncRunner:
         return target, plans
 
     @cached_property
-    def _windows(self) -> RedundantRuns | None:
+    def _windows(self) -> SkipWindows | None:
         options = self._pipeline.skip_redundant_runs
         if options is None or not options.enabled:
             return None
-        return RedundantRuns(self._pipeline, options, secrets=self._secrets, begun=self._facts.begun)
+        return SkipWindows(self._pipeline, options, secrets=self._secrets, begun=self._facts.begun)
 
     @cached_property
     def _redundant(self) -> Mapping[str, StreamReport]:
@@ -223,26 +223,28 @@ class SyncRunner:
         log = open_log(self._pipeline, self._secrets, self._clock)
         redundant = self._redundant
         plans = [plan for plan in planned if plan.name not in redundant]
-        opened: dict[str, StreamRun | StreamReport] = {**redundant}
+        opened: dict[str, StreamSync | StreamReport] = {**redundant}
 
         def report() -> list[StreamReport]:
             known = [opened[plan.name] for plan in planned if plan.name in opened]
-            return [run.standing if isinstance(run, StreamRun) else run for run in known]
+            return [run.standing if isinstance(run, StreamSync) else run for run in known]
 
         self._facts, self._reports = replace(self._facts, target=str(target)), report
         if not plans:
             return
         with only_run(target, self._pipeline.name) as sync:
-            with following(log, self._pipeline, plans, sync, self._ended):
+            with mirroring(log, self._pipeline, plans, sync, self._ended):
                 opened |= {plan.name: self._open(plan, sync) for plan in plans}
-                runs = [run for run in opened.values() if isinstance(run, StreamRun)]
+                runs = [run for run in opened.values() if isinstance(run, StreamSync)]
                 self._facts = replace(self._facts, sync=sync)
                 with self._told([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)
                     if runs:
                         self._let_tasks_note(target)
                         workers = self._start_workers(target, plans)
-                        Epochs(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)).read_all()
+                        EpochLoop(
+                            self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)
+                        ).read_all()
                 crash_point("done")
             if self._windows is not None:
                 done = {one.name for one in report() if one.status is Status.DONE and not one.resumed}
@@ -255,13 +257,13 @@ class SyncRunner:
     def _ended(self) -> bool:
         return self.result.ok
 
-    def _start_workers(self, target: Place, plans: Sequence[StreamPlan]) -> Workers:
+    def _start_workers(self, target: Folder, plans: Sequence[StreamPlan]) -> Workers:
         modules = {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)}
         workers = self._workers.start(self._pipeline.name, target.here / f"{self._pipeline.name}.spark.log", modules)
         self._facts = replace(self._facts, spark=workers.engine, master=workers.master)
         return workers
 
-    def _open(self, plan: StreamPlan, sync: str) -> StreamRun | StreamReport:
+    def _open(self, plan: StreamPlan, sync: str) -> StreamSync | StreamReport:
         """The stream's run, or its report when not even its table or schema can be used."""
         stream = plan.stream
         try:
@@ -269,25 +271,29 @@ class SyncRunner:
             self._workers.check(stream)
             removal, followed = self._removal(plan), self._followed(plan)
             check = partial(state_check(self._pipeline, self._secrets), plan.location.name)
-            return StreamRun(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed, check=check)
+            return StreamSync(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed, check=check)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
             logger.error("%s: %s", plan.name, failure.message)
             return StreamReport(plan.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
 
-    def _followed(self, plan: StreamPlan) -> Followed | None:
+    def _followed(self, plan: StreamPlan) -> FollowSettings | None:
         """How the stream's source is asked whether it has changed."""
         if plan.follow_source is None:
             return None
         config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
-        return Followed(plan.follow_source, config, self._facts.begun, self._pipeline.state.max_checkpoint_state_size)
+        return FollowSettings(
+            plan.follow_source, config, self._facts.begun, self._pipeline.state.max_checkpoint_state_size
+        )
 
-    def _removal(self, plan: StreamPlan) -> Wanted | None:
+    def _removal(self, plan: StreamPlan) -> RemovalRequest | None:
         """What is to become of the stream's rows that a complete read does not see."""
         options = plan.remove_stale
         if options is None or plan.write_mode == "overwrite":
             return None
-        return Wanted(options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else "")
+        return RemovalRequest(
+            options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else ""
+        )
 
 
 def _check_configured(stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""RedundantRuns: which streams of a sync need not be read, for the log says that the window was read before.
+"""SkipWindows: which streams of a sync need not be read, for the log says that the window was read before.
 
 A stream's window is a slot of the log that follows the tables, `window:<stream>`. It is written after all commits of
 the sync, so a sync that is cut is at worst repeated. It counts only while the table stands where the log says that it
@@ -13,7 +13,7 @@ from datetime import datetime
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, canonical
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.state.handlers import RedundantRunSkipHandler, StatefulRun, stateful_run
 from cdk.state.log import StateLog
 from cdk.state.stores import StateKey, open_store
@@ -23,7 +23,7 @@ from cdk.sync.settings.stream_options import SkipOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 
 
-class RedundantRuns:
+class SkipWindows:
     """The windows of one sync. Belongs to the driver's thread."""
 
     def __init__(self, pipeline: Pipeline, options: SkipOptions, *, secrets: Iterable[str], begun: datetime) -> None:
@@ -98,7 +98,7 @@ class RedundantRuns:
         }
         return RedundantRunSkipHandler(run, plan.name, selection=selection)
 
-    def _standing(self, plan: StreamPlan, one: Located, stood: Mapping[str, int]) -> StreamReport | None:
+    def _standing(self, plan: StreamPlan, one: StreamLocation, stood: Mapping[str, int]) -> StreamReport | None:
         """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
         if not one.there:
             return None

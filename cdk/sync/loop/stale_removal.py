@@ -17,20 +17,20 @@ from cdk.lake.delta.engine_writes import deleted, flagged
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
 from cdk.lake.delta.table_guard import Use, Way
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup
-from cdk.lake.parquet.generation_diff import FLAG, Counts, Unseen, check_flag
+from cdk.lake.parquet.generation_diff import FLAG, GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.merge import SMALL_ROWS
 from cdk.lake.parquet.table_files import TableFile
-from cdk.state.handlers.removal_guards import Counted, empty, is_empty, is_too_much, too_much
-from cdk.sync.loop.table_writer import Writing
+from cdk.state.handlers.removal_guards import EntityCounts, empty, is_empty, is_too_much, too_much
+from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RemovalRequest:
     """What is asked of one stream in one sync. unwilling: why this sync removes nothing; empty when it may."""
 
     options: RemoveStaleOptions
@@ -70,7 +70,9 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
 class StaleRemoval:
     """The removing end of one stream in one sync. Belongs to the driver's thread."""
 
-    def __init__(self, plan: StreamPlan, writing: Writing, wanted: Wanted, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self, plan: StreamPlan, writing: TableWriting, wanted: RemovalRequest, *, clock: Clock = system_clock
+    ) -> None:
         """Have `writing` merge so that what was read last wins, and each key it saw has this generation's number.
 
         With the newest by cursor, a row that came back with an older value would look as if it had not been seen.
@@ -92,10 +94,10 @@ class StaleRemoval:
             found, _, _ = unseen.looked(self._table.scan(unseen.looked_at))
         else:
             files = self._table.files()
-            found = sum(unseen.counted(files, _where(files, spread)), Counts())
+            found = sum(unseen.counted(files, _where(files, spread)), GenerationCounts())
         return found.seen + found.gone
 
-    def settle(self, saved: Saved, spread: TaskMap) -> tuple[Saved, StaleCount, Receipt]:
+    def settle(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
         """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
 
         saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
@@ -112,7 +114,7 @@ class StaleRemoval:
         guard, uses = self._table.guard, _USES.get(self._options.removal, [])
         return guard.vectors or any(guard.way(use) is Way.ENGINE for use in uses)
 
-    def _settled_by_engine(self, saved: Saved) -> tuple[Saved, StaleCount, Receipt]:
+    def _settled_by_engine(self, saved: TableState) -> tuple[TableState, StaleCount, Receipt]:
         table, unseen, hard = self._table, self._unseen(saved.generation), self._options.removal == "hard"
         total, rows, name = unseen.looked(table.scan(unseen.looked_at))
         count = self._decided(saved, total, lambda: name)
@@ -129,12 +131,12 @@ class StaleRemoval:
         self._log(count)
         return complete, count, receipt
 
-    def _settled(self, saved: Saved, spread: TaskMap) -> tuple[Saved, StaleCount, Receipt]:
+    def _settled(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
         unseen, files, hard = self._unseen(saved.generation), self._table.files(), self._options.removal == "hard"
         run = _where(files, spread)
         each = unseen.counted(files, run)
         touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
-        count = self._decided(saved, sum(each, Counts()), lambda: unseen.plan(touched, run))
+        count = self._decided(saved, sum(each, GenerationCounts()), lambda: unseen.plan(touched, run))
         if not count.removed:
             touched = []
         made = unseen.deleted(touched, run) if hard else unseen.flagged(touched, self._clock(), run)
@@ -154,7 +156,7 @@ class StaleRemoval:
     def _log(self, count: StaleCount) -> None:
         logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
 
-    def _decided(self, saved: Saved, total: Counts, plan: Callable[[], str]) -> StaleCount:
+    def _decided(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
         """What is to be done. plan: a name for what is gone."""
         count = StaleCount(self._options.removal, max(total.gone, saved.known or 0), total.seen, total.gone)
         kept = self._unwilling
@@ -165,13 +167,13 @@ class StaleRemoval:
             return replace(count, kept=kept or refused, refused=bool(refused))
         return replace(count, removed=count.gone)
 
-    def _unseen(self, generation: int) -> Unseen:
+    def _unseen(self, generation: int) -> GenerationDiff:
         table = self._table
-        return Unseen(table.root, table.schema, generation, self._keys, self._bounded, table.partition_by)
+        return GenerationDiff(table.root, table.schema, generation, self._keys, self._bounded, table.partition_by)
 
     def _refused(self, count: StaleCount, plan: Callable[[], str]) -> str:
         """Why a person has to look first; empty where nobody has to."""
-        options, counted = self._options.guards(), Counted(count.previous, count.current, count.gone)
+        options, counted = self._options.guards(), EntityCounts(count.previous, count.current, count.gone)
         if is_empty(counted, options):
             return empty("", counted)
         if is_too_much(counted, options):
@@ -197,7 +199,7 @@ def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:
 
 
 def _keys(plan: StreamPlan) -> tuple[str, ...]:
-    """The columns of the primary key, which `Writing` has checked."""
+    """The columns of the primary key, which `TableWriting` has checked."""
     key = plan.stream.primary_key
     names = [key] if isinstance(key, str) else [part if isinstance(part, str) else part[0] for part in key]
     return tuple(column_name(name) or name for name in names)

@@ -13,8 +13,8 @@ from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
 from cdk.base.values import Json, to_json
 from cdk.lake.admin.edits import reset
-from cdk.lake.admin.locate import Located
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.delta.table_state import TableState
 from cdk.state.log import Kind, StateLog, open_session
 from cdk.state.log.limits import Limits
 from cdk.state.stores import StateKey, open_store
@@ -40,7 +40,7 @@ def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateL
     return StateLog(store, StateKey(pipeline.name), clock=clock, secrets=secrets, max_checkpoint_state_size=size)
 
 
-def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Saved], None]:
+def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, TableState], None]:
     """What refuses the state of a stream that may not be kept, before anything of its commit is written.
 
     It raises StateError: the state has a secret of the config. StateTooLarge: the log would not take it.
@@ -49,7 +49,7 @@ def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Sa
     limits = Limits(secrets, options.max_checkpoint_state_size)
     logged = options.state_provider is not None and options.enabled
 
-    def check(stream: str, saved: Saved) -> None:
+    def check(stream: str, saved: TableState) -> None:
         if logged:
             limits.freeze(f"stream:{stream}", STREAM.of(_value(saved)))
         else:
@@ -59,7 +59,7 @@ def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Sa
 
 
 @contextmanager
-def following(
+def mirroring(
     log: StateLog | None, pipeline: Pipeline, plans: Sequence[StreamPlan], sync: str, ended: Callable[[], bool]
 ) -> Iterator[None]:
     """Do around a sync what the pipeline's `state` says: begin anew, and have the log follow before and after.
@@ -75,12 +75,14 @@ def following(
     if log is None:
         yield
         return
-    follow(log, tables, "partial", sync)
+    mirror_states(log, tables, "partial", sync)
     yield
-    follow(log, tables, "final" if ended() else "partial", sync)
+    mirror_states(log, tables, "final" if ended() else "partial", sync)
 
 
-def follow(log: StateLog, tables: Sequence[Located], status: Literal["partial", "final"], sync: str) -> None:
+def mirror_states(
+    log: StateLog, tables: Sequence[StreamLocation], status: Literal["partial", "final"], sync: str
+) -> None:
     """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
     with open_session(log, run={"id": sync}) as session:
         told = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
@@ -108,23 +110,23 @@ def follow(log: StateLog, tables: Sequence[Located], status: Literal["partial", 
         session.commit(status, [*kept, *effects] if moved or ends else [])
 
 
-def _begin_anew(one: Located, pipeline: str, sync: str) -> None:
+def _begin_anew(one: StreamLocation, pipeline: str, sync: str) -> None:
     """Reset a stream's state, unless this sync did so before it was cut."""
     if not one.there:
         return
     table = one.open(pipeline, lost=True)
     if table.state_version is None or (table.saved is not None and table.saved.sync == sync):
         return
-    new = reset(table.saved or Saved("", "")).saved
+    new = reset(table.saved or TableState("", "")).saved
     one.settle(pipeline, table)
     table.commit(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
 
 
-def _of_sync(saved: Saved, sync: str) -> Saved:
-    return Saved(saved.sync_mode, saved.write_mode, sync, saved.generation, records=saved.records)
+def _of_sync(saved: TableState, sync: str) -> TableState:
+    return TableState(saved.sync_mode, saved.write_mode, sync, saved.generation, records=saved.records)
 
 
-def _value(saved: Saved) -> Mapping[str, Json]:
+def _value(saved: TableState) -> Mapping[str, Json]:
     return {
         "state": saved.state,
         "complete": saved.complete,

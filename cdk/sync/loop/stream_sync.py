@@ -13,12 +13,12 @@ from cdk.base.values import Json
 from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.stream_table import FilesGone
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Committed
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, TokenUser
 from cdk.rest.http.activity import activities, working_for
-from cdk.rest.http.metrics import Tally, counting
+from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
@@ -26,20 +26,26 @@ from cdk.state.position import Done
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint import CheckpointReader
-from cdk.sync.loop.conditional_state import Followed, KnownAnswers, carried, left_behind, several
-from cdk.sync.loop.resume import go_on, refreshes
-from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, StaleRemoval, Wanted
-from cdk.sync.loop.table_writer import Writing
+from cdk.sync.loop.conditional_state import (
+    ConditionalState,
+    FollowSettings,
+    foreign_source_state,
+    has_unremoved_rows,
+    multiple_slices_error,
+)
+from cdk.sync.loop.resume import is_refreshed, resume_point
+from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest, StaleRemoval
+from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import counted
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.messages import Failure, Progress, Target
+from cdk.sync.tasks.messages import Failure, SliceResult, WriteTarget
 
 LOST_IN_A_ROW = 3
 """Commits whose files are gone, one after the other, that end a stream."""
 
 
-class StreamRun:
+class StreamSync:
     """A stream in a running sync. Belongs to the driver's thread."""
 
     def __init__(
@@ -48,9 +54,9 @@ class StreamRun:
         pipeline: str,
         *,
         sync: str,
-        removal: Wanted | None = None,
-        followed: Followed | None = None,
-        check: Callable[[Saved], None] = lambda _: None,
+        removal: RemovalRequest | None = None,
+        followed: FollowSettings | None = None,
+        check: Callable[[TableState], None] = lambda _: None,
     ) -> None:
         """Open the table and find out where to go on.
 
@@ -61,17 +67,17 @@ class StreamRun:
         Raises ConfigError and StateError of the table.
         """
         self.stream = stream = plan.stream
-        self._writing = Writing(plan, pipeline)
+        self._writing = TableWriting(plan, pipeline)
         self._check = check
-        if plan.write_mode == "append_dedup" and refreshes(plan, self._writing.table.saved):
-            removal = Wanted(AS_THE_PLATFORM_SAYS)
+        if plan.write_mode == "append_dedup" and is_refreshed(plan, self._writing.table.saved):
+            removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
         self._plan, self._followed, self._wanted = plan, followed, removal
         self._removal = None if removal is None else StaleRemoval(plan, self._writing, removal)
         self.table = self._writing.table
         sync_mode, write_mode, before = plan.sync_mode, plan.write_mode, self.table.saved
         if before is None and self.table.state_version is None:
             self._check_owner(pipeline, write_mode)
-        self.saved, resumed = go_on(plan, before, sync)
+        self.saved, resumed = resume_point(plan, before, sync)
         if before is not None and before.records and before.sync_mode != sync_mode and write_mode == "append":
             logger.warning(
                 "%s: its sync_mode was %s; as %s it is read from its start and added to the %d rows that are there",
@@ -92,7 +98,7 @@ class StreamRun:
             total=self.saved.records,
             generation=self.saved.generation,
         )
-        self._http = Tally()
+        self._http = HttpMetrics()
         self._committed = self.report
         self._warn, self._again_warning = FirstWarning(), FirstWarning()
         self._lost = 0
@@ -108,12 +114,12 @@ class StreamRun:
             logger.warning("%s: %s; reading from the start", stream.name, why)
             # A generation that a platform numbers keeps its number: nobody has seen a row of it.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
-            saved, resumed = Saved(plan.sync_mode, saved.write_mode, saved.sync, generation), False
+            saved, resumed = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation), False
         before = self.table.saved
-        self.saved = replace(saved, source=carried(before))
-        self._answers: KnownAnswers | None = None
+        self.saved = replace(saved, source=foreign_source_state(before))
+        self._answers: ConditionalState | None = None
         if self._followed is not None:
-            self._answers = KnownAnswers(plan, self._followed, before, resumed=resumed, removal=self._wanted)
+            self._answers = ConditionalState(plan, self._followed, before, resumed=resumed, removal=self._wanted)
         self._state = decode(
             self.saved.state,
             path=f"state of {stream.name}",
@@ -159,7 +165,7 @@ class StreamRun:
     def standing(self) -> StreamReport:
         """The report, with what is being read now and what it took so far."""
         return replace(
-            self.report, planned=self._handed, whole=self._planned, reading=self._out, http=self._http + Tally()
+            self.report, planned=self._handed, whole=self._planned, reading=self._out, http=self._http + HttpMetrics()
         )
 
     @property
@@ -182,7 +188,7 @@ class StreamRun:
                 slice = None
             self._planned = slice is None
             if slice is not None and self._handed and self._answers is not None and self._answers.alone:
-                self.fail(Failure.of(several(self.stream.name)))
+                self.fail(Failure.of(multiple_slices_error(self.stream.name)))
                 return None
             self._handed += slice is not None
         if slice is not None:
@@ -205,7 +211,7 @@ class StreamRun:
         self._out -= 1
         self._again.append(slice)
 
-    def take(self, slice: Slice, progress: Progress) -> None:
+    def take(self, slice: Slice, progress: SliceResult) -> None:
         """Take over how far a slice got."""
         self._out -= 1
         self._http += progress.http
@@ -247,7 +253,7 @@ class StreamRun:
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> WriteTarget:
         """What tasks need to know to read and write."""
         target = self._writing.target(self.saved.generation)
         return target if self._answers is None else replace(target, source=self._answers.snapshot)
@@ -348,7 +354,7 @@ class StreamRun:
         if plan.write_mode != "overwrite" or self.saved.records:
             return False
         shown = self.table.row_count() or 0
-        counts = guards.Counted(shown, 0, shown)
+        counts = guards.EntityCounts(shown, 0, shown)
         if not guards.is_empty(counts, StatefulOptions(allow_empty=plan.allow_empty)):
             return False
         if self.table.saved is not None and not self.table.saved.complete:
@@ -365,7 +371,7 @@ class StreamRun:
         self.fail(Failure.of(error))
         return True
 
-    def _leave(self, answers: KnownAnswers) -> None:
+    def _leave(self, answers: ConditionalState) -> None:
         """End a read that brought nothing new: the table stays, with what its source said of itself."""
         assert self.table.saved is not None  # something was known
         saved = self.table.saved
@@ -380,7 +386,7 @@ class StreamRun:
         )
         self._committed = self.report
 
-    def _source(self, answers: KnownAnswers, *, finished: bool) -> Json:
+    def _source(self, answers: ConditionalState, *, finished: bool) -> Json:
         return answers.to_json(self.table.state_version, finished=finished)
 
     def _count_shown(self, spread: TaskMap) -> None:
@@ -417,7 +423,7 @@ class StreamRun:
         saved, stale, receipt = removal.settle(self.saved, spread)
         self._note(Committed(saved, done=True, receipt=receipt))
         self.report = replace(self.report, stale=stale)
-        if self._answers is not None and left_behind(stale):
+        if self._answers is not None and has_unremoved_rows(stale):
             # They can leave only with a read, so the next sync has to be one.
             saved = replace(saved, source=None)
             self.table.commit(saved)

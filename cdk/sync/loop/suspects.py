@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from cdk.base.errors import TransientError
 from cdk.base.task_map import TaskLost
 from cdk.state.slice import Slice
-from cdk.sync.tasks.messages import Piece
+from cdk.sync.tasks.messages import SliceTask
 
-Bundle = list[Piece]
+Bundle = list[SliceTask]
 
 _APART, _ALONE = 1, 2
 
@@ -36,7 +36,7 @@ class Suspects:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Slice, int]] = {}
 
-    def bundles(self, pieces: Sequence[Piece], tasks: int) -> list[Bundle]:
+    def bundles(self, pieces: Sequence[SliceTask], tasks: int) -> list[Bundle]:
         """The pieces to read now, dealt to so many tasks; those that are left out wait for their turn."""
         suspects = [(self._level(piece), piece) for piece in pieces]
         worst = max(level for level, _ in suspects)
@@ -46,7 +46,7 @@ class Suspects:
             return [[piece] for level, piece in suspects if level == _APART]
         return [list(pieces[n::tasks]) for n in range(tasks)]
 
-    def accuse(self, bundles: Sequence[Bundle], lost: TaskLost) -> Piece | None:
+    def accuse(self, bundles: Sequence[Bundle], lost: TaskLost) -> SliceTask | None:
         """Take note that a task died. The piece that has died alone, if it is one."""
         of_task = lost.task is not None and lost.task < len(bundles)
         accused = bundles[lost.task] if of_task and lost.task is not None else [p for bundle in bundles for p in bundle]
@@ -60,5 +60,5 @@ class Suspects:
         """A slice was read, some of it at least."""
         self._known.pop(id(slice), None)
 
-    def _level(self, piece: Piece) -> int:
+    def _level(self, piece: SliceTask) -> int:
         return self._known.get(id(piece.slice), (piece.slice, 0))[1]

@@ -13,26 +13,26 @@ from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.columns import OWN_COLUMNS, ColumnType, JsonText, column_name, columns
-from cdk.lake.arrow.schema_evolution import Grown, Plan, Policy, plan, with_columns
+from cdk.lake.arrow.schema_evolution import Grown, Policy, SchemaChange, plan, with_columns
 from cdk.lake.delta.receipt import Receipt
-from cdk.lake.delta.row_history import History
+from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
 from cdk.lake.delta.table_guard import Guard, Use, guard_at, is_table
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Append, AppendDedup, Overwrite, WriteMode
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import check_columns
 from cdk.lake.parquet.rewrite import Rewrite
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 from cdk.streams.order import NaturalOrder
-from cdk.sync.loop.resume import refreshes
+from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
-from cdk.sync.tasks.messages import Target
+from cdk.sync.tasks.messages import WriteTarget
 
 
-class Writing:
+class TableWriting:
     """Opens the table, lets it follow the schema as its policy says, and picks the write mode."""
 
     def __init__(self, stream_plan: StreamPlan, pipeline: str) -> None:
@@ -44,7 +44,7 @@ class Writing:
         by, begin = _partition_by(stream_plan, self._declared), _begin(stream_plan, self._declared)
         _check_new(stream_plan, begin, by)
         self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
-        if stream_plan.write_mode == "append" and refreshes(stream_plan, self.table.saved):
+        if stream_plan.write_mode == "append" and is_refreshed(stream_plan, self.table.saved):
             stream_plan = self._plan = replace(stream_plan, write_mode="overwrite")
         self._columns = self._planned()
         _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
@@ -61,15 +61,15 @@ class Writing:
             self.mode = AppendDedup(self.table, identity, self._bounded, name)
             if stream_plan.history is not None:
                 folder = stream_plan.history
-                self.mode.open_history(lambda: History(folder, self.table, pipeline, name, self._bounded))
+                self.mode.open_history(lambda: RowHistory(folder, self.table, pipeline, name, self._bounded))
         self.mode.add(self._columns.add)
 
-    def target(self, generation: int) -> Target:
+    def target(self, generation: int) -> WriteTarget:
         """What tasks need to know to read and write the stream."""
         found = self._columns
         place, by = self.mode.staging, self.table.partition_by
         follows = found.follows.difference(by) if self._may_widen else frozenset()
-        return Target(
+        return WriteTarget(
             self._stream, place, found.columns, generation, found.room, follows, self._may_widen, self._bounded, by
         )
 
@@ -86,7 +86,7 @@ class Writing:
             return "the schema has changed since the interrupted sync"
         return None
 
-    def prepare(self, saved: Saved, spread: TaskMap) -> None:
+    def prepare(self, saved: TableState, spread: TaskMap) -> None:
         """Write the table's files again where a column has become wider, in one commit, and let its history follow.
 
         The state stays what it is. Raises StateError.
@@ -97,7 +97,7 @@ class Writing:
             self._columns = self._planned()
         self.mode.prepare(spread)
 
-    def _widened(self, saved: Saved, exact: frozenset[str], spread: TaskMap) -> None:
+    def _widened(self, saved: TableState, exact: frozenset[str], spread: TaskMap) -> None:
         table = self.table
         rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
         files = rewrite.files(table.files(), spread)
@@ -110,8 +110,8 @@ class Writing:
             raise
 
     def grow(
-        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: Saved, spread: TaskMap
-    ) -> tuple[list[Sequence[DataFile] | None], Saved]:
+        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: TableState, spread: TaskMap
+    ) -> tuple[list[Sequence[DataFile] | None], TableState]:
         """See StreamRun.grow; and the state, with the files of a hidden generation as they are now.
 
         The table's columns come first: where this is cut, they are wider than its rows need, and that is all.
@@ -168,10 +168,10 @@ class Writing:
         if self._plan.write_mode == "overwrite":
             self.mode.add(list(self._columns.schema))
 
-    def _rewrite(self, place: Place) -> Rewrite:
+    def _rewrite(self, place: Folder) -> Rewrite:
         return Rewrite(place, self._columns.schema, self._bounded, self.table.partition_by)
 
-    def _written(self, place: Place, file: DataFile) -> pa.Schema:
+    def _written(self, place: Folder, file: DataFile) -> pa.Schema:
         with place.explaining(), place.reader(file.path) as source:
             return pq.read_schema(source)
 
@@ -180,7 +180,7 @@ class Writing:
         kinds = {field.name: field.type for field in self._columns.schema}
         return any(kinds.get(field.name) != field.type for field in written)
 
-    def _planned(self, exact: frozenset[str] = frozenset()) -> Plan:
+    def _planned(self, exact: frozenset[str] = frozenset()) -> SchemaChange:
         return _planned(self._plan, self._declared, self.table, exact, self._met)
 
 
@@ -214,7 +214,7 @@ def _may_widen(stream_plan: StreamPlan, guard: Guard) -> bool:
 
 
 def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
-    """Raise what `Writing` would, and make and change nothing; the table, where there is one."""
+    """Raise what `TableWriting` would, and make and change nothing; the table, where there is one."""
     declared = columns(stream_plan.stream.json_schema())
     by, begin = _partition_by(stream_plan, declared), _begin(stream_plan, declared)
     if _check_new(stream_plan, begin, by):
@@ -247,7 +247,7 @@ def _planned(
     table: StreamTable,
     exact: frozenset[str] = frozenset(),
     met: Mapping[str, pa.DataType] | None = None,
-) -> Plan:
+) -> SchemaChange:
     """What becomes of a table. Raises ConfigError: the stream does not fit it."""
     where, name = str(table.root), stream_plan.stream.name
     new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
@@ -263,7 +263,9 @@ def _planned(
     return new
 
 
-def _check_guards(stream_plan: StreamPlan, declared: Mapping[str, ColumnType], planned: Plan, guard: Guard) -> None:
+def _check_guards(
+    stream_plan: StreamPlan, declared: Mapping[str, ColumnType], planned: SchemaChange, guard: Guard
+) -> None:
     """Raise ConfigError where the features of the table, or of its history, forbid what is to be done to them."""
     also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cdk.base.errors import ConfigError
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 
 
 class TokenFiles:
     """A TokenStore in the target of a pipeline."""
 
-    def __init__(self, target: Place) -> None:
+    def __init__(self, target: Folder) -> None:
         self._place = target.join("_cdk", "tokens")
 
     def load(self, name: str) -> str | None:

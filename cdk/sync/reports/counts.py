@@ -7,13 +7,13 @@ from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.position import Done
 from cdk.state.slice import Slice
-from cdk.sync.tasks.messages import Progress
+from cdk.sync.tasks.messages import SliceResult
 
 LISTED = 100
 """Slices, and commits, that are kept one by one; a sync may have a million of them."""
 
 
-def counted(before: RecordCounts, progress: Progress) -> RecordCounts:
+def counted(before: RecordCounts, progress: SliceResult) -> RecordCounts:
     """The records of a slice so far, with those that an epoch brought."""
     return RecordCounts(
         before.read + progress.read,
@@ -32,7 +32,7 @@ class SliceCounts:
     listed: Mapping[str, RecordCounts] = field(default_factory=dict)
     others: RecordCounts = field(default_factory=RecordCounts)
 
-    def plus(self, slice: Slice, progress: Progress) -> "SliceCounts":
+    def plus(self, slice: Slice, progress: SliceResult) -> "SliceCounts":
         """These and what an epoch brought of `slice`."""
         name = str(slice)
         if name in self.listed or len(self.listed) < LISTED:

@@ -23,7 +23,7 @@ from deltalake import Schema
 from cdk.base.logs import logger
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.times.clock import Clock
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import Failure
@@ -212,7 +212,7 @@ def _report(run: Running | StreamReport) -> StreamReport:
     return run if isinstance(run, StreamReport) else run.standing
 
 
-def _name(table: Place) -> tuple[str, str]:
+def _name(table: Folder) -> tuple[str, str]:
     """Namespace and name: the bucket and the key, or `file` and the path."""
     scheme, _, rest = str(table).rpartition("://")
     bucket, _, key = rest.partition("/")

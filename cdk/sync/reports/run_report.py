@@ -12,7 +12,7 @@ from cdk.base.errors import FailureType
 from cdk.base.values import Json
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.storage.folder import sync_to_disk
-from cdk.rest.http.metrics import Tally
+from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
@@ -45,7 +45,7 @@ class RunFacts:
     ended: datetime = _EPOCH
     spark: str = ""
     master: str = ""
-    http: Tally = field(default_factory=Tally)
+    http: HttpMetrics = field(default_factory=HttpMetrics)
     failure: Failure | None = None
     interrupted: bool = False
     mask: Callable[[str], str] = field(default=str, compare=False, repr=False)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cdk.rest.http.metrics import Tally
+from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
 from cdk.sync.tasks.messages import Failure
 
@@ -55,7 +55,7 @@ class StreamReport:
     planned: int = 0
     whole: bool = False
     reading: int = 0
-    http: Tally = field(default_factory=Tally)
+    http: HttpMetrics = field(default_factory=HttpMetrics)
     by_slice: SliceCounts = field(default_factory=SliceCounts)
     by_commit: CommitCounts = field(default_factory=CommitCounts)
     stale: StaleCount | None = None

@@ -2,12 +2,12 @@
 
 from cdk.base.errors import ConfigError
 from cdk.declarative.reading.manifest_stream import ManifestStream
-from cdk.rest.conditional_requests import travelling
+from cdk.rest.conditional_requests import picklable
 from cdk.rest.http_stream import HttpStream
 from cdk.streams.stream import Stream
 
 
-def to_follow(stream: Stream, where: str) -> Stream:
+def as_conditional(stream: Stream, where: str) -> Stream:
     """The stream as tasks can follow it. where: the setting that asks for it, for errors.
 
     Raises ConfigError: its requests cannot be made conditional.
@@ -23,4 +23,4 @@ def to_follow(stream: Stream, where: str) -> Stream:
         raise ConfigError(
             f"{where}: the stream sends {stream.http_method}; only a GET can be conditional. Leave it out"
         )
-    return travelling(stream)
+    return picklable(stream)

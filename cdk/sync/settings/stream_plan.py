@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.arrow.schema_evolution import Policy
-from cdk.lake.storage.folder import Place
+from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
-from cdk.sync.settings.follow_source import to_follow
+from cdk.sync.settings.follow_source import as_conditional
 from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
@@ -36,12 +36,12 @@ class StreamPlan:
     """
 
     stream: Stream
-    root: Place
+    root: Folder
     sync_mode: SyncMode
     write_mode: WriteModeName
     policy: Policy = Policy.EVOLVE
     hard_deletes: bool = False
-    history: Place | None = None
+    history: Folder | None = None
     partition_by: tuple[str, ...] = ()
     follow_source: FollowSourceOptions | None = None
     generation: int | None = None
@@ -56,9 +56,9 @@ class StreamPlan:
         return full_name(self.stream)
 
     @property
-    def location(self) -> Located:
+    def location(self) -> StreamLocation:
         """Where the stream's table is, whether it exists or not."""
-        return Located(self.stream.name, self.root, self.stream.namespace, self.history)
+        return StreamLocation(self.stream.name, self.root, self.stream.namespace, self.history)
 
 
 def chosen_streams(
@@ -85,7 +85,7 @@ def chosen_streams(
     return [(stream, options[name]) for name, stream in known.items() if name in options]
 
 
-def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> StreamPlan:
+def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> StreamPlan:
     """What a pipeline's options make of a stream. Raises ConfigError: they do not fit the stream, or each other."""
     stream = _with_options(stream, options)
     sync_mode: SyncMode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
@@ -109,7 +109,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Place) -> Stream
             raise ConfigError(
                 f"{where}.follow_source: an incremental sync asks for what is new by its cursor; use full_refresh"
             )
-        stream = to_follow(stream, f"{where}.follow_source")
+        stream = as_conditional(stream, f"{where}.follow_source")
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
     for name in names:
         # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.

@@ -4,30 +4,30 @@ from collections.abc import Iterator
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
-from cdk.engine.boundary_dedup import remembering
-from cdk.rest.conditional_requests import NotModified, asking
+from cdk.engine.boundary_dedup import read_without_boundary_duplicates
+from cdk.rest.conditional_requests import NotModified, conditional_reads
 from cdk.state.position import Checkpoint, Done
 from cdk.state.slice import Slice
 from cdk.state.source_state import HttpSnapshot
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
-from cdk.sync.tasks.messages import Progress, Target
+from cdk.sync.tasks.messages import SliceResult, WriteTarget
 
 
-def pages_of(target: Target, slice: Slice, progress: Progress) -> Iterator[ReadPage]:
+def read_pages_conditionally(target: WriteTarget, slice: Slice, progress: SliceResult) -> Iterator[ReadPage]:
     """The pages of a slice, less what is remembered. progress: told what a followed source said, once all was read.
 
     Raises FatalError: the stream is followed, and a slice is more than one page. Raises what reading raises.
     """
     if target.source is None:
-        return remembering(target.stream, slice)
+        return read_without_boundary_duplicates(target.stream, slice)
     return _conditional(target.stream, slice, target.source, progress)
 
 
-def _conditional(stream: Stream, slice: Slice, known: HttpSnapshot, progress: Progress) -> Iterator[ReadPage]:
-    with asking(known) as asked:
+def _conditional(stream: Stream, slice: Slice, known: HttpSnapshot, progress: SliceResult) -> Iterator[ReadPage]:
+    with conditional_reads(known) as asked:
         try:
-            for page in remembering(stream, slice):
+            for page in read_without_boundary_duplicates(stream, slice):
                 if isinstance(page.position, Checkpoint):
                     raise FatalError(
                         "a followed stream has one page for a slice, and this one has a next: that the first page has "

@@ -22,16 +22,16 @@ from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
-from cdk.rest.limits.task_share import Dealer, Share, Spent, sharing
+from cdk.rest.limits.task_share import BudgetAllocator, BudgetUsage, TaskShare, sharing
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import full_name
-from cdk.sync.tasks.conditional_read import pages_of
-from cdk.sync.tasks.messages import Failure, Piece, Progress, Target
-from cdk.sync.tasks.slice_buffer import Collected, Writer
+from cdk.sync.tasks.conditional_read import read_pages_conditionally
+from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
+from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
 
 # Of the driver's process: one sync after the other in a session calls the same API.
-_BUDGETS = Dealer()
+_BUDGETS = BudgetAllocator()
 
 
 @dataclass
@@ -42,34 +42,34 @@ class BundleResult:
     tokens: what it found out of its access tokens.
     """
 
-    progress: list[Progress] = field(default_factory=list)
+    progress: list[SliceResult] = field(default_factory=list)
     files: dict[int, list[DataFile]] = field(default_factory=dict)
     grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
-    spent: Mapping[str, Spent] = field(default_factory=dict)
+    spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
     tokens: Findings = field(default_factory=Findings)
 
 
 @dataclass(frozen=True)
-class Job:
+class EpochJob:
     """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once.
 
     tokens: the access tokens that they use, by key. live: the folder in which tasks note what they are doing. limits:
     when rows that wait are written down.
     """
 
-    targets: Sequence[Target]
+    targets: Sequence[WriteTarget]
     seconds: float
     threads: int
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
     live: Path | None = None
     limits: Limits = DEFAULT_LIMITS
 
-    def share(self, task: int, tasks: int) -> "Job":
+    def share(self, task: int, tasks: int) -> "EpochJob":
         """The job as one of several tasks sees it: all threads together are those of the job."""
         return replace(self, threads=max(1, self.threads // tasks + (task < self.threads % tasks)))
 
 
-def run_epoch(spread: TaskMap, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
+def run_epoch(spread: TaskMap, job: EpochJob, bundles: Sequence[Sequence[SliceTask]]) -> list[BundleResult]:
     """Read the bundles, one task each, with the job's threads, and what the API allows, split over them.
 
     Raises what `spread` raises.
@@ -83,7 +83,7 @@ def run_epoch(spread: TaskMap, job: Job, bundles: Sequence[Sequence[Piece]]) -> 
     return results
 
 
-def _read_share(given: tuple[Job, Sequence[Piece], Share]) -> BundleResult:
+def _read_share(given: tuple[EpochJob, Sequence[SliceTask], TaskShare]) -> BundleResult:
     job, pieces, share = given
     with sharing(share) as ledger, holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
@@ -92,20 +92,22 @@ def _read_share(given: tuple[Job, Sequence[Piece], Share]) -> BundleResult:
     return result
 
 
-def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = time.monotonic) -> BundleResult:
+def read_bundle(
+    job: EpochJob, pieces: Sequence[SliceTask], clock: Callable[[], float] = time.monotonic
+) -> BundleResult:
     """Read some slices, several at once, into files. Runs in a task; needs no Spark."""
     end = clock() + job.seconds
-    collected: dict[int, Collected] = {}
-    writers = {n: Writer(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
+    collected: dict[int, SliceBuffer] = {}
+    writers = {n: TaskWriter(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
 
     def enough() -> bool:
         return clock() >= end
 
-    def work() -> Iterator[Piece]:
+    def work() -> Iterator[SliceTask]:
         for n, piece in enumerate(pieces):
             if n >= job.threads and enough():
                 return
-            collected[piece.number] = Collected(piece, writers[piece.target])
+            collected[piece.number] = SliceBuffer(piece, writers[piece.target])
             yield piece
 
     try:
@@ -128,11 +130,11 @@ def read_bundle(job: Job, pieces: Sequence[Piece], clock: Callable[[], float] = 
 
 
 def _read(
-    targets: Sequence[Target],
-    writers: Mapping[int, Writer],
+    targets: Sequence[WriteTarget],
+    writers: Mapping[int, TaskWriter],
     enough: Callable[[], bool],
-    collected: Mapping[int, Collected],
-    piece: Piece,
+    collected: Mapping[int, SliceBuffer],
+    piece: SliceTask,
 ) -> Iterator[ReadPage]:
     """The pages of a slice until the budget is spent; an error of the source ends this slice and no other.
 
@@ -149,7 +151,7 @@ def _read(
             reading(slice),
             working_for(name, activity),
         ):
-            for page in pages_of(targets[piece.target], piece.slice, item.progress):
+            for page in read_pages_conditionally(targets[piece.target], piece.slice, item.progress):
                 uncut = uncut or page.restarted
                 seen, reached = True, reached or page.position is not None
                 activity.page(name)

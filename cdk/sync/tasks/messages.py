@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cdk.base.errors import CdkError, FailureType, FatalError
 from cdk.lake.arrow.columns import ColumnType
-from cdk.lake.storage.folder import Place
-from cdk.rest.conditional_requests import Asked
-from cdk.rest.http.metrics import Tally
+from cdk.lake.storage.folder import Folder
+from cdk.rest.conditional_requests import ConditionalResult
+from cdk.rest.http.metrics import HttpMetrics
 from cdk.state.position import Edge, Position
 from cdk.state.slice import Slice
 from cdk.state.source_state import HttpSnapshot
@@ -19,7 +19,7 @@ _KIT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """A stream and the table its rows go to.
 
     root: where files are written. room, follows, infers: see Rows. bounded: columns whose bounds go into its log.
@@ -28,7 +28,7 @@ class Target:
     """
 
     stream: Stream
-    root: Place | Path
+    root: Folder | Path
     columns: Mapping[str, ColumnType]
     generation: int
     room: int = 0
@@ -40,7 +40,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Piece:
+class SliceTask:
     """A slice of the epoch. number: its place in the epoch. target: the place of its stream in the job."""
 
     number: int
@@ -81,7 +81,7 @@ def _where(error: BaseException) -> str:
 
 
 @dataclass
-class Progress:
+class SliceResult:
     """How far a piece got. positions: the last checkpoint and the end, as far as it met them. rows: those in the files.
 
     The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
@@ -99,6 +99,6 @@ class Progress:
     pages: int = field(default=0, compare=False)
     restarted: bool = False
     failure: Failure | None = None
-    http: Tally = field(default_factory=Tally, compare=False)
-    asked: Asked | None = None
+    http: HttpMetrics = field(default_factory=HttpMetrics, compare=False)
+    asked: ConditionalResult | None = None
     warning: str = field(default="", compare=False)

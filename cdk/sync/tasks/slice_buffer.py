@@ -1,4 +1,4 @@
-"""Collected: the rows of a slice, from its pages to the files of its task.
+"""SliceBuffer: the rows of a slice, from its pages to the files of its task.
 
 Rows count once the source has said where a restart would go on after them, so until then they wait. Pages that are
 still text wait as text: many small pages become columns in one go. For 2,000 slices of 5 records that took a task's CPU
@@ -15,27 +15,27 @@ from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.records.typed_json_lines import Expected, joined
 from cdk.base.values import Record
 from cdk.lake.arrow.columns import META
-from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.parquet.partitioning import without_empty
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits, TableWriter
 from cdk.state.position import Done, Position
 from cdk.streams.read_slice import ReadPage
-from cdk.sync.tasks.messages import Failure, Piece, Progress, Target
+from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
 
 
-class Writer:
+class TaskWriter:
     """The rows and the shared files of one target in a task."""
 
-    def __init__(self, target: Target, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, target: WriteTarget, limits: Limits = DEFAULT_LIMITS) -> None:
         self._target, self.limits = target, limits
-        self._rows = Rows(
+        self._rows = RecordBatchBuilder(
             target.columns,
             generation=target.generation,
             room=target.room,
             follows=target.follows,
             infers=target.infers,
         )
-        self._texts: list[tuple[Progress, JsonLines]] = []
+        self._texts: list[tuple[SliceResult, JsonLines]] = []
         self._gathered = 0
         self._shared = self.new()
 
@@ -59,7 +59,7 @@ class Writer:
         self._flush()
         return without_empty(self._rows.batch(records, [(number, len(records))]), self._target.partition_by)
 
-    def write(self, progress: Progress, batches: Sequence[pa.RecordBatch], texts: Sequence[JsonLines]) -> None:
+    def write(self, progress: SliceResult, batches: Sequence[pa.RecordBatch], texts: Sequence[JsonLines]) -> None:
         """Have rows in the shared files. Those of texts with values that do not fit are counted when they are made."""
         self._shared.write(batches)
         for text in texts:
@@ -106,14 +106,14 @@ class _Waiting:
     pages: int = 0
 
 
-class Collected:
+class SliceBuffer:
     """One slice's share: rows wait here until the source has said where a restart would go on after them.
 
     broken: a record could not be written; what comes after it does not count.
     """
 
-    def __init__(self, piece: Piece, writer: Writer) -> None:
-        self.piece, self.progress = piece, Progress(piece.number)
+    def __init__(self, piece: SliceTask, writer: TaskWriter) -> None:
+        self.piece, self.progress = piece, SliceResult(piece.number)
         self.broken = False
         self._writer = writer
         self._waiting = _Waiting()
@@ -169,7 +169,7 @@ class Collected:
             if waiting.gathered >= self._writer.limits.gathered:
                 self._convert()
             return
-        # Rows are numbered as they are made, and of two alike the later one counts.
+        # RecordBatchBuilder are numbered as they are made, and of two alike the later one counts.
         self._convert()
         self._keep(self._writer.batch(records, self.piece.number))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.base.times.clock import Stopped, let_stop, parse_moment, sleep, system_clock, write_moment
+from cdk.base.times.clock import Stopped, interruptible, parse_timestamp, sleep, system_clock, write_timestamp
 from cdk.base.values import Json
 
 FORMATS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S.%_msZ", "%d.%m.%Y %H:%M:%S %z"]
@@ -19,11 +19,11 @@ MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1)).map(lambda m:
 
 @given(MOMENTS, st.sampled_from([*FORMATS, *EPOCHS]))
 def test_what_was_written_is_read_as_precisely_as_the_format_is(moment: datetime, pattern: str) -> None:
-    again = parse_moment(write_moment(moment, pattern), [pattern])
+    again = parse_timestamp(write_timestamp(moment, pattern), [pattern])
 
     assert again is not None
     assert timedelta(microseconds=-2) < moment - again < timedelta(seconds=1)
-    assert write_moment(again, pattern) == write_moment(moment, pattern)
+    assert write_timestamp(again, pattern) == write_timestamp(moment, pattern)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_was_written_is_read_as_precisely_as_the_format_is(moment: datetime
     ],
 )
 def test_a_moment_is_read_in_any_of_its_formats_and_in_iso(value: Json, formats: list[str]) -> None:
-    assert parse_moment(value, formats) == datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert parse_timestamp(value, formats) == datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
 @given(
@@ -48,7 +48,7 @@ def test_a_moment_is_read_in_any_of_its_formats_and_in_iso(value: Json, formats:
     st.sets(st.sampled_from([*FORMATS, *EPOCHS])),
 )
 def test_anything_else_is_none_and_never_an_error(value: Json, formats: set[str]) -> None:
-    moment = parse_moment(value, sorted(formats))
+    moment = parse_timestamp(value, sorted(formats))
 
     assert moment is None or moment.tzinfo is not None
 
@@ -60,7 +60,7 @@ def test_the_clock_knows_its_zone() -> None:
 def test_a_moment_of_another_zone_is_written_as_the_moment_it_is_in_utc() -> None:
     moment = datetime(2024, 1, 2, 2, tzinfo=timezone(timedelta(hours=2)))
 
-    assert write_moment(moment, "%Y-%m-%dT%H:%M:%SZ") == "2024-01-02T00:00:00Z"
+    assert write_timestamp(moment, "%Y-%m-%dT%H:%M:%SZ") == "2024-01-02T00:00:00Z"
 
 
 def test_a_wait_ends_when_nobody_wants_it_any_more() -> None:
@@ -68,7 +68,7 @@ def test_a_wait_ends_when_nobody_wants_it_any_more() -> None:
     stop.set()
 
     def waiting() -> None:
-        let_stop(stop)
+        interruptible(stop)
         with pytest.raises(Stopped):
             sleep(3600)
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from cdk.base.values import Json
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.run_lock import only_run
 from tests.cli.conftest import CommandLine, Ran
@@ -21,8 +21,8 @@ from tests.cli.shop_pipeline import put_shop
 
 ID = pa.schema([("id", pa.int64())])
 JAN, FEB, MAR = (f"2024-0{n}-01T00:00:00Z" for n in (1, 2, 3))
-INCREMENTAL = Saved("incremental", "append", sync="s1", complete=True)
-PAGES = Saved("full_refresh", "overwrite", sync="s1", complete=True)
+INCREMENTAL = TableState("incremental", "append", sync="s1", complete=True)
+PAGES = TableState("full_refresh", "overwrite", sync="s1", complete=True)
 
 SHOP = dedent("""
     from datetime import UTC, datetime
@@ -65,7 +65,7 @@ class Filled(NamedTuple):
     def open(self) -> StreamTable:
         return StreamTable(self.root, "shop", self.root.name, ID)
 
-    def add(self, state: Json, *ids: int, base: Saved = INCREMENTAL, **more: Json) -> None:
+    def add(self, state: Json, *ids: int, base: TableState = INCREMENTAL, **more: Json) -> None:
         writer = TableWriter(self.root, ID)
         writer.write([pa.RecordBatch.from_pylist([{"id": i} for i in ids], ID)])
         table = self.open()
@@ -73,7 +73,7 @@ class Filled(NamedTuple):
         table.commit(replace(base, state=state, records=before + len(ids), **more), writer.close())
 
     @property
-    def saved(self) -> Saved:
+    def saved(self) -> TableState:
         saved = self.open().saved
         assert saved is not None
         return saved
@@ -228,7 +228,7 @@ def test_reset_reads_from_the_start_in_a_new_generation(state: CommandLine, orde
         f"  The next sync reads the stream from its start. {doubled}",
         "  Rows of the new read have _airbyte_generation_id 2.",
     ]
-    assert orders.saved == Saved("incremental", "append", generation=2)
+    assert orders.saved == TableState("incremental", "append", generation=2)
     assert orders.ids == [0, 1, 2]
     assert orders.note["what"] == "reset"
     assert orders.note["moves"] == [f"updated_at: {MAR} → nothing"]
@@ -273,7 +273,7 @@ def test_reset_helps_where_the_state_is_lost(state: CommandLine, orders: Filled)
 
     assert state("rewind", "--to", "2024-01-15").code == 1
     assert state("reset").code == 0
-    assert orders.saved == Saved("incremental", "append", generation=2)
+    assert orders.saved == TableState("incremental", "append", generation=2)
     assert orders.ids == [0, 1, 2]
 
 
@@ -483,7 +483,7 @@ def test_a_state_can_be_imported_before_the_first_sync(state: CommandLine, folde
     assert state("import", "airbyte.json").code == 0
 
     orders = Filled(folder / "tables" / "orders")
-    assert orders.saved == Saved("incremental", "append", state={"updated_at": FEB})
+    assert orders.saved == TableState("incremental", "append", state={"updated_at": FEB})
     refused = state("import", "airbyte.json")
     assert (refused.code, orders.version) == (1, 1)
     assert "the stream has a state already; say --replace" in refused.stderr

@@ -9,7 +9,7 @@ from rich.console import Console
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.stream_table import how_far
 from cdk.rest.http.activity import Doing
-from cdk.rest.http.metrics import Tally
+from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -194,7 +194,7 @@ def test_the_head_does_not_wrap_in_a_narrow_terminal() -> None:
 
 
 def test_the_summary_says_what_was_asked_of_the_api() -> None:
-    asked = replace(USERS, http=Tally({"2xx": 1500, "4xx": 4}, retries=4, waited=125.0, received=3_200_000))
+    asked = replace(USERS, http=HttpMetrics({"2xx": 1500, "4xx": 4}, retries=4, waited=125.0, received=3_200_000))
     said = summary(asked)
 
     assert "; 1,504 requests, 3.2 MB received, 4 tried again, 2 m 05 s of waiting" in said

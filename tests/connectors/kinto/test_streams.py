@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cdk import Json, Record, Stream, StreamState
-from cdk.engine.boundary_dedup import remembering
+from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import serial, threads
 from cdk.engine.read import read
 from cdk.state.wire import decode, encode
@@ -324,7 +324,7 @@ def test_a_sync_drops_what_a_lookback_reads_again(kinto: Server, config: Config)
         kinto.put(f"blog/collections/posts/records/r{n:03}", {"n": -n})
         reader = stream.checkpoint_reader(state)
         for slice in iter(reader.next, None):
-            for page in remembering(stream, slice):
+            for page in read_without_boundary_duplicates(stream, slice):
                 rows += ids(page.records)
                 if page.position is not None:
                     reader.observe(slice, page.position, page.edge)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.model.request_builder import Draft, Place
+from cdk.declarative.model.request_builder import Place, RequestBuilder
 
 URL = "https://api.example.com/items"
 
 
-def draft(method: str = "GET", url: str = URL) -> Draft:
-    return Draft(method, url, "streams.items")
+def draft(method: str = "GET", url: str = URL) -> RequestBuilder:
+    return RequestBuilder(method, url, "streams.items")
 
 
 @pytest.mark.parametrize("place", ["request_parameter", "header", "body_data"])
@@ -109,6 +109,6 @@ def test_a_link_may_be_relative(link: str, url: str) -> None:
 
 
 def test_an_answer_may_come_as_a_stream() -> None:
-    made: Any = Draft("GET", URL, "", stream=True)
+    made: Any = RequestBuilder("GET", URL, "", stream=True)
 
     assert made.request().stream

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.values import Json
-from cdk.declarative.syntax.json_edit import found, remove_leaves, remover, set_at, setter
+from cdk.declarative.syntax.json_edit import matches_at, remove_leaves, remover, set_at, setter
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_leaves_are_removed_wherever_they_are() -> None:
     ],
 )
 def test_values_are_found_with_a_pointer(pointer: list[str], expected: Json) -> None:
-    assert expected == found({"a": {"b": 1}, "l": [1, 2]}, pointer)
+    assert expected == matches_at({"a": {"b": 1}, "l": [1, 2]}, pointer)
 
 
 _NAMES = st.sampled_from(["a", "b", "c"])
@@ -117,8 +117,8 @@ def test_what_was_put_is_found_and_can_be_removed(target: dict[str, Json], path:
     try:
         set_at(target, path, "x")
     except ValueError:
-        assert found(before, path) == []
+        assert matches_at(before, path) == []
         return
-    assert found(target, path) == ["x"]
+    assert matches_at(target, path) == ["x"]
     remover(path)(target)
-    assert found(target, path) == []
+    assert matches_at(target, path) == []

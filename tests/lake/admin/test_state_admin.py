@@ -14,15 +14,15 @@ from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin import state_admin
-from cdk.lake.admin.edits import Change, given, rewound
-from cdk.lake.admin.locate import Located, on_disk
+from cdk.lake.admin.edits import Change, import_state, rewound
+from cdk.lake.admin.locate import StreamLocation, locations_in
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta import row_history as history_module
 from cdk.lake.delta.commit_log import commits
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
-from cdk.lake.storage.folder import Disk
+from cdk.lake.delta.table_state import TableState
+from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
@@ -67,13 +67,13 @@ class Lake:
         return SyncRunner(pipeline, Given([self.stream]), workers=Workers(run_inline, 1)).run().streams[0]
 
     @property
-    def one(self) -> Located:
-        (one,) = [plan.location for plan in [plan_stream(self.stream, self.options, Disk(self.folder))]]
+    def one(self) -> StreamLocation:
+        (one,) = [plan.location for plan in [plan_stream(self.stream, self.options, LocalFolder(self.folder))]]
         return one
 
     @property
     def admin(self) -> Admin:
-        return Admin(Disk(self.folder), self.pipeline, clock=lambda: NOON)
+        return Admin(LocalFolder(self.folder), self.pipeline, clock=lambda: NOON)
 
     @property
     def rows(self) -> list[str]:
@@ -102,7 +102,7 @@ def moved(lake: Lake, *days: int) -> None:
     """Commits without rows, each moving the state to a day."""
     for day in days:
         table = StreamTable(lake.one.root, "shop", "orders", table_schema({}))
-        table.commit(Saved("incremental", "append", state={"updated_at": f"2024-01-0{day}T00:00:00Z"}))
+        table.commit(TableState("incremental", "append", state={"updated_at": f"2024-01-0{day}T00:00:00Z"}))
 
 
 def test_after_a_reset_everything_is_read_again(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Pa
     lake.sync()
 
     assert DeltaTable(str(history)).to_pyarrow_table().num_rows == 42
-    (found,) = on_disk(Disk(tmp_path), "shop")
-    assert (found.stream, found.history) == ("orders", Disk(history))
+    (found,) = locations_in(LocalFolder(tmp_path), "shop")
+    assert (found.stream, found.history) == ("orders", LocalFolder(history))
 
 
 @pytest.mark.parametrize("options", [StreamOptions(), DEDUP], ids=["append", "append_dedup"])
@@ -263,7 +263,7 @@ def test_a_sync_that_was_reading_elsewhere_is_refused_after_a_change(tmp_path: P
     change(lake)
 
     with pytest.raises(StateConflict, match="another run moved"):
-        reading.commit(Saved("incremental", "append"))
+        reading.commit(TableState("incremental", "append"))
 
 
 def test_a_restore_that_a_sync_overtakes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_restore_that_a_sync_overtakes_changes_nothing(tmp_path: Path, monkeyp
 
     class Slow(DeltaTable):
         def restore(self, *args: Json, **more: Json) -> dict[str, Json]:
-            other.commit(Saved("incremental", "append", state={"updated_at": "2024-01-09T00:00:00Z"}))
+            other.commit(TableState("incremental", "append", state={"updated_at": "2024-01-09T00:00:00Z"}))
             return super().restore(*args, **more)
 
     monkeypatch.setattr(state_admin, "DeltaTable", Slow)
@@ -294,7 +294,7 @@ def test_a_restore_whose_handle_is_newer_than_the_state_it_read_is_refused(
 
     def late(*args: Json) -> Json:
         found = list(commits(*args))
-        other.commit(Saved("incremental", "append", state={"updated_at": "2024-01-09T00:00:00Z"}))
+        other.commit(TableState("incremental", "append", state={"updated_at": "2024-01-09T00:00:00Z"}))
         return iter(found)
 
     monkeypatch.setattr(state_admin, "commits", late)
@@ -400,5 +400,5 @@ def test_a_state_that_the_stream_cannot_go_on_from_is_refused(tmp_path: Path, bl
     version = lake.table.version
 
     with pytest.raises(BadState, match="state of orders"):
-        lake.admin.change(lake.one, lambda saved: given(saved, lake.stream, blob))
+        lake.admin.change(lake.one, lambda saved: import_state(saved, lake.stream, blob))
     assert lake.table.version == version

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cdk.lake.admin.table_audit import Audit, OtherCommit, audit
 from cdk.lake.delta.receipt import RECEIPT, Receipt
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from tests.spark.users_table import ids, opened, saved, wrote
 
 
@@ -91,7 +91,7 @@ def test_receipts_and_the_commits_of_others_add_up_to_the_rows_that_are_there(
     for act in acts:
         world.do(act)
 
-    found = audit(Disk(root))
+    found = audit(LocalFolder(root))
     assert ids(root) == world.rows
     assert list(found.wrong) == []
     assert (found.since, found.start) == (0, 0)
@@ -107,7 +107,7 @@ def test_what_others_did_is_told_by_the_commits_of_the_log(root: Path) -> None:
         world.do(act)
     DeltaTable(str(root)).restore(1)
 
-    found = audit(Disk(root))
+    found = audit(LocalFolder(root))
     assert found.others == [OtherCommit(2, "DELETE", -1), OtherCommit(4, "RESTORE", 1)]
     (note,) = found.notes()
     assert note.endswith("not the kit's: version 2, DELETE: 1 row fewer; version 4, RESTORE: 1 row more")
@@ -128,7 +128,7 @@ def test_a_log_that_was_cleaned_up_is_added_up_from_the_oldest_version_it_has(ro
     world.do("append")
     world.do("neighbour_deletes")
 
-    found = audit(Disk(root))
+    found = audit(LocalFolder(root))
     assert (found.since, found.start, found.receipts, found.wrong) == (3, 9, 1, [])
     assert (found.receipt, found.others_gained) == (Receipt(read=3, staged=3, added=3), -1)
     assert found.in_files == len(world.rows) == 11
@@ -145,7 +145,7 @@ def test_a_log_of_which_only_the_last_version_is_left_says_so(root: Path) -> Non
     for version in range(2):
         (root / "_delta_log" / f"{version:020}.json").unlink()
 
-    found = audit(Disk(root))
+    found = audit(LocalFolder(root))
     assert (found.since, found.start, found.receipts, found.in_files, found.wrong) == (1, 3, 0, 3, [])
 
 
@@ -204,14 +204,14 @@ def test_figures_that_contradict_each_other_are_found(root: Path, damage: Damage
     damage(lines, root)
     log.write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
-    assert [one for one in audit(Disk(root)).wrong if re.search(text, one)]
+    assert [one for one in audit(LocalFolder(root)).wrong if re.search(text, one)]
 
 
 def test_a_file_that_is_gone_leaves_no_count(root: Path) -> None:
     World(root).do("append")
     next(root.glob("part-*.parquet")).unlink()
 
-    found = audit(Disk(root))
+    found = audit(LocalFolder(root))
     assert (found.rows, found.in_files, found.wrong) == (3, None, [])
 
 
@@ -233,7 +233,7 @@ def test_rows_that_a_deletion_vector_takes_are_none(root: Path) -> None:
     shutil.copytree(root, copy)
     (copy / "_delta_log" / f"{2:020}.json").write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
-    found = audit(Disk(copy))
+    found = audit(LocalFolder(copy))
     assert (found.others, found.rows, found.in_files, found.wrong) == ([OtherCommit(2, "DELETE", -2)], 1, 1, [])
 
 

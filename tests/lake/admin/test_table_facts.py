@@ -6,21 +6,21 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk.lake.admin.table_facts import Asked, Standing, TableFacts, table_facts, tables_of
+from cdk.lake.admin.table_facts import TableFacts, TableRequest, TableStatus, table_facts, tables_of
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 
-SAVED = Saved("incremental", "append", complete=True)
-DONE = TableFacts("users", "/t", Standing.COMPLETE)
+SAVED = TableState("incremental", "append", complete=True)
+DONE = TableFacts("users", "/t", TableStatus.COMPLETE)
 
 
 def opened(root: Path, pipeline: str = "shop") -> StreamTable:
     return StreamTable(root, pipeline, root.name, table_schema({}))
 
 
-def grow(table: StreamTable, root: Path, saved: Saved = SAVED, rows: int = 2) -> None:
+def grow(table: StreamTable, root: Path, saved: TableState = SAVED, rows: int = 2) -> None:
     path = root / f"part-{table.version}.parquet"
     pq.write_table(pa.table({"_airbyte_raw_id": ["x"] * rows}), path)
     table.commit(saved, [DataFile(path.name, path.stat().st_size, rows, 0)])
@@ -37,7 +37,7 @@ def test_rows_and_files_are_those_of_the_newest_version(tmp_path: Path) -> None:
     assert (facts.rows, facts.files, facts.version) == (5, 2, 2)
     assert facts.bytes == sum(path.stat().st_size for path in root.glob("*.parquet"))
     assert facts.file_bytes == facts.bytes // 2
-    assert facts.standing is Standing.COMPLETE
+    assert facts.standing is TableStatus.COMPLETE
 
 
 def test_the_state_is_that_of_the_pipeline_that_asks(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_the_state_is_that_of_the_pipeline_that_asks(tmp_path: Path) -> None:
     grow(opened(root, "other"), root, replace(SAVED, complete=False))
 
     assert [table_facts(root, name).standing for name in ("shop", "other", "third")] == [
-        Standing.COMPLETE,
-        Standing.CUT,
-        Standing.NEVER,
+        TableStatus.COMPLETE,
+        TableStatus.CUT,
+        TableStatus.NEVER,
     ]
     assert [facts.stream for facts in tables_of(tmp_path, "third")] == []
 
@@ -62,8 +62,8 @@ def test_a_restored_table_is_told_until_the_next_commit(tmp_path: Path) -> None:
     restored = table_facts(root, "shop")
     grow(opened(root), root)
 
-    assert (restored.standing, restored.rows) == (Standing.RESTORED, 2)
-    assert table_facts(root, "shop").standing is Standing.COMPLETE
+    assert (restored.standing, restored.rows) == (TableStatus.RESTORED, 2)
+    assert table_facts(root, "shop").standing is TableStatus.COMPLETE
 
 
 @pytest.mark.parametrize("text", [None, "no json", '{"format": "theirs/1"}'])
@@ -78,7 +78,7 @@ def test_a_state_that_is_gone_or_not_ours_is_told(tmp_path: Path, text: str | No
 
     facts = table_facts(root, "shop")
 
-    assert (facts.standing, facts.rows) == (Standing.UNREADABLE, 2)
+    assert (facts.standing, facts.rows) == (TableStatus.UNREADABLE, 2)
     assert facts.next.startswith("fails: ")
 
 
@@ -87,12 +87,12 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         grow(opened(root), root)
     write_deltalake(str(tmp_path / "theirs"), pa.table({"a": [1], "b": [1]}), partition_by=["a"])
 
-    found = tables_of(tmp_path, "shop", {"users": Asked(), "new": Asked()})
+    found = tables_of(tmp_path, "shop", {"users": TableRequest(), "new": TableRequest()})
 
     assert [(facts.stream, facts.standing) for facts in found] == [
-        ("events", Standing.COMPLETE),
-        ("new", Standing.NEVER),
-        ("users", Standing.COMPLETE),
+        ("events", TableStatus.COMPLETE),
+        ("new", TableStatus.NEVER),
+        ("users", TableStatus.COMPLETE),
     ]
     assert table_facts(tmp_path / "theirs", "shop").partition_columns == ("a",)
 
@@ -103,7 +103,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         (replace(DONE, sync_mode="incremental"), "reads what is new"),
         (replace(DONE, sync_mode="full_refresh", write_mode="overwrite"), "reads everything, replaces the rows"),
         (replace(DONE, sync_mode="full_refresh", write_mode="append"), "reads everything, adds to the rows"),
-        (replace(DONE, standing=Standing.RESTORED), "goes on from the rows that were restored"),
+        (replace(DONE, standing=TableStatus.RESTORED), "goes on from the rows that were restored"),
     ],
 )
 def test_what_the_next_sync_does(facts: TableFacts, said: str) -> None:
@@ -111,7 +111,7 @@ def test_what_the_next_sync_does(facts: TableFacts, said: str) -> None:
 
 
 def test_many_small_files_are_worth_a_hint() -> None:
-    small = TableFacts("users", "/t", Standing.COMPLETE, files=500, bytes=500 * 2**20)
+    small = TableFacts("users", "/t", TableStatus.COMPLETE, files=500, bytes=500 * 2**20)
 
     assert small.hint == "many small files: DeltaTable('/t').optimize.compact() makes few large ones"
     assert replace(small, files=50).hint is None

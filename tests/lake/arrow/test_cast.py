@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import BugError
 from cdk.base.values import Json
-from cdk.lake.arrow.cast import unfit, widened
+from cdk.lake.arrow.cast import cast_batch, unfit
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
 
 INT, DOUBLE, TEXT, BOOL, DATE = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32()
@@ -23,7 +23,7 @@ WALL = AT.replace(tzinfo=None)
 def moved(values: list[Json], old: pa.DataType, new: pa.DataType) -> list[Json]:
     """The values of a column after it was widened; taken from the middle of a batch, as Parquet readers give them."""
     batch = pa.RecordBatch.from_arrays([pa.array([None, *values, None], old)], names=["a"])
-    result = widened(batch.slice(1, len(values)), pa.schema([("a", new)]))
+    result = cast_batch(batch.slice(1, len(values)), pa.schema([("a", new)]))
     result.validate(full=True)
     assert result.schema.field("a").type == new
     found: list[Json] = result.column(0).to_pylist()
@@ -80,7 +80,7 @@ def test_moments_before_python_s_first_year_are_written_out() -> None:
     early = pa.array([-62_135_596_800_000_001], pa.int64()).cast(MOMENT)
     batch = pa.RecordBatch.from_arrays([early, pa.StructArray.from_arrays([early], names=["at"])], names=["a", "b"])
 
-    (row,) = widened(batch, pa.schema([("a", TEXT), ("b", TEXT)])).to_pylist()
+    (row,) = cast_batch(batch, pa.schema([("a", TEXT), ("b", TEXT)])).to_pylist()
 
     assert row["a"] == "0000-12-31T23:59:59.999999Z"
     assert orjson.loads(row["b"]) == {"at": row["a"]}
@@ -98,7 +98,7 @@ def test_a_number_s_text_reads_back_the_same(values: list[float | None]) -> None
 def test_columns_come_in_the_order_of_the_schema_and_new_ones_are_null() -> None:
     batch = pa.RecordBatch.from_pydict({"a": pa.array([1], INT), "b": pa.array(["x"], TEXT)})
 
-    result = widened(batch, pa.schema([("b", TEXT), ("c", pa.list_(INT)), ("a", INT)]))
+    result = cast_batch(batch, pa.schema([("b", TEXT), ("c", pa.list_(INT)), ("a", INT)]))
 
     assert result.to_pylist() == [{"b": "x", "c": None, "a": 1}]
 
@@ -107,7 +107,7 @@ def test_no_column_is_ever_dropped() -> None:
     batch = pa.RecordBatch.from_pydict({"a": pa.array([1], INT), "b": pa.array([1], INT)})
 
     with pytest.raises(BugError, match="columns b of a file are not in the schema"):
-        widened(batch, pa.schema([("a", INT)]))
+        cast_batch(batch, pa.schema([("a", INT)]))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_numbers_that_a_double_would_round_are_found_before(
 
     assert unfit(batch, schema) == (frozenset() if fits else {"a"})
     if fits:
-        assert widened(batch, schema).num_rows == 2
+        assert cast_batch(batch, schema).num_rows == 2
     else:
         with pytest.raises(BugError, match=r"column 'a' cannot be widened from .*int64"):
-            widened(batch, schema)
+            cast_batch(batch, schema)

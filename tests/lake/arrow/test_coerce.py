@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from cdk.base.values import Json, NotJson
-from cdk.lake.arrow.coerce import Change, fit
+from cdk.lake.arrow.coerce import Change, coerce_value
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, ColumnType, JsonText
 
 DATE = pa.date32()
@@ -16,7 +16,7 @@ DATE = pa.date32()
 
 def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
     noted: list[Change] = []
-    held = fit(value, kind, "a", noted)
+    held = coerce_value(value, kind, "a", noted)
     assert pa.array([held], pa.string() if isinstance(kind, JsonText) else kind).to_pylist() == [held]
     return held, noted
 
@@ -90,4 +90,4 @@ def test_a_local_time_is_what_the_clock_shows_and_the_rest_is_noted(text: str, r
 @pytest.mark.parametrize("value", [b"\xff", {"a": [1j]}, {1, 2}])
 def test_what_is_not_made_of_json_is_refused(value: object) -> None:
     with pytest.raises(NotJson, match="JSON cannot hold"):
-        fit(value, JsonText(), "a", [])
+        coerce_value(value, JsonText(), "a", [])

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
 from cdk.base.records.raw_json_lines import JsonLines
-from cdk.base.times.clock import parse_moment
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json, NotJson, Record
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, GENERATION, META, RAW_ID, columns
-from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.protocol.lines import record_lines
 
 NOW = datetime(2024, 5, 6, tzinfo=UTC)
@@ -55,7 +55,7 @@ OTHERS: Sequence[Json] = [{}, {"properties": {"int": {"type": "string"}, "text":
 
 
 def batch(records: Sequence[Record], schema: Json = SCHEMA) -> list[dict[str, Json]]:
-    rows = Rows(columns(schema), generation=7, clock=lambda: NOW, unique="u")
+    rows = RecordBatchBuilder(columns(schema), generation=7, clock=lambda: NOW, unique="u")
     result = rows.batch(records)
     result.validate(full=True)
     assert result.schema == rows.schema
@@ -338,8 +338,8 @@ def test_a_field_whose_name_a_table_refuses_is_in_the_column_of_the_next_best_na
     assert json.loads(row[ADDITIONAL]) == {"First_Name": "Eve", "": 1}
 
 
-def grown(records: Sequence[Record], room: int) -> tuple[Rows, list[dict[str, Json]]]:
-    rows = Rows(columns(SCHEMA), generation=7, clock=lambda: NOW, unique="u", room=room)
+def grown(records: Sequence[Record], room: int) -> tuple[RecordBatchBuilder, list[dict[str, Json]]]:
+    rows = RecordBatchBuilder(columns(SCHEMA), generation=7, clock=lambda: NOW, unique="u", room=room)
     result = rows.batch(records)
     result.validate(full=True)
     assert result.schema == rows.schema
@@ -368,7 +368,9 @@ def test_a_later_batch_has_the_columns_of_the_earlier_ones_and_more() -> None:
 
 @pytest.mark.parametrize("name", ["INT", "Text", META.upper(), ADDITIONAL, "a b", "", "\ud800", "a\tb"])
 def test_an_undeclared_field_whose_name_a_column_cannot_have_stays_with_the_rest(name: str) -> None:
-    rows = Rows({name: kind for name, kind in columns(SCHEMA).items() if name != "INT"}, generation=7, room=5)
+    rows = RecordBatchBuilder(
+        {name: kind for name, kind in columns(SCHEMA).items() if name != "INT"}, generation=7, room=5
+    )
 
     (row,) = rows.batch([{name: 1}]).to_pylist()
 
@@ -406,7 +408,7 @@ def test_the_column_of_an_undeclared_field_has_the_type_of_its_values(
 ) -> None:
     if as_text and any(isinstance(value, Decimal) for page in pages for value in page):
         as_text = False
-    rows = Rows({"id": pa.int64()}, generation=1, room=3)
+    rows = RecordBatchBuilder({"id": pa.int64()}, generation=1, room=3)
     made, row = rows.batch([]), dict[str, Json]()
     for page in pages:
         records: Sequence[Record] = [{"id": n, "x": value} for n, value in enumerate(page)]
@@ -423,7 +425,7 @@ def test_the_column_of_an_undeclared_field_has_the_type_of_its_values(
 
 
 def test_only_columns_that_follow_their_values_become_wider() -> None:
-    rows = Rows({"id": pa.int64(), "x": pa.int64()}, generation=1, room=3, follows={"x"})
+    rows = RecordBatchBuilder({"id": pa.int64(), "x": pa.int64()}, generation=1, room=3, follows={"x"})
 
     (row,) = rows.batch([{"id": "a", "x": "b"}]).to_pylist()
 
@@ -432,7 +434,7 @@ def test_only_columns_that_follow_their_values_become_wider() -> None:
 
 
 def test_where_no_column_may_become_wider_undeclared_fields_get_text_columns() -> None:
-    rows = Rows({"id": pa.int64()}, generation=1, room=3, infers=False)
+    rows = RecordBatchBuilder({"id": pa.int64()}, generation=1, room=3, infers=False)
 
     (row,) = rows.batch([{"id": 1, "x": 5}]).to_pylist()
 
@@ -440,7 +442,7 @@ def test_where_no_column_may_become_wider_undeclared_fields_get_text_columns() -
 
 
 def test_a_null_that_has_no_column_is_no_value_and_a_field_that_cannot_have_one_stays_with_the_rest() -> None:
-    rows = Rows({"id": pa.int64()}, generation=1, room=1)
+    rows = RecordBatchBuilder({"id": pa.int64()}, generation=1, room=1)
 
     (first,) = rows.batch([{"id": 1, "x": None}]).to_pylist()
     (second,) = rows.batch([{"id": 2, "x": 1, "y": None}]).to_pylist()
@@ -459,8 +461,8 @@ def test_a_text_column_of_an_undeclared_field_notes_what_no_text_holds() -> None
 
 
 def test_every_row_says_when_it_was_read_in_which_generation_and_has_an_id_of_its_own() -> None:
-    rows = Rows(columns(SCHEMA), generation=3, clock=lambda: NOW)
-    other = Rows(columns(SCHEMA), generation=3, clock=lambda: NOW)
+    rows = RecordBatchBuilder(columns(SCHEMA), generation=3, clock=lambda: NOW)
+    other = RecordBatchBuilder(columns(SCHEMA), generation=3, clock=lambda: NOW)
     batches = [rows.batch([{}] * 3), rows.batch([]), rows.batch([{}] * 2), other.batch([{}] * 2)]
     found = pa.Table.from_batches(batches).to_pylist()
 
@@ -532,7 +534,9 @@ def test_a_value_of_python_is_in_the_table_as_read_writes_it(records: list[dict[
     read = [json.loads(line)["record"]["data"] for line in record_lines("s", None, records, 0).splitlines()]
 
     found, expected = (
-        Rows(columns(ALL), generation=7, clock=lambda: NOW, unique="u", room=room).batch(given).to_pylist()
+        RecordBatchBuilder(columns(ALL), generation=7, clock=lambda: NOW, unique="u", room=room)
+        .batch(given)
+        .to_pylist()
         for given in (records, read)
     )
 
@@ -596,7 +600,7 @@ def lost(held: Json, value: Json, path: str, notes: Mapping[str, Mapping[str, st
         for i, inner in enumerate(value):
             yield from lost(held[i], inner, f"{path}[{i}]", notes)
     elif isinstance(held, datetime):
-        if held != parse_moment(value, ()):
+        if held != parse_timestamp(value, ()):
             yield path
     elif not same(held, value) and not held_as_json(held, value):
         yield path

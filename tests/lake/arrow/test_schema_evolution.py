@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json, Record
-from cdk.lake.arrow.cast import unfit, widened
+from cdk.lake.arrow.cast import cast_batch, unfit
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
     BIG_INTEGER,
@@ -28,8 +28,8 @@ from cdk.lake.arrow.columns import (
     columns,
     table_schema,
 )
-from cdk.lake.arrow.record_batches import Rows
-from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Plan, Policy, Widening, plan, with_columns
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
+from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Policy, SchemaChange, Widening, plan, with_columns
 
 INT, DOUBLE, TEXT, BOOL, DATE = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32()
 EVOLVE, FREEZE, DISCARD = Policy.EVOLVE, Policy.FREEZE, Policy.DISCARD
@@ -41,9 +41,9 @@ def table(**declared: ColumnType) -> pa.Schema:
     return table_schema(declared)
 
 
-def written(plan: Plan, record: Record) -> Mapping[str, Json]:
+def written(plan: SchemaChange, record: Record) -> Mapping[str, Json]:
     """The one row that a record becomes, without the columns that every row has."""
-    rows = Rows(plan.columns, generation=1, room=plan.room, follows=plan.follows)
+    rows = RecordBatchBuilder(plan.columns, generation=1, room=plan.room, follows=plan.follows)
     (row,) = rows.batch([record]).to_pylist()
     return {
         name: value
@@ -67,7 +67,7 @@ def test_a_new_table_has_the_declared_columns(policy: Policy, room: int) -> None
 def test_a_table_that_fits_stays_as_it_is(policy: Policy, room: int) -> None:
     declared: Mapping[str, ColumnType] = {"a b": INT, "any": JsonText(), "o": AB}
 
-    assert plan(table(**declared), declared, policy) == Plan(declared, table(**declared), room=room)
+    assert plan(table(**declared), declared, policy) == SchemaChange(declared, table(**declared), room=room)
 
 
 def test_new_columns_and_new_fields_of_objects_are_added() -> None:
@@ -135,7 +135,7 @@ def test_a_column_that_is_declared_no_more_is_still_written_as_it_is() -> None:
 
 def test_undeclared_fields_get_columns_and_keep_them() -> None:
     first = plan(None, {"id": INT}, EVOLVE)
-    rows = Rows(first.columns, generation=1, room=first.room)
+    rows = RecordBatchBuilder(first.columns, generation=1, room=first.room)
     file = rows.batch([{"id": 1, "x": 5, "y": "z"}])
 
     grown = with_columns(first.schema, rows.grown)
@@ -292,14 +292,14 @@ def test_a_table_takes_any_schema_after_any_other_and_loses_no_value(
         declared = columns(schema)
         made = plan(kept.schema, declared, EVOLVE)
         made = plan(kept.schema, declared, EVOLVE, exact=unfit(kept, made.schema))
-        rows = Rows(made.columns, generation=1, room=made.room)
+        rows = RecordBatchBuilder(made.columns, generation=1, room=made.room)
         batch = rows.batch(records)
         grown = with_columns(made.schema, rows.grown)
         assert grown is not None
-        moved = widened(kept, grown)
+        moved = cast_batch(kept, grown)
         for name in kept.schema.names:
             assert moved.column(name).null_count == kept.column(name).null_count
-        kept = pa.concat_batches([moved, widened(batch, grown)])
+        kept = pa.concat_batches([moved, cast_batch(batch, grown)])
         assert plan(grown, declared, EVOLVE).widen == ()
 
 
@@ -333,7 +333,7 @@ def test_delta_and_spark_read_every_type(session: SparkSession, tmp_path: Path) 
     made = plan(pa.schema(handle.schema().to_arrow()), TYPES, EVOLVE)
     handle.alter.add_columns(Schema.from_arrow(pa.schema(made.add)).fields)
     handle = DeltaTable(str(root))
-    batch = widened(Rows(made.columns, generation=1).batch([RECORD]), made.schema)
+    batch = cast_batch(RecordBatchBuilder(made.columns, generation=1).batch([RECORD]), made.schema)
     file = root / "one.parquet"
     pq.write_table(pa.Table.from_batches([batch]), file)
     add = AddAction(file.name, file.stat().st_size, {}, 0, True, '{"numRecords":1}')

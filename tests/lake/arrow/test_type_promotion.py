@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
-from cdk.lake.arrow.type_promotion import only_gains, wider, writable
+from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
 
 INT, DOUBLE, TEXT, BOOL, DATE = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32()
 A, AB = pa.struct([("a", INT)]), pa.struct([("a", INT), ("b", TEXT)])
@@ -50,7 +50,7 @@ A, AB = pa.struct([("a", INT)]), pa.struct([("a", INT), ("b", TEXT)])
     ],
 )
 def test_the_type_that_holds_both(old: pa.DataType, new: pa.DataType, hold: pa.DataType | None) -> None:
-    assert wider(old, new) == hold
+    assert common_type(old, new) == hold
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_type_that_holds_both(old: pa.DataType, new: pa.DataType, hold: pa.D
     ],
 )
 def test_whole_numbers_that_a_double_rounds_become_text(old: pa.DataType, new: pa.DataType, hold: pa.DataType) -> None:
-    assert wider(old, new, exact=True) == hold
+    assert common_type(old, new, exact=True) == hold
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ KINDS = st.recursive(
 
 @given(KINDS, KINDS)
 def test_a_wider_type_is_reached_in_one_step(old: pa.DataType, new: pa.DataType) -> None:
-    hold = wider(old, new)
+    hold = common_type(old, new)
 
     assert hold is not None
-    assert (wider(hold, new), wider(hold, old), writable(hold)) == (hold, hold, True)
+    assert (common_type(hold, new), common_type(hold, old), writable(hold)) == (hold, hold, True)

@@ -13,8 +13,8 @@ from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import cut_expected, expecting
 from cdk.base.values import Json, from_json
 from cdk.lake.arrow.columns import ColumnType, JsonText, columns
-from cdk.lake.arrow.record_batches import Rows
-from cdk.lake.arrow.typed_json_reader import Straight
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
+from cdk.lake.arrow.typed_json_reader import TypedJsonReader
 
 NOW = datetime(2024, 5, 6, tzinfo=UTC)
 BIG = {"type": "integer", "airbyte_type": "big_integer"}
@@ -91,12 +91,12 @@ PAGE = st.lists(RECORD, min_size=1, max_size=4)
 
 
 def batch(records: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
-    return rows_of(Rows(COLUMNS, generation=7, clock=lambda: NOW, unique="u").batch(records))
+    return rows_of(RecordBatchBuilder(COLUMNS, generation=7, clock=lambda: NOW, unique="u").batch(records))
 
 
 def expected_batch(records: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
     """The rows of records that were cut out as what they are expected to be, or as text."""
-    rows, body = Rows(COLUMNS, generation=7, clock=lambda: NOW, unique="u"), body_of(records)
+    rows, body = RecordBatchBuilder(COLUMNS, generation=7, clock=lambda: NOW, unique="u"), body_of(records)
     with expecting(rows.expected):
         found = cut_expected(body, ("data",)) or cut_out(body, ("data",))
     assert found is not None
@@ -144,7 +144,7 @@ def test_a_value_that_does_not_fit_is_the_same_as_a_decoded_one(
 
 
 def of(text: str, kinds: Mapping[str, ColumnType] = COLUMNS) -> Mapping[str, pa.Array] | None:
-    return Straight(kinds).of(JsonLines(text.encode(), text.count("\n") + 1))
+    return TypedJsonReader(kinds).of(JsonLines(text.encode(), text.count("\n") + 1))
 
 
 def test_good_records_are_not_decoded() -> None:
@@ -191,7 +191,7 @@ def test_columns_that_text_cannot_fill_are_decoded(schema: Json) -> None:
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\n", "x y"])
 def test_a_column_may_have_any_name(name: str) -> None:
     records: list[dict[str, Json]] = [{name: {"a": 1}}, {name: None}]
-    rows = Rows(columns({"properties": {name: {}}}), generation=1)
+    rows = RecordBatchBuilder(columns({"properties": {name: {}}}), generation=1)
 
     assert rows.batch(cut(records)).column(0).to_pylist() == ['{"a":1}', None]
 
@@ -205,7 +205,7 @@ def test_a_page_of_any_size_becomes_columns_piece_by_piece() -> None:
 
 
 def test_expected_records_are_not_decoded() -> None:
-    rows = Rows(COLUMNS, generation=7, clock=lambda: NOW, unique="u")
+    rows = RecordBatchBuilder(COLUMNS, generation=7, clock=lambda: NOW, unique="u")
     with expecting(rows.expected):
         found = cut_expected(body_of([{"int": 1, "any": {"x": 1}}, {"int": None}]), ("data",))
     assert found is not None
@@ -223,7 +223,7 @@ def test_of_a_name_that_comes_twice_the_last_value_counts() -> None:
 
 
 def test_a_source_whose_pages_never_fit_is_not_tried_for_ever() -> None:
-    straight = Straight(COLUMNS)
+    straight = TypedJsonReader(COLUMNS)
     for _ in range(3):
         assert straight.of(JsonLines(b'{"int":"1"}', 1)) is None
 

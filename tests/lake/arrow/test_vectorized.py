@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.lake.arrow.coerce import Change, fit
+from cdk.lake.arrow.coerce import Change, coerce_value
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT, ColumnType, JsonText, arrow_type
-from cdk.lake.arrow.vectorized import at_once, by_field
+from cdk.lake.arrow.vectorized import by_field, to_array
 
 POINT = pa.struct([("x", pa.int64()), ("label", pa.string())])
 KINDS: list[ColumnType] = [
@@ -49,12 +49,12 @@ VALUES = st.recursive(
 
 def one_by_one(values: list[Any], kind: ColumnType) -> tuple[pa.Array, list[Change]]:
     noted: list[Change] = []
-    return pa.array([fit(value, kind, "f", noted) for value in values], arrow_type(kind)), noted
+    return pa.array([coerce_value(value, kind, "f", noted) for value in values], arrow_type(kind)), noted
 
 
 @given(st.sampled_from(KINDS), st.lists(VALUES, max_size=4))
 def test_it_makes_what_value_by_value_makes_or_nothing(kind: ColumnType, values: list[Any]) -> None:
-    array = at_once(values, kind)
+    array = to_array(values, kind)
 
     if array is not None:
         expected, noted = one_by_one(values, kind)
@@ -80,7 +80,7 @@ def test_it_makes_what_value_by_value_makes_or_nothing(kind: ColumnType, values:
     ],
 )
 def test_values_that_fit_are_taken_at_once(kind: ColumnType, values: list[Any]) -> None:
-    array = at_once(values, kind)
+    array = to_array(values, kind)
 
     assert array is not None
     assert array.to_pylist() == one_by_one(values, kind)[0].to_pylist()
@@ -108,14 +108,14 @@ def test_values_that_fit_are_taken_at_once(kind: ColumnType, values: list[Any]) 
     ],
 )
 def test_what_is_in_doubt_is_left_to_the_other_way(kind: ColumnType, value: Any) -> None:
-    assert at_once([value], kind) is None
+    assert to_array([value], kind) is None
 
 
 def test_an_undeclared_field_of_a_struct_is_seen_wherever_it_is() -> None:
     first = {"x": 1, "label": "a"}
 
-    assert at_once([first, {"x": 1, "other": 2}], POINT) is None
-    assert at_once([first, None, {"x": 1, "other": 2}], POINT) is None
+    assert to_array([first, {"x": 1, "other": 2}], POINT) is None
+    assert to_array([first, None, {"x": 1, "other": 2}], POINT) is None
 
 
 def test_fields_come_apart_when_all_objects_have_the_same() -> None:

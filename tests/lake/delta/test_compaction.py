@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from cdk.base.errors import ReceiptError, StateError
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Disk, Written
+from cdk.lake.storage.folder import FileInfo, LocalFolder
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32())])
 BUSY, QUIET = date(2024, 1, 1), None
@@ -36,7 +36,7 @@ def filled(root: Path, files: int, *by: str) -> StreamTable:
     """A table with so many small files for a busy day, and one for another."""
     table = opened(root, *by)
     busy = [file for _ in range(files) for file in wrote(table, root, BUSY)]
-    table.commit(Saved("incremental", "append", state={"page": 1}), [*busy, *wrote(table, root, QUIET)])
+    table.commit(TableState("incremental", "append", state={"page": 1}), [*busy, *wrote(table, root, QUIET)])
     return table
 
 
@@ -66,12 +66,12 @@ def test_many_small_files_become_one_with_the_same_rows_and_state(
     assert len(DeltaTable(str(tmp_path)).file_uris()) == left
     assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
     assert changes(tmp_path) == {False}
-    found = audit(Disk(tmp_path))
+    found = audit(LocalFolder(tmp_path))
     assert (found.receipts, found.others, found.wrong, found.rows) == (2, [], [], MANY + 1)
     again = opened(tmp_path)
     assert (again.saved, again.state_version) == (table.saved, table.state_version)
     # The handle is at the version that it made: the run goes on.
-    table.commit(Saved("incremental", "append", state={"page": 2}), wrote(table, tmp_path, QUIET))
+    table.commit(TableState("incremental", "append", state={"page": 2}), wrote(table, tmp_path, QUIET))
     assert days(tmp_path) == {BUSY: MANY, QUIET: 2}
 
 
@@ -118,10 +118,10 @@ def test_files_that_would_be_joined_into_other_rows_stay(tmp_path: Path) -> None
     assert len(DeltaTable(str(tmp_path)).file_uris()) == MANY + 1
 
 
-class Vacuumed(Disk):
+class Vacuumed(LocalFolder):
     """A folder whose new files are removed as soon as they are finished."""
 
-    def settle(self, name: str) -> Written:
+    def settle(self, name: str) -> FileInfo:
         written = super().settle(name)
         self.delete(name)
         return written

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import MOMENT
-from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.receipt import RecordCounts
-from cdk.lake.delta.row_history import History
+from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup, Committed
 from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.streams.order import CountOrder
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
@@ -48,7 +48,7 @@ class Lake:
 
     def __init__(self, folder: Path, identity: Identity, feature: str = "", *, history: bool = False) -> None:
         self.root = folder / (feature or "plain")
-        self.rows = Rows(COLUMNS, generation=1)
+        self.rows = RecordBatchBuilder(COLUMNS, generation=1)
         schema = self.rows.schema
         StreamTable(self.root, "shop", "users", schema)
         if feature:
@@ -57,11 +57,11 @@ class Lake:
         self.table = StreamTable(self.root, "shop", "users", schema)
         self.mode = AppendDedup(self.table, identity, ("id",), "users")
         if history:
-            place = Disk(folder / f"{feature}_history")
-            self.mode.open_history(lambda: History(place, self.table, "shop", "users", ("id",)))
+            place = LocalFolder(folder / f"{feature}_history")
+            self.mode.open_history(lambda: RowHistory(place, self.table, "shop", "users", ("id",)))
         self.mode.prepare(run_inline)
         assert len(self.mode.tables) == 1 + history
-        self.saved = Saved("incremental", "append_dedup")
+        self.saved = TableState("incremental", "append_dedup")
 
     def take(self, batches: Sequence[pa.RecordBatch]) -> Committed:
         files: list[DataFile] = []

@@ -21,15 +21,15 @@ from cdk.base.values import Record
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.stale_removal import Wanted
-from cdk.sync.loop.stream_sync import StreamRun
+from cdk.sync.loop.stale_removal import RemovalRequest
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
-from cdk.sync.tasks.epoch_task import Job, read_bundle
+from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from cdk.sync.tasks.workers import Workers
 from tests.spark.epochs_here import read_epoch
 from tests.spark.given_source import Given
@@ -157,8 +157,8 @@ def rows(root: Path) -> list[Mapping[str, Json]]:
     return [row for file in DeltaTable(str(root)).file_uris() for row in pq.read_table(file).to_pylist()]
 
 
-def read_in_this_process(run: StreamRun) -> list[DataFile]:
-    return read_epoch(run, 99, lambda pieces: read_bundle(Job([run.target], 100, 1), pieces))
+def read_in_this_process(run: StreamSync) -> list[DataFile]:
+    return read_epoch(run, 99, lambda pieces: read_bundle(EpochJob([run.target], 100, 1), pieces))
 
 
 def receipts(root: Path) -> list[Receipt]:
@@ -206,7 +206,7 @@ def test_the_table_has_exactly_what_was_read_and_its_receipts_say_so(
 @pytest.mark.parametrize("mode", ["append", "overwrite", "append_dedup"])
 def test_a_commit_whose_files_lack_rows_that_were_read_is_not_made(tmp_path: Path, mode: WriteModeName) -> None:
     things = Changing([[{"id": n, "shelf": "a"}] for n in range(4)])
-    run = StreamRun(StreamPlan(things, Disk(tmp_path / "things"), "full_refresh", mode), "test", sync="s1")
+    run = StreamSync(StreamPlan(things, LocalFolder(tmp_path / "things"), "full_refresh", mode), "test", sync="s1")
     files = read_in_this_process(run)
     before = DeltaTable(str(tmp_path / "things")).version()
 
@@ -238,7 +238,9 @@ def test_what_a_read_skips_is_in_the_receipt(tmp_path: Path) -> None:
     stream = Growing()
     for sync, count in (("s1", 20), ("s2", 25)):
         stream.count = count
-        run = StreamRun(StreamPlan(stream, Disk(tmp_path / "events"), "incremental", "append"), "test", sync=sync)
+        run = StreamSync(
+            StreamPlan(stream, LocalFolder(tmp_path / "events"), "incremental", "append"), "test", sync=sync
+        )
         while run.active:
             run.commit(read_in_this_process(run))
 
@@ -290,9 +292,9 @@ class Versioned(Stream):
         yield from ({"id": id, "v": v} for id, v in self._records)
 
 
-def synced(root: Path, stream: Stream, sync: str, removal: Wanted | None = None) -> StreamReport:
-    plan = StreamPlan(stream, Disk(root), "full_refresh", "append_dedup")
-    run = StreamRun(plan, "test", sync=sync, removal=removal)
+def synced(root: Path, stream: Stream, sync: str, removal: RemovalRequest | None = None) -> StreamReport:
+    plan = StreamPlan(stream, LocalFolder(root), "full_refresh", "append_dedup")
+    run = StreamSync(plan, "test", sync=sync, removal=removal)
     run.prepare(run_inline)
     while run.active:
         run.commit(read_in_this_process(run))
@@ -313,7 +315,7 @@ def test_rows_that_are_older_than_others_of_their_key_are_in_the_receipt(tmp_pat
 def test_rows_that_the_source_has_no_more_are_in_the_receipt_as_they_leave(
     tmp_path: Path, removal: str, removed: int
 ) -> None:
-    wanted = Wanted(RemoveStaleOptions.model_validate({"removal": removal, "fail_safe_threshold": 1.0}))
+    wanted = RemovalRequest(RemoveStaleOptions.model_validate({"removal": removal, "fail_safe_threshold": 1.0}))
     synced(tmp_path / "things", Versioned([(n, 1) for n in range(5)]), "s1", wanted)
     report = synced(tmp_path / "things", Versioned([(n, 1) for n in range(3)]), "s2", wanted)
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdk.base.errors import StateConflict, StateError
 from cdk.base.values import Json
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from tests.spark.users_table import ids, opened, saved, state, wrote
 
 
@@ -136,8 +136,8 @@ def test_a_restore_that_left_the_log_is_noticed_by_the_rows(
     assert "spark-cdk state rollback" in str(caught.value)
 
     # A person says which state the rows have; the sync goes on from there.
-    one = Located("users", Disk(root))
-    Admin(Disk(root.parent), "shop").rollback(one, 1)
+    one = StreamLocation("users", LocalFolder(root))
+    Admin(LocalFolder(root.parent), "shop").rollback(one, 1)
     assert state(root) == {"page": 1}
     opened(root).commit(saved({"page": 2}), wrote(root, 3, 4, 5))
     assert [i for i in ids(root) if i < 100] == [0, 1, 2, 3, 4, 5]
@@ -175,7 +175,7 @@ def test_the_newest_state_can_be_kept_though_the_rows_contradict_it(root: Path) 
     neighbour_appends(root)
     clean_log(root, DeltaTable(str(root)).version() - 1)
 
-    Admin(Disk(root.parent), "shop").rollback(Located("users", Disk(root)), 2)
+    Admin(LocalFolder(root.parent), "shop").rollback(StreamLocation("users", LocalFolder(root)), 2)
 
     assert state(root) == {"page": 2}
 

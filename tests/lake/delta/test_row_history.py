@@ -20,10 +20,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from cdk import CountCursor, Item, Json, Slice, Stream
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.edits import Change
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta import compaction as joining
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
@@ -185,7 +185,10 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def commit_state_alone(self) -> None:
         """A person changes the state, and with it no row."""
-        admin, one = Admin(Disk(self.folder), "shop"), Located("things", Disk(self.table), None, Disk(self.history))
+        admin, one = (
+            Admin(LocalFolder(self.folder), "shop"),
+            StreamLocation("things", LocalFolder(self.table), None, LocalFolder(self.history)),
+        )
         if (saved := one.open("shop").saved) is not None:
             table = one.open("shop")
             admin.commit(one, table, Change("note", replace(saved, source={"at": table.version}), (), ()))

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from cdk.base.errors import BadState, StateError
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
-from cdk.lake.admin.verify import waste
-from cdk.lake.delta.state_blobs import KeptStates, number
+from cdk.lake.admin.verify import orphan_files
+from cdk.lake.delta.state_blobs import StateBlobs, number
 from cdk.lake.delta.stream_table import successor
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from tests.spark.users_table import blobs, opened, saved, wrote
 
 
@@ -70,7 +70,7 @@ class World:
     """A table whose stream has a thousand partitions, and what a person knows of its states."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.one = root, Located("users", Disk(root))
+        self.root, self.one = root, StreamLocation("users", LocalFolder(root))
         self.table = opened(root)
         self.cursors = dict.fromkeys(range(1_010), 0)
         self.states: dict[int | None, Json] = {}
@@ -102,11 +102,11 @@ class World:
             handle.restore(chance.choice(earlier))
 
     def roll_back(self, chance: random.Random) -> None:
-        Admin(Disk(self.root.parent), "shop").rollback(self.one, number(chance.choice(self.kept)))
+        Admin(LocalFolder(self.root.parent), "shop").rollback(self.one, number(chance.choice(self.kept)))
 
     def clean_up(self, _: random.Random) -> None:
         later = system_clock() + timedelta(days=9)
-        for found in waste(self.one, "shop", now=later, age=timedelta(days=1)):
+        for found in orphan_files(self.one, "shop", now=later, age=timedelta(days=1)):
             if found.name.endswith(".json"):
                 found.root.delete(found.name)
 
@@ -166,13 +166,13 @@ def test_a_commit_writes_the_partitions_that_moved_and_a_new_base_now_and_then(r
 
 
 def test_a_state_leans_on_no_draft(tmp_path: Path) -> None:
-    states, state = KeptStates(Disk(tmp_path), "users"), saved(of_many(dict.fromkeys(range(1_000), 0)))
+    states, state = StateBlobs(LocalFolder(tmp_path), "users"), saved(of_many(dict.fromkeys(range(1_000), 0)))
     first, second = successor(None), successor(successor(None))
     states.write(first, state)
     states.remove(lambda version: version == first)
     states.write(second, state)
 
-    assert KeptStates(Disk(tmp_path), "users").load(second) == state
+    assert StateBlobs(LocalFolder(tmp_path), "users").load(second) == state
 
 
 def test_a_state_whose_base_is_not_the_one_it_was_written_for_is_an_error(root: Path) -> None:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
 from cdk.base.task_map import run_inline
-from cdk.lake.admin.table_facts import Asked, tables_of
+from cdk.lake.admin.table_facts import TableRequest, tables_of
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import FEATURES, Feature, Use, Way
 from cdk.spark.sync_runner import SyncRunner
@@ -262,7 +262,7 @@ def test_tables_says_what_the_next_sync_cannot_do(tmp_path: Path, *, state: bool
         write_deltalake(str(tmp_path / "users"), pa.table({"id": pa.array([1])}))
     give(tmp_path / "users", featured_table.FEATURES["row tracking"])
 
-    (facts,) = tables_of(tmp_path, "shop", {"users": Asked(write_mode="append_dedup")})
+    (facts,) = tables_of(tmp_path, "shop", {"users": TableRequest(write_mode="append_dedup")})
 
     assert facts.next == "fails before it reads: the table has features that forbid it"
     assert facts.hint is not None

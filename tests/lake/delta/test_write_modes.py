@@ -17,13 +17,13 @@ from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Source, Strea
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
 from cdk.lake.delta.receipt import RecordCounts
-from cdk.lake.delta.row_history import History
+from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
@@ -226,7 +226,7 @@ def test_a_file_that_delta_rs_has_written_again_is_merged_with(tmp_path: Path) -
 
 
 SCHEMA = pa.schema([("id", pa.int64()), (EXTRACTED_AT, pa.timestamp("us", "UTC")), (RAW_ID, pa.string())])
-BEGIN = Saved("full_refresh", "append_dedup", "s1")
+BEGIN = TableState("full_refresh", "append_dedup", "s1")
 
 
 def staged(mode: AppendDedup, *ids: int) -> list[DataFile]:
@@ -239,7 +239,7 @@ def staged(mode: AppendDedup, *ids: int) -> list[DataFile]:
 def with_history(lake: Path) -> AppendDedup:
     table = StreamTable(lake / "users", "test", "users", SCHEMA)
     mode = AppendDedup(table, Identity(("id",)), (), "users")
-    mode.open_history(lambda: History(Disk(lake / "users_history"), table, "test", "users"))
+    mode.open_history(lambda: RowHistory(LocalFolder(lake / "users_history"), table, "test", "users"))
     mode.prepare(run_inline)
     return mode
 

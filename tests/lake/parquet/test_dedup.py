@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, META, MOMENT, OWN_COLUMNS, RAW_ID
-from cdk.lake.parquet.dedup import CURSOR, FILE, ROW, CursorColumn, Identity, keyed, newest, superseded
+from cdk.lake.parquet.dedup import CURSOR, FILE, ROW, CursorColumn, Identity, keyed, latest_rows, superseded
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -32,7 +32,7 @@ def compared(table: pa.Table, identity: Identity) -> pa.Table:
 
 
 def winners_of(parts: list[pa.Table], identity: Identity) -> pa.Table:
-    return newest([compared(one, identity) for one in parts], len(identity.keys))
+    return latest_rows([compared(one, identity) for one in parts], len(identity.keys))
 
 
 def places(winners: pa.Table) -> list[tuple[int, int]]:

@@ -12,10 +12,10 @@ from cdk import ConfigError, Json
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import GENERATION, LOCAL_TIME, MOMENT
 from cdk.lake.parquet.dedup import DELETED_AT
-from cdk.lake.parquet.generation_diff import Counts, Unseen, check_flag
+from cdk.lake.parquet.generation_diff import GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 
 NOON = datetime(2024, 5, 12, 12, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64()), ("team", pa.string()), (GENERATION, pa.int64()), (DELETED_AT, MOMENT)])
@@ -26,7 +26,7 @@ class Table:
 
     def __init__(self, folder: Path, schema: pa.Schema = SCHEMA, partition_by: tuple[str, ...] = ()) -> None:
         self.folder, self.schema, self.files = folder, schema, list[TableFile]()
-        self.unseen = Unseen(Disk(folder), schema, 3, ("id", "team"), partition_by=partition_by)
+        self.unseen = GenerationDiff(LocalFolder(folder), schema, 3, ("id", "team"), partition_by=partition_by)
 
     def add(self, rows: Sequence[Mapping[str, Json]], columns: Sequence[str], **partition: str) -> None:
         path = f"{len(self.files)}.parquet"
@@ -52,7 +52,11 @@ def table(tmp_path: Path) -> Table:
 
 
 def test_rows_of_any_other_generation_are_gone_unless_they_are_flagged_or_have_none(table: Table) -> None:
-    assert table.unseen.counted(table.files, run_inline) == [Counts(1, 2), Counts(1, 1), Counts(0, 0)]
+    assert table.unseen.counted(table.files, run_inline) == [
+        GenerationCounts(1, 2),
+        GenerationCounts(1, 1),
+        GenerationCounts(0, 0),
+    ]
 
 
 def test_flagging_changes_what_is_gone_and_nothing_else(table: Table) -> None:

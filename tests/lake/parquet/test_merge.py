@@ -11,12 +11,12 @@ import pytest
 
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import MOMENT
-from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
 from cdk.lake.parquet.merge import Merge, Merged
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.streams.order import CountOrder
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int64(), "name": pa.string()}
@@ -34,8 +34,8 @@ class Table:
         columns: dict[str, Any] | None = None,
         partition_by: tuple[str, ...] = (),
     ) -> None:
-        self.place, self.columns = Disk(folder), columns or COLUMNS
-        self.rows = Rows(self.columns, generation=1)
+        self.place, self.columns = LocalFolder(folder), columns or COLUMNS
+        self.rows = RecordBatchBuilder(self.columns, generation=1)
         bounded = tuple(name for name in identity.keys if name not in partition_by)
         self.merge = Merge(
             self.place, self.rows.schema, identity, run_inline, bounded=bounded, partition_by=partition_by

@@ -18,17 +18,17 @@ from cdk import Page
 from cdk.base.errors import BugError, ConfigError
 from cdk.base.values import Json
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, META, MOMENT, ColumnType, table_schema
-from cdk.lake.arrow.record_batches import Rows
+from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import check_columns, check_same, restored, split, text_of, value_of, without_empty
 from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Place
-from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.object_store import folder_at
 from cdk.state.position import Start
 from cdk.state.slice import Partition, Slice
-from cdk.sync.tasks.epoch_task import Job, read_bundle
-from cdk.sync.tasks.messages import Piece, Target
+from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
+from cdk.sync.tasks.messages import SliceTask, WriteTarget
 from tests.samples import Users
 from tests.spark.object_store import object_store
 
@@ -72,15 +72,15 @@ def batch(rows: Sequence[Mapping[str, Json]], schema: pa.Schema = SCHEMA) -> pa.
     return pa.RecordBatch.from_pylist(list(rows), schema)
 
 
-def wrote(root: Place | Path, rows: Sequence[Mapping[str, Json]], schema: pa.Schema, *by: str) -> list[DataFile]:
+def wrote(root: Folder | Path, rows: Sequence[Mapping[str, Json]], schema: pa.Schema, *by: str) -> list[DataFile]:
     writer = TableWriter(root, schema, ("id",), by)
     writer.write([batch(rows, schema)])
     return writer.close()
 
 
-def filled(root: Place | Path, rows: Sequence[Mapping[str, Json]], schema: pa.Schema, *by: str) -> StreamTable:
+def filled(root: Folder | Path, rows: Sequence[Mapping[str, Json]], schema: pa.Schema, *by: str) -> StreamTable:
     table = StreamTable(root, "shop", "things", schema, partition_by=by)
-    table.commit(Saved("incremental", "append", state=1), wrote(root, rows, schema, *by))
+    table.commit(TableState("incremental", "append", state=1), wrote(root, rows, schema, *by))
     return table
 
 
@@ -167,7 +167,7 @@ def test_columns_that_a_file_lacks_come_back_and_those_it_has_follow_the_log() -
 
 
 def test_an_empty_text_becomes_null_and_is_noted() -> None:
-    rows = Rows({"a": pa.string(), "b": pa.string(), "n": pa.int64()}, generation=1)
+    rows = RecordBatchBuilder({"a": pa.string(), "b": pa.string(), "n": pa.int64()}, generation=1)
     before = rows.batch([{"a": "", "b": "", "n": 1}, {"a": "x", "b": "", "n": "no"}, {"a": None}])
     after = without_empty(before, ["a", "n"])
 
@@ -261,7 +261,7 @@ def test_files_lie_right_in_the_tables_folder(tmp_path: Path) -> None:
 def test_files_that_wait_for_their_generation_keep_their_partition(tmp_path: Path) -> None:
     table = filled(tmp_path, ROWS, SCHEMA, "day")
     waiting = tuple(wrote(tmp_path, ROWS, SCHEMA, "day"))
-    table.commit(Saved("full_refresh", "overwrite", pending=waiting))
+    table.commit(TableState("full_refresh", "overwrite", pending=waiting))
 
     again = StreamTable(tmp_path, "shop", "things", SCHEMA)
 
@@ -272,8 +272,8 @@ def test_files_that_wait_for_their_generation_keep_their_partition(tmp_path: Pat
 
 def test_a_task_puts_rows_into_their_partitions(tmp_path: Path) -> None:
     columns: Mapping[str, ColumnType] = {"id": pa.int64(), "region": pa.string()}
-    target = Target(Regions(), tmp_path, columns, 1, partition_by=("region",))
-    result = read_bundle(Job([target], 60, 1), [Piece(0, 0, Slice(Partition(), None, Start()))])
+    target = WriteTarget(Regions(), tmp_path, columns, 1, partition_by=("region",))
+    result = read_bundle(EpochJob([target], 60, 1), [SliceTask(0, 0, Slice(Partition(), None, Start()))])
 
     assert {file.partition["region"]: file.rows for file in result.files[0]} == {"a": 5, "b": 5, None: 5}
     assert result.progress[0].rejected == 5
@@ -300,9 +300,9 @@ def test_spark_reads_the_files_alone(tmp_path: Path, session: SparkSession) -> N
 def test_partitions_work_in_a_store_whatever_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with object_store() as store:
-        root = place_at("s3://lake/parted", store.storage)
+        root = folder_at("s3://lake/parted", store.storage)
         table = filled(root, ROWS, SCHEMA, "text", "at")
-        table.commit(Saved("incremental", "append", state=2), wrote(root, ROWS, SCHEMA, "text", "at"))
+        table.commit(TableState("incremental", "append", state=2), wrote(root, ROWS, SCHEMA, "text", "at"))
         found = DeltaTable(root.uri, storage_options=root.storage_options)
         found.optimize.compact()
 

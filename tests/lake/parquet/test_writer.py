@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdk.base.values import Json
 from cdk.lake.parquet.writer import DataFile, Limits, TableWriter
-from cdk.lake.storage.folder import Disk, Written
+from cdk.lake.storage.folder import FileInfo, LocalFolder
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
@@ -110,7 +110,7 @@ def on(shelves: Sequence[int], start: int = 0) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True)
-class Watched(Disk):
+class Watched(LocalFolder):
     """A folder that counts its open files. counts: after each file that was opened or settled."""
 
     counts: list[int] = field(default_factory=lambda: [0])
@@ -119,7 +119,7 @@ class Watched(Disk):
         self.counts.append(self.counts[-1] + 1)
         return super().open(name)
 
-    def settle(self, name: str) -> Written:
+    def settle(self, name: str) -> FileInfo:
         self.counts.append(self.counts[-1] - 1)
         return super().settle(name)
 

@@ -20,8 +20,8 @@ from cdk import BadState, ConfigError, Json, TransientError
 from cdk.base.times.clock import system_clock
 from cdk.lake.storage import delta_row_table as delta_rows
 from cdk.lake.storage.delta_state_store import DeltaStore, open_delta
-from cdk.lake.storage.folder import Disk
-from cdk.lake.storage.object_store import place_at
+from cdk.lake.storage.folder import LocalFolder
+from cdk.lake.storage.object_store import folder_at
 from cdk.state.log import Kind, StateLog, open_session
 from cdk.state.stores import StateKey, open_store
 from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
@@ -48,7 +48,7 @@ for seq in range(1, 21):
 
 
 @dataclass(frozen=True)
-class Interrupted(Disk):
+class Interrupted(LocalFolder):
     """A disk on which something else happens just after a file was written, before it is committed."""
 
     meanwhile: Callable[[], object] = lambda: None
@@ -59,7 +59,7 @@ class Interrupted(Disk):
 
 
 def prepared(folder: Path) -> DeltaStore:
-    store = DeltaStore(Disk(folder))
+    store = DeltaStore(LocalFolder(folder))
     store.prepare()
     return store
 
@@ -153,7 +153,7 @@ def test_of_two_processes_one_creates_each_record(folder: Path, store: DeltaStor
 
 
 def test_the_log_keeps_checkpoints_and_loses_old_commits_and_no_record(folder: Path, store: DeltaStore) -> None:
-    before = DeltaStore(Disk(folder))
+    before = DeltaStore(LocalFolder(folder))
     before.numbers(KEY)
     DeltaTable(str(folder)).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
     for seq in range(1, 26):
@@ -161,7 +161,7 @@ def test_the_log_keeps_checkpoints_and_loses_old_commits_and_no_record(folder: P
     log = list((folder / "_delta_log").iterdir())
 
     assert len([path for path in log if path.suffix == ".json"]) < 12
-    for reader in (before, DeltaStore(Disk(folder))):
+    for reader in (before, DeltaStore(LocalFolder(folder))):
         assert [reader.read(KEY, seq) for seq in reader.numbers(KEY)] == [f"{seq}".encode() for seq in range(1, 26)]
 
 
@@ -229,7 +229,7 @@ def test_a_drop_that_is_overtaken_drops_all_the_same(folder: Path, store: DeltaS
         overtake()
         return system_clock()
 
-    DeltaStore(Disk(folder), clock=clock).drop(KEY, [1], [])
+    DeltaStore(LocalFolder(folder), clock=clock).drop(KEY, [1], [])
 
     assert store.numbers(KEY) == [2]
     assert files(folder) == named(folder)
@@ -246,13 +246,13 @@ def test_who_is_overtaken_again_and_again_gives_up_and_leaves_nothing_half_done(
         return system_clock()
 
     with pytest.raises(TransientError, match="3 commits of others came first"):
-        DeltaStore(Disk(folder), clock=clock).create(KEY, 1, b"{}")
+        DeltaStore(LocalFolder(folder), clock=clock).create(KEY, 1, b"{}")
 
     assert (store.numbers(KEY), store.numbers(OTHER)) == ([], [1, 2, 3])
 
 
 def test_a_store_that_was_not_prepared_takes_nothing_and_is_left_untouched(folder: Path) -> None:
-    store = DeltaStore(Disk(folder))
+    store = DeltaStore(LocalFolder(folder))
     with pytest.raises(ConfigError, match="found no table; prepare the store") as refused:
         store.create(KEY, 1, b"{}")
 
@@ -263,13 +263,16 @@ def test_a_store_that_was_not_prepared_takes_nothing_and_is_left_untouched(folde
 def test_a_cut_preparation_is_repeated(folder: Path) -> None:
     (folder / "_delta_log").mkdir(parents=True)
 
-    assert DeltaStore(Disk(folder)).numbers(KEY) == []
+    assert DeltaStore(LocalFolder(folder)).numbers(KEY) == []
     assert prepared(folder).create(KEY, 1, b"{}")
 
 
 def test_a_folder_that_holds_something_else_is_refused(folder: Path) -> None:
     (folder / "orders" / "_delta_log").mkdir(parents=True)
-    for use in (lambda: DeltaStore(Disk(folder)).prepare(), lambda: DeltaStore(Disk(folder)).numbers(KEY)):
+    for use in (
+        lambda: DeltaStore(LocalFolder(folder)).prepare(),
+        lambda: DeltaStore(LocalFolder(folder)).numbers(KEY),
+    ):
         with pytest.raises(
             ConfigError, match="found 'orders', expected a Delta table of states, or nothing"
         ) as refused:
@@ -281,7 +284,10 @@ def test_a_folder_that_holds_something_else_is_refused(folder: Path) -> None:
 
 def test_a_table_of_somebody_else_is_refused(folder: Path) -> None:
     DeltaTable.create(str(folder), pa.schema([("id", pa.int64()), ("name", pa.string())]))
-    for use in (lambda: DeltaStore(Disk(folder)).prepare(), lambda: DeltaStore(Disk(folder)).numbers(KEY)):
+    for use in (
+        lambda: DeltaStore(LocalFolder(folder)).prepare(),
+        lambda: DeltaStore(LocalFolder(folder)).numbers(KEY),
+    ):
         with pytest.raises(ConfigError, match="found a Delta table with the columns id, name, expected namespace"):
             use()
 
@@ -306,7 +312,7 @@ def test_a_table_that_only_looks_like_one_of_states_is_refused(
 def test_a_place_that_cannot_be_a_folder_is_a_mistake_of_the_set_up(folder: Path) -> None:
     folder.write_text("notes")
     with pytest.raises(ConfigError, match="the table of states failed") as refused:
-        DeltaStore(Disk(folder / "below")).prepare()
+        DeltaStore(LocalFolder(folder / "below")).prepare()
 
     assert refused.value.path == str(folder / "below")
 
@@ -317,7 +323,7 @@ def test_a_damaged_log_is_an_error_and_no_empty_store(folder: Path, store: Delta
     log.write_text("{")
 
     with pytest.raises(TransientError, match="the table of states failed"):
-        DeltaStore(Disk(folder)).numbers(KEY)
+        DeltaStore(LocalFolder(folder)).numbers(KEY)
 
 
 def test_a_record_whose_file_is_missing_is_not_taken_for_none(folder: Path, store: DeltaStore) -> None:
@@ -424,7 +430,7 @@ def server() -> Iterator[ObjectStore]:
 def lake(server: ObjectStore, tmp_path: Path) -> Iterator[DeltaStore]:
     """A store in the bucket, which is well when a test begins."""
     server.misbehave()
-    store = DeltaStore(place_at(f"s3://lake/{tmp_path.name}", server.storage))
+    store = DeltaStore(folder_at(f"s3://lake/{tmp_path.name}", server.storage))
     store.prepare()
     yield store
     server.misbehave()
@@ -456,7 +462,7 @@ def test_a_record_that_the_server_refused_is_not_there_and_may_come_later(
 
 def test_a_table_whose_making_lost_its_answer_is_made(server: ObjectStore, lake: DeltaStore, tmp_path: Path) -> None:
     server.misbehave(Trouble(r"PUT /lake/.*/_delta_log/0+\.json", status=412, times=1, done=True))
-    store = DeltaStore(place_at(f"s3://lake/{tmp_path.name}/other", server.storage))
+    store = DeltaStore(folder_at(f"s3://lake/{tmp_path.name}/other", server.storage))
     server.asked()
     store.prepare()
 
@@ -469,7 +475,7 @@ def test_a_table_that_the_server_refuses_to_make_is_an_error(
     server: ObjectStore, lake: DeltaStore, tmp_path: Path
 ) -> None:
     server.misbehave(Trouble(r"PUT /lake/.*/_delta_log/0+\.json"))
-    store = DeltaStore(place_at(f"s3://lake/{tmp_path.name}/other", server.storage))
+    store = DeltaStore(folder_at(f"s3://lake/{tmp_path.name}/other", server.storage))
     with pytest.raises(TransientError, match="SlowDown: Please reduce your request rate"):
         store.prepare()
 
@@ -491,7 +497,7 @@ def test_opening_a_table_of_many_commits_does_not_read_its_whole_log(
     for seq in range(1, 26):
         lake.create(KEY, seq, b"{}")
     server.asked()
-    again = DeltaStore(place_at(f"s3://lake/{tmp_path.name}", server.storage))
+    again = DeltaStore(folder_at(f"s3://lake/{tmp_path.name}", server.storage))
     assert len(again.numbers(KEY)) == 25
     opening = server.asked()
     again.numbers(KEY)

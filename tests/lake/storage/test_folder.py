@@ -7,8 +7,8 @@ import pytest
 
 from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.lake.storage.credentials import for_delta, secrets_of
-from cdk.lake.storage.folder import Disk, Place, as_place, cache_folder
-from cdk.lake.storage.object_store import Store, place_at
+from cdk.lake.storage.folder import Folder, LocalFolder, as_folder, cache_folder
+from cdk.lake.storage.object_store import ObjectStoreFolder, folder_at
 from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
@@ -21,15 +21,15 @@ def server() -> Iterator[ObjectStore]:
 
 
 @pytest.fixture(params=["disk", "store"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     """An empty folder, named like nothing a URL may hold."""
     if request.param == "disk":
-        return as_place(tmp_path / "a b" / "ü")
+        return as_folder(tmp_path / "a b" / "ü")
     server: ObjectStore = request.getfixturevalue("server")
-    return place_at(f"s3://lake/{tmp_path.name}/a b/ü", server.storage, {})
+    return folder_at(f"s3://lake/{tmp_path.name}/a b/ü", server.storage, {})
 
 
-def test_what_is_written_is_read(place: Place) -> None:
+def test_what_is_written_is_read(place: Folder) -> None:
     place.write("1.json", b"one")
     place.write("1.json", b"two")
     place.write("2.json", b"")
@@ -38,7 +38,7 @@ def test_what_is_written_is_read(place: Place) -> None:
     assert sorted(place.names()) == ["1.json", "2.json"]
 
 
-def test_a_file_that_is_written_in_parts_is_told_with_its_size(place: Place) -> None:
+def test_a_file_that_is_written_in_parts_is_told_with_its_size(place: Folder) -> None:
     place.make()
     with place.open("part") as file:
         file.write(b"12345")
@@ -50,7 +50,7 @@ def test_a_file_that_is_written_in_parts_is_told_with_its_size(place: Place) -> 
     assert 1.6e12 < written.modified < 4e12
 
 
-def test_what_is_not_there_is_told_apart(place: Place) -> None:
+def test_what_is_not_there_is_told_apart(place: Folder) -> None:
     place.write("there", b"")
 
     with pytest.raises(FileNotFoundError):
@@ -64,14 +64,14 @@ def test_what_is_not_there_is_told_apart(place: Place) -> None:
     assert place.join("nowhere").names() == []
 
 
-def test_names_are_those_of_files_right_in_the_folder(place: Place) -> None:
+def test_names_are_those_of_files_right_in_the_folder(place: Folder) -> None:
     place.join("below").write("deep", b"")
     place.write("here", b"")
 
     assert place.names() == ["here"]
 
 
-def test_deleting_takes_what_was_named_and_nothing_else(place: Place) -> None:
+def test_deleting_takes_what_was_named_and_nothing_else(place: Folder) -> None:
     for name in ("a", "b"):
         place.write(name, b"")
     place.join("below", "deeper").write("c", b"")
@@ -86,7 +86,7 @@ def test_deleting_takes_what_was_named_and_nothing_else(place: Place) -> None:
     assert place.has(["b"])
 
 
-def test_a_place_travels_to_tasks_with_its_options_and_shows_none(place: Place) -> None:
+def test_a_place_travels_to_tasks_with_its_options_and_shows_none(place: Folder) -> None:
     place.write("x", b"1")
     copy = pickle.loads(pickle.dumps(place))  # noqa: S301 - our own
 
@@ -95,7 +95,7 @@ def test_a_place_travels_to_tasks_with_its_options_and_shows_none(place: Place) 
     assert SECRET not in repr(place) + str(place)
 
 
-def test_a_folder_is_inside_those_around_it_and_no_other(place: Place) -> None:
+def test_a_folder_is_inside_those_around_it_and_no_other(place: Folder) -> None:
     assert place.join("a", "b").inside(place)
     assert place.join("a", "b").inside(place.join("a"))
     assert not place.inside(place)
@@ -103,7 +103,7 @@ def test_a_folder_is_inside_those_around_it_and_no_other(place: Place) -> None:
 
 
 def test_a_file_is_put_on_a_disk_in_one_step(tmp_path: Path) -> None:
-    as_place(tmp_path).write("state.json", b"x")
+    as_folder(tmp_path).write("state.json", b"x")
 
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
@@ -121,11 +121,11 @@ def test_a_file_is_put_on_a_disk_in_one_step(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_that_are_understood(address: str, shown: str) -> None:
-    place = place_at(address, {}, {})
+    place = folder_at(address, {}, {})
 
     assert str(place) == shown
     assert str(place.join("users")) == f"{shown}/users"
-    assert isinstance(place, Disk) == (shown[0] == "/")
+    assert isinstance(place, LocalFolder) == (shown[0] == "/")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_addresses_that_are_understood(address: str, shown: str) -> None:
 )
 def test_addresses_that_are_refused(address: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        place_at(address, {}, {})
+        folder_at(address, {}, {})
 
     assert said in str(refused.value)
     assert SECRET not in str(refused.value)
@@ -150,36 +150,36 @@ def test_addresses_that_are_refused(address: str, said: str) -> None:
 
 def test_what_is_not_given_comes_from_the_environment() -> None:
     environ = {"AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "http://there", "HOME": "/home/me", **KEYS}
-    place = place_at("s3://lake", {"AWS_REGION": "us-west-2", "AWS_ALLOW_HTTP": True}, environ)
+    place = folder_at("s3://lake", {"AWS_REGION": "us-west-2", "AWS_ALLOW_HTTP": True}, environ)
 
-    assert isinstance(place, Store)
+    assert isinstance(place, ObjectStoreFolder)
     assert dict(place.options) == {
         **KEYS,
         "AWS_REGION": "us-west-2",
         "AWS_ALLOW_HTTP": "true",
         "AWS_ENDPOINT_URL": "http://there",
     }
-    assert place_at("/lake", {"AWS_REGION": "x"}, environ) == Disk(Path("/lake"))
+    assert folder_at("/lake", {"AWS_REGION": "x"}, environ) == LocalFolder(Path("/lake"))
 
 
 def test_keys_of_the_environment_do_not_mix_with_those_that_are_given() -> None:
     environ = {"AWS_SESSION_TOKEN": "of another", **KEYS}
-    place = place_at("s3://lake", KEYS, environ)
+    place = folder_at("s3://lake", KEYS, environ)
 
-    assert isinstance(place, Store)
+    assert isinstance(place, ObjectStoreFolder)
     assert dict(place.options) == KEYS
     with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID is given, and AWS_SECRET_ACCESS_KEY is missing"):
-        place_at("s3://lake", {"AWS_ACCESS_KEY_ID": "k"}, environ)
+        folder_at("s3://lake", {"AWS_ACCESS_KEY_ID": "k"}, environ)
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_known_one() -> None:
     with pytest.raises(ConfigError, match=r"target.storage.AWS_REGIN: unknown option; did you mean 'AWS_REGION'"):
-        place_at("s3://lake", {"AWS_REGIN": "x"}, {})
+        folder_at("s3://lake", {"AWS_REGIN": "x"}, {})
 
 
 def test_azure_needs_an_account_from_the_address_or_the_options() -> None:
     with pytest.raises(ConfigError, match="set AZURE_STORAGE_ACCOUNT_NAME"):
-        place_at("az://box/raw", {}, {}).names()
+        folder_at("az://box/raw", {}, {}).names()
 
 
 def test_only_keys_are_secrets_and_the_log_is_put_only_if_nobody_has() -> None:
@@ -193,17 +193,17 @@ def test_what_must_lie_on_a_disk_lies_in_the_cache_one_folder_for_each_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    one, other = (place_at(address, {}, {}).here for address in ("s3://lake/a", "s3://lake/b"))
+    one, other = (folder_at(address, {}, {}).here for address in ("s3://lake/a", "s3://lake/b"))
 
     assert one != other
     assert one.parent == tmp_path / "spark-cdk" / "targets"
-    assert as_place(tmp_path).here == tmp_path / "_cdk"
+    assert as_folder(tmp_path).here == tmp_path / "_cdk"
     assert cache_folder({"HOME": "/home/me"}) == Path("/home/me/.cache/spark-cdk")
 
 
 def said_by(server: ObjectStore, *troubles: Trouble, bucket: str = "lake") -> CdkError:
     """The error of a read or a write while the store is in trouble."""
-    place = place_at(f"s3://{bucket}/said", server.storage, {})
+    place = folder_at(f"s3://{bucket}/said", server.storage, {})
     server.misbehave(*troubles)
     try:
         with pytest.raises(CdkError) as caught:
@@ -248,7 +248,7 @@ def test_a_refusal_says_what_to_do(server: ObjectStore, status: int, code: str, 
 
 
 def test_what_a_store_says_is_shown_without_the_secrets_in_it() -> None:
-    place = place_at("s3://lake", {**KEYS, "AWS_SECRET_ACCESS_KEY": SECRET}, {})
+    place = folder_at("s3://lake", {**KEYS, "AWS_SECRET_ACCESS_KEY": SECRET}, {})
     error = place.explain(OSError(f"Generic S3 error\n\x1b[31m↳\x1b[0m no {SECRET}\n here"), "users")
 
     assert isinstance(error, TransientError)
@@ -260,7 +260,7 @@ def test_what_a_store_says_is_shown_without_the_secrets_in_it() -> None:
 def test_a_store_that_is_busy_for_a_moment_is_asked_again_and_one_that_stays_so_is_an_error(
     server: ObjectStore,
 ) -> None:
-    place = place_at("s3://lake/busy", server.storage, {})
+    place = folder_at("s3://lake/busy", server.storage, {})
     server.misbehave(Trouble("PUT /lake", times=1))
     place.write("x", b"1")
     error = said_by(server, Trouble("PUT /lake", status=500, body=xml("InternalError")))
@@ -274,7 +274,7 @@ def test_a_store_that_is_not_there_is_an_error_with_its_endpoint() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     endpoint = f"http://127.0.0.1:{port}"
-    place = place_at("s3://lake/raw", {**KEYS, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": True}, {})
+    place = folder_at("s3://lake/raw", {**KEYS, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": True}, {})
 
     with pytest.raises(TransientError, match=f"the store cannot be reached at {endpoint}"):
         place.read("x")

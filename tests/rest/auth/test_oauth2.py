@@ -7,7 +7,7 @@ import pytest
 from cdk import ConfigError, CredentialsError
 from cdk.base.values import Json
 from cdk.rest import HttpClient, OAuth2, Request, StatusErrorHandler
-from cdk.rest.auth.oauth2 import Kept, TokenFields
+from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
 from cdk.rest.auth.token_response import Refusal
 from cdk.rest.http.authenticator import Renewable
 from cdk.testing.mock_api import MockApi
@@ -163,7 +163,7 @@ def test_new_tokens_are_kept_and_learnt_before_the_first_of_them_is_used() -> No
         kept.append(dict(updates))
 
     answer = {"access_token": "one", "refresh_token": "r2", "expires_in": 3600}
-    login = Login(answer, refresh_token="r1", kept=Kept(save, refresh_token=("rt",)))
+    login = Login(answer, refresh_token="r1", kept=StoredTokens(save, refresh_token=("rt",)))
 
     login.ask()
 
@@ -181,7 +181,7 @@ def test_a_token_that_cannot_be_kept_is_not_used() -> None:
     def save(_: object) -> None:
         raise ConfigError("the disk is full")
 
-    login = Login({"access_token": "one", "refresh_token": "r2"}, refresh_token="r1", kept=Kept(save))
+    login = Login({"access_token": "one", "refresh_token": "r2"}, refresh_token="r1", kept=StoredTokens(save))
 
     with pytest.raises(ConfigError, match="disk"):
         login.ask()

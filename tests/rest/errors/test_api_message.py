@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from cdk.rest import Headers, Request
-from cdk.rest.errors.api_message import body_of, said, says
+from cdk.rest.errors.api_message import api_message, body_of, message_contains
 from cdk.rest.http.streamed_response import StreamedResponse
 from tests.rest.api import response
 
@@ -20,13 +20,13 @@ from tests.rest.api import response
     ],
 )
 def test_the_words_of_a_json_body(body: Any, expected: str) -> None:
-    assert said(response(body, status=400)) == expected
+    assert api_message(response(body, status=400)) == expected
 
 
 def test_a_body_that_is_not_json_is_all_words_and_an_empty_object() -> None:
     page = response(body=b"<h1>Boom</h1>", status=502)
 
-    assert said(page) == "<h1>Boom</h1>"
+    assert api_message(page) == "<h1>Boom</h1>"
     assert body_of(page) == {}
 
 
@@ -35,7 +35,7 @@ def test_a_download_is_not_read_to_be_judged() -> None:
     pieces = (piece for piece in [b'{"error": "Boom"}'])
     download = StreamedResponse(200, Headers(), pieces, request.url, request)
 
-    assert (said(download), body_of(download)) == ("", {})
+    assert (api_message(download), body_of(download)) == ("", {})
     assert download.body == b'{"error": "Boom"}'
 
 
@@ -52,4 +52,4 @@ def test_a_download_is_not_read_to_be_judged() -> None:
     ],
 )
 def test_words_are_searched_for_a_text(body: bytes, text: str, status: int, *, expected: bool) -> None:
-    assert says(response(body=body, status=status), text) is expected
+    assert message_contains(response(body=body, status=status), text) is expected

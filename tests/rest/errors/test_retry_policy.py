@@ -2,14 +2,14 @@ import pytest
 
 from cdk.base.errors import RateLimited, Timeout
 from cdk.rest import Backoff
-from cdk.rest.errors.retry_policy import Patience, Wait
+from cdk.rest.errors.retry_policy import RetryPolicy, Wait
 from tests.rest.api import NOON, response
 
 STEADY = Backoff(jitter=0)
 
 
-def patience(*waits: Wait) -> Patience:
-    return Patience(waits=waits, usual=STEADY, clock=lambda: NOON)
+def patience(*waits: Wait) -> RetryPolicy:
+    return RetryPolicy(waits=waits, usual=STEADY, clock=lambda: NOON)
 
 
 def test_the_first_strategy_that_can_tell_is_followed_with_a_second_more() -> None:

@@ -15,19 +15,19 @@ from cdk.base.errors import (
     TransientError,
 )
 from cdk.rest import IGNORE, SUCCESS, Action, ErrorHandler, Response, StatusErrorHandler, Verdict, fail, retry
-from cdk.rest.errors.outcome import Finding
-from cdk.rest.errors.retry_policy import Patience
+from cdk.rest.errors.outcome import Outcome
+from cdk.rest.errors.retry_policy import RetryPolicy
 from cdk.rest.errors.rules import CompositeHandler, Rule, RuleHandler
 from cdk.rest.errors.signals import PagingSignal, ReducePageSize, ResetPagination, SplitWindow
 from tests.rest.api import response
 
 
-def on(status: int, finding: Finding) -> Rule:
+def on(status: int, finding: Outcome) -> Rule:
     return lambda answer: finding if answer.status == status else None
 
 
-def handler(status: int, action: Action, *, text: str = "", patience: Patience | None = None) -> RuleHandler:
-    return RuleHandler([on(status, Finding(action, text))], patience)
+def handler(status: int, action: Action, *, text: str = "", patience: RetryPolicy | None = None) -> RuleHandler:
+    return RuleHandler([on(status, Outcome(action, text))], patience)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_broken_connection_is_tried_again_and_a_broken_rule_is_not() -> None:
 
 
 def test_rules_are_asked_in_order_and_about_successes_too() -> None:
-    rules = [on(200, Finding(Action.RETRY)), on(200, Finding(Action.FAIL)), on(404, Finding(Action.IGNORE))]
+    rules = [on(200, Outcome(Action.RETRY)), on(200, Outcome(Action.FAIL)), on(404, Outcome(Action.IGNORE))]
 
     assert RuleHandler(rules).judge(response(), 1).action is Action.RETRY
     assert RuleHandler(rules).judge(response(status=404), 1) is IGNORE
@@ -72,7 +72,7 @@ def test_rules_are_asked_in_order_and_about_successes_too() -> None:
 
 @pytest.mark.parametrize("retries", [0, 1, 5])
 def test_a_request_is_tried_as_often_as_said(retries: int) -> None:
-    judge = RuleHandler(patience=Patience(retries)).judge
+    judge = RuleHandler(patience=RetryPolicy(retries)).judge
 
     assert all(judge(response(status=500), attempt).action is Action.RETRY for attempt in range(1, retries + 1))
     assert isinstance(judge(response(status=500), retries + 1).error, ServerError)
@@ -81,22 +81,22 @@ def test_a_request_is_tried_as_often_as_said(retries: int) -> None:
 @pytest.mark.parametrize(
     ("status", "finding", "kind", "words"),
     [
-        (404, Finding(Action.FAIL), NotFound, "answered 404"),
-        (404, Finding(Action.FAIL, "no such shop"), NotFound, "^no such shop$"),
-        (404, Finding(Action.FAIL, "pay", "config_error"), ConfigError, "^pay$"),
-        (404, Finding(Action.FAIL, "", "transient_error"), TransientError, "answered 404"),
-        (401, Finding(Action.FAIL, "renew", "config_error"), CredentialsError, "^renew$"),
-        (500, Finding(Action.FAIL, "down", "system_error"), FatalError, "^down$"),
-        (429, Finding(Action.FAIL), RateLimited, "answered 429"),
-        (200, Finding(Action.FAIL), FatalError, "which the error handler calls a failure"),
-        (418, Finding(Action.FAIL), FatalError, "which the error handler calls a failure"),
-        (200, Finding(Action.RETRY), TransientError, "to every attempt"),
-        (200, Finding(Action.RETRY, "busy", "config_error"), TransientError, "^busy$"),
-        (503, Finding(Action.RATE_LIMITED), RateLimited, "rate limit"),
-        (404, Finding(Action.RETRY, "not yet"), NotFound, "^not yet$"),
+        (404, Outcome(Action.FAIL), NotFound, "answered 404"),
+        (404, Outcome(Action.FAIL, "no such shop"), NotFound, "^no such shop$"),
+        (404, Outcome(Action.FAIL, "pay", "config_error"), ConfigError, "^pay$"),
+        (404, Outcome(Action.FAIL, "", "transient_error"), TransientError, "answered 404"),
+        (401, Outcome(Action.FAIL, "renew", "config_error"), CredentialsError, "^renew$"),
+        (500, Outcome(Action.FAIL, "down", "system_error"), FatalError, "^down$"),
+        (429, Outcome(Action.FAIL), RateLimited, "answered 429"),
+        (200, Outcome(Action.FAIL), FatalError, "which the error handler calls a failure"),
+        (418, Outcome(Action.FAIL), FatalError, "which the error handler calls a failure"),
+        (200, Outcome(Action.RETRY), TransientError, "to every attempt"),
+        (200, Outcome(Action.RETRY, "busy", "config_error"), TransientError, "^busy$"),
+        (503, Outcome(Action.RATE_LIMITED), RateLimited, "rate limit"),
+        (404, Outcome(Action.RETRY, "not yet"), NotFound, "^not yet$"),
     ],
 )
-def test_what_a_request_ends_with(status: int, finding: Finding, kind: type[CdkError], words: str) -> None:
+def test_what_a_request_ends_with(status: int, finding: Outcome, kind: type[CdkError], words: str) -> None:
     with pytest.raises(kind, match=words) as caught:
         _raise(RuleHandler([on(status, finding)]).judge(response(status=status), 6))
 
@@ -152,7 +152,7 @@ def test_of_several_failures_the_last_is_told() -> None:
 
 
 def test_the_first_handler_says_how_often_and_all_say_how_long() -> None:
-    first, second = Patience(2), Patience(9, (lambda *_: 7,))
+    first, second = RetryPolicy(2), RetryPolicy(9, (lambda *_: 7,))
     judge = CompositeHandler([CompositeHandler([RuleHandler(patience=first)]), RuleHandler(patience=second)]).judge
 
     assert judge(response(status=500), 2) == retry(8)
@@ -177,13 +177,13 @@ def test_a_wait_that_is_too_long_ends_the_read_at_once() -> None:
     def too_long(*_: object) -> float:
         raise RateLimited("an hour", wait=3600)
 
-    verdict = RuleHandler(patience=Patience(waits=(too_long,))).judge(response(status=500), 1)
+    verdict = RuleHandler(patience=RetryPolicy(waits=(too_long,))).judge(response(status=500), 1)
 
     assert isinstance(verdict.error, RateLimited)
 
 
 def test_a_handler_travels_to_another_process() -> None:
-    again = pickle.loads(pickle.dumps(RuleHandler(patience=Patience(1))))  # noqa: S301 - made here
+    again = pickle.loads(pickle.dumps(RuleHandler(patience=RetryPolicy(1))))  # noqa: S301 - made here
 
     assert again.judge(response(status=500), 1).action is Action.RETRY
     assert again.judge(response(status=500), 2).action is Action.FAIL

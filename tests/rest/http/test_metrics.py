@@ -10,7 +10,7 @@ from cdk import Timeout
 from cdk.engine.executors import threads
 from cdk.rest import Budget, CachedTransport, Request, RequestsTransport
 from cdk.rest.client import HttpClient
-from cdk.rest.http.metrics import Tally, counting, tally
+from cdk.rest.http.metrics import HttpMetrics, counting, current_metrics
 from cdk.streams.read_slice import ReadPage
 from cdk.testing.mock_api import MockApi
 from connectors.shop.api import serving
@@ -29,7 +29,7 @@ def get(address: str, path: str = "/products", *, stream: bool = False) -> Reque
 
 def test_answers_are_counted_by_class_with_their_bytes(address: str) -> None:
     transport = RequestsTransport()
-    with counting(Tally()) as counted:
+    with counting(HttpMetrics()) as counted:
         answers = [transport.send(get(address, path)) for path in ("/products", "/nowhere", "/products")]
 
     assert sorted(answer.status for answer in answers) == [200, 404, 429]
@@ -39,7 +39,7 @@ def test_answers_are_counted_by_class_with_their_bytes(address: str) -> None:
 
 
 def test_bytes_of_a_streamed_body_are_counted_as_they_are_read(address: str) -> None:
-    with counting(Tally()) as counted:
+    with counting(HttpMetrics()) as counted:
         response = RequestsTransport().send(get(address, "/_stats", stream=True))
         before = counted.received
         with closing(response.chunks()) as chunks:
@@ -50,7 +50,7 @@ def test_bytes_of_a_streamed_body_are_counted_as_they_are_read(address: str) -> 
 
 
 def test_a_request_without_an_answer_is_counted() -> None:
-    with counting(Tally()) as counted, pytest.raises(Timeout):
+    with counting(HttpMetrics()) as counted, pytest.raises(Timeout):
         RequestsTransport(connect_timeout=timedelta(seconds=1)).send(get("http://127.0.0.1:1"))
 
     assert (counted.requests, counted.unanswered, counted.statuses) == (1, 1, {})
@@ -59,7 +59,7 @@ def test_a_request_without_an_answer_is_counted() -> None:
 def test_further_attempts_and_the_pauses_before_them_are_counted() -> None:
     api, slept = MockApi(), list[float]()
     api.get("/users").returns(status=503).returns(status=503).returns(json=[])
-    with counting(Tally()) as counted:
+    with counting(HttpMetrics()) as counted:
         HttpClient(api, sleep=slept.append).send(get("https://api.test", "/users"))
 
     assert (counted.retries, counted.waited) == (2, sum(slept))
@@ -69,7 +69,7 @@ def test_further_attempts_and_the_pauses_before_them_are_counted() -> None:
 def test_pauses_for_a_budget_are_counted() -> None:
     slept: list[float] = []
     budget = Budget(1, timedelta(hours=1), sleep=slept.append)
-    with counting(Tally()) as counted:
+    with counting(HttpMetrics()) as counted:
         for _ in range(2):
             budget.take(get("https://api.test"))
 
@@ -81,7 +81,7 @@ def test_an_answer_that_was_kept_takes_no_request() -> None:
     api = MockApi()
     api.get("/users").returns(json=[])
     transport = CachedTransport(api)
-    with counting(Tally()) as counted:
+    with counting(HttpMetrics()) as counted:
         for _ in range(3):
             transport.send(get("https://api.test", "/users"))
 
@@ -90,28 +90,28 @@ def test_an_answer_that_was_kept_takes_no_request() -> None:
 
 def test_the_innermost_tally_counts_also_in_threads() -> None:
     seen = set()
-    with counting(Tally()) as outer, counting(Tally()) as inner:
+    with counting(HttpMetrics()) as outer, counting(HttpMetrics()) as inner:
 
         def read(number: int) -> Iterator[ReadPage]:
             # Waits, as a source makes one wait: further threads begin only then.
             threading.Event().wait(0.03)
             seen.add(threading.get_ident())
-            tally().answer(200, number)
+            current_metrics().answer(200, number)
             yield ReadPage(())
 
         assert len(list(threads(3)(iter(range(5)), read))) == 5
-        assert tally() is inner
+        assert current_metrics() is inner
 
-    assert (outer, inner) == (Tally(), Tally({"2xx": 5}, received=10))
-    assert all(tally() is not one for one in (outer, inner))
+    assert (outer, inner) == (HttpMetrics(), HttpMetrics({"2xx": 5}, received=10))
+    assert all(current_metrics() is not one for one in (outer, inner))
     assert len(seen) > 1
 
 
 def test_tallies_travel_and_add_up() -> None:
-    one = Tally({"2xx": 1, "4xx": 2}, unanswered=1, retries=2, waited=0.5, received=10, cached=3)
+    one = HttpMetrics({"2xx": 1, "4xx": 2}, unanswered=1, retries=2, waited=0.5, received=10, cached=3)
     again = pickle.loads(pickle.dumps(one))  # noqa: S301 - as it travels
 
-    assert (again + Tally({"2xx": 1, "5xx": 1})).to_json() == {
+    assert (again + HttpMetrics({"2xx": 1, "5xx": 1})).to_json() == {
         "requests": 6,
         "retries": 2,
         "waited_seconds": 0.5,
@@ -124,7 +124,7 @@ def test_tallies_travel_and_add_up() -> None:
 
 
 def test_a_status_that_http_does_not_have_is_counted_all_the_same() -> None:
-    counted = Tally()
+    counted = HttpMetrics()
     counted.answer(999, 1)
 
     assert counted.to_json()["statuses"] == {"other": 1}

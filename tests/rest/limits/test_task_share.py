@@ -11,7 +11,7 @@ from cdk.engine.executors import threads
 from cdk.rest import Budget, Request
 from cdk.rest.limits.api_budget import ApiBudget
 from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow, MovingWindow
-from cdk.rest.limits.task_share import Dealer, Portion, Rates, Share, Spent, ledger, sharing
+from cdk.rest.limits.task_share import BudgetAllocator, BudgetSlice, BudgetUsage, Rates, TaskShare, ledger, sharing
 from cdk.streams.read_slice import ReadPage
 from tests.rest.api import NOON, Time, response
 
@@ -31,7 +31,7 @@ def most_in_a_stretch(moments: Sequence[float], seconds: float) -> int:
     )
 
 
-def calling(portions: Sequence[Portion], begun: float, each: Sequence[Sequence[float]], weight: int) -> list[float]:
+def calling(portions: Sequence[BudgetSlice], begun: float, each: Sequence[Sequence[float]], weight: int) -> list[float]:
     """When calls are sent by tasks at once: each waits for its calls, and between them as long as it is told."""
     due = [(begun, task, 0) for task in range(len(portions))]
     sent = []
@@ -50,9 +50,11 @@ def test_the_tasks_of_all_epochs_together_keep_to_every_limit(
     rates: list[tuple[int, float]], heaviest: int, epochs: list[list[list[float]]]
 ) -> None:
     rates = [(max(limit, heaviest), seconds) for limit, seconds in rates]
-    now, spent, sent = 1000.0, Spent(), list[float]()
+    now, spent, sent = 1000.0, BudgetUsage(), list[float]()
     for tasks in epochs:
-        portions = [Portion(rates, Share(n, len(tasks), now), spent.at(now), heaviest) for n in range(len(tasks))]
+        portions = [
+            BudgetSlice(rates, TaskShare(n, len(tasks), now), spent.at(now), heaviest) for n in range(len(tasks))
+        ]
         sent += calling(portions, now, tasks, heaviest)
         for portion in portions:
             spent += portion.spent()
@@ -69,7 +71,7 @@ def test_tasks_that_always_want_more_use_what_is_allowed_and_share_it_fairly(
     limit, seconds = rate
     taken = []
     for task in range(tasks):
-        portion, times, now = Portion([rate], Share(task, tasks, 0.0)), 0, 0.0
+        portion, times, now = BudgetSlice([rate], TaskShare(task, tasks, 0.0)), 0, 0.0
         while (now := portion.reserve(now)) < 100 * seconds:
             times += 1
         taken.append(times)
@@ -80,7 +82,7 @@ def test_tasks_that_always_want_more_use_what_is_allowed_and_share_it_fairly(
 
 @given(st.integers(0, 100), st.integers(1, 20))
 def test_the_parts_of_a_number_are_the_number_and_differ_by_one_at_most(whole: int, tasks: int) -> None:
-    parts = [Share(task, tasks).part(whole) for task in range(tasks)]
+    parts = [TaskShare(task, tasks).part(whole) for task in range(tasks)]
 
     assert sum(parts) == whole
     assert max(parts) - min(parts) <= 1
@@ -89,7 +91,7 @@ def test_the_parts_of_a_number_are_the_number_and_differ_by_one_at_most(whole: i
 @given(some_rates, pauses)
 def test_one_task_alone_waits_as_a_moving_window_says(rates: list[tuple[int, float]], waits: list[float]) -> None:
     window = MovingWindow([(limit, timedelta(seconds=seconds)) for limit, seconds in rates])
-    portion = Portion(rates)
+    portion = BudgetSlice(rates)
     now = 0.0
     for wait in waits:
         expected = window.reserve(now, 1)
@@ -98,8 +100,8 @@ def test_one_task_alone_waits_as_a_moving_window_says(rates: list[tuple[int, flo
 
 
 def test_a_task_knows_what_others_took_before_it_began() -> None:
-    earlier = Spent((92.0, 95.0, 97.0, 99.0), stretch=10.0)
-    first, second = (Portion([(4, 10.0)], Share(task, 2, 100.0), earlier) for task in range(2))
+    earlier = BudgetUsage((92.0, 95.0, 97.0, 99.0), stretch=10.0)
+    first, second = (BudgetSlice([(4, 10.0)], TaskShare(task, 2, 100.0), earlier) for task in range(2))
 
     assert [first.reserve(100.0) for _ in range(2)] == [105.0, 109.0]
     assert [second.reserve(100.0) for _ in range(2)] == [102.0, 107.0]
@@ -107,36 +109,36 @@ def test_a_task_knows_what_others_took_before_it_began() -> None:
 
 def test_an_api_that_allows_no_call_closes_the_next_epoch_too() -> None:
     time = Time()
-    dealer = Dealer(time.clock)
+    dealer = BudgetAllocator(time.clock)
     rates: Rates = ((5, 10.0),)
     with sharing(dealer.shares(1)[0]) as first:
         first.portion("a", rates).close(NOON.timestamp() + 60)
         dealer.spent(first.spent())
 
-    later = [Portion(rates, share, share.spent["a"]) for share in dealer.shares(2)]
+    later = [BudgetSlice(rates, share, share.spent["a"]) for share in dealer.shares(2)]
 
     assert [portion.reserve(NOON.timestamp()) for portion in later] == [NOON.timestamp() + 60] * 2
 
 
 def test_what_is_left_is_divided_and_comes_back_when_the_api_counts_anew() -> None:
-    portion = Portion([(100, 60.0)], Share(1, 2, 0.0))
+    portion = BudgetSlice([(100, 60.0)], TaskShare(1, 2, 0.0))
 
     portion.reserve(1.0)
     portion.learn(1.0, 3, 20.0)
     assert [portion.reserve(2.0) for _ in range(3)] == [2.0, 20.0, 20.0]
-    assert portion.spent() == Spent((20.0, 20.0), renewed=20.0, stretch=60.0)
+    assert portion.spent() == BudgetUsage((20.0, 20.0), renewed=20.0, stretch=60.0)
 
 
 def test_calls_before_the_api_counted_anew_are_forgotten_by_all() -> None:
-    spent = Spent((1.0, 2.0, 21.0), stretch=60.0) + Spent((20.0,), renewed=20.0, stretch=60.0)
+    spent = BudgetUsage((1.0, 2.0, 21.0), stretch=60.0) + BudgetUsage((20.0,), renewed=20.0, stretch=60.0)
 
-    assert spent == Spent((20.0, 21.0), renewed=20.0, stretch=60.0)
+    assert spent == BudgetUsage((20.0, 21.0), renewed=20.0, stretch=60.0)
 
 
 def test_a_dealer_forgets_what_no_longer_counts() -> None:
     time = Time()
-    dealer = Dealer(time.clock)
-    dealer.spent({"a": Spent((NOON.timestamp(),), stretch=10.0)})
+    dealer = BudgetAllocator(time.clock)
+    dealer.spent({"a": BudgetUsage((NOON.timestamp(),), stretch=10.0)})
 
     assert dealer.shares(1)[0].spent["a"].calls == (NOON.timestamp(),)
     time.sleep(10)
@@ -144,7 +146,7 @@ def test_a_dealer_forgets_what_no_longer_counts() -> None:
 
 
 def test_a_share_travels() -> None:
-    share = Share(1, 2, 3.0, {"a": Spent((1.0,), 2.0, 0.0, 4.0)})
+    share = TaskShare(1, 2, 3.0, {"a": BudgetUsage((1.0,), 2.0, 0.0, 4.0)})
 
     assert pickle.loads(pickle.dumps(share)) == share  # noqa: S301 - made here
 
@@ -153,7 +155,7 @@ def test_threads_that_read_in_a_task_keep_to_its_share() -> None:
     def read(_: int) -> list[ReadPage]:
         return [ReadPage([{"known": ledger() is mine}])]
 
-    with sharing(Share(0, 2)) as mine:
+    with sharing(TaskShare(0, 2)) as mine:
         pages = [page for _, page in threads(3)(iter(range(9)), lambda n: iter(read(n)))]
     assert [page.records for page in pages] == [[{"known": True}]] * 9
     assert ledger() is None
@@ -188,7 +190,7 @@ BUDGETS: Mapping[str, Callable[[Machine], Budget | ApiBudget]] = {
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7])
 def test_budgets_that_are_made_anew_in_each_task_and_epoch_count_together(kind: str, tasks: int) -> None:
     now, sent = NOON, list[float]()
-    dealer = Dealer(lambda: now)
+    dealer = BudgetAllocator(lambda: now)
     for _ in range(4):
         machines = [Machine() for _ in range(tasks)]
         for machine, share in zip(machines, dealer.shares(tasks), strict=True):
@@ -218,7 +220,7 @@ def test_a_budget_outside_of_a_share_counts_alone() -> None:
 
 def test_budgets_with_other_settings_count_alone() -> None:
     time = Time()
-    with sharing(Share()):
+    with sharing(TaskShare()):
         for calls in (1, 2, 3):
             Budget(calls, TEN, clock=time.clock, sleep=time.sleep).take()
 
@@ -228,7 +230,7 @@ def test_budgets_with_other_settings_count_alone() -> None:
 @pytest.mark.parametrize("policy", [MovingWindow([(5, TEN)]), FixedWindow(5, TEN)])
 def test_what_an_api_says_is_followed_in_a_share(policy: CallRatePolicy) -> None:
     time = Time()
-    with sharing(Share(0, 2, NOON.timestamp())):
+    with sharing(TaskShare(0, 2, NOON.timestamp())):
         shared = ApiBudget([policy], clock=time.clock, sleep=time.sleep)
         shared.take(USERS)
         shared.observe(response(headers={"RateLimit-Remaining": "0", "RateLimit-Reset": "30"}))

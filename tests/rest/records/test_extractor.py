@@ -11,7 +11,7 @@ from cdk.rest import JsonDecoder
 from cdk.rest.records.combined import CombinedExtractor
 from cdk.rest.records.decoders import JsonlDecoder
 from cdk.rest.records.expand import Expander, Truncation
-from cdk.rest.records.extractor import Counted, Extractor, FieldExtractor
+from cdk.rest.records.extractor import CountedRecords, Extractor, FieldExtractor
 from cdk.rest.records.spooled import FileExtractor
 from tests.rest.api import response
 
@@ -93,7 +93,7 @@ def test_nulls_among_records_are_left_out_and_still_counted() -> None:
     (page,) = FieldExtractor(JsonDecoder(), ("data",)).pages(response({"data": [{"id": 1}, None]}))
 
     assert page == [{"id": 1}]
-    assert isinstance(page, Counted)
+    assert isinstance(page, CountedRecords)
     assert page.raw == 2
 
 
@@ -230,7 +230,7 @@ def test_extractors_are_combined(body: Any, union: Any, first: Any, union_kept: 
 def test_empty_records_that_are_left_out_are_still_counted(first_match: bool) -> None:  # noqa: FBT001
     pages = both(first_match=first_match, skip_empty=True).pages(response({"a": [{}, {}], "b": []}))
 
-    assert sum(page.raw if isinstance(page, Counted) else len(page) for page in pages) == 2
+    assert sum(page.raw if isinstance(page, CountedRecords) else len(page) for page in pages) == 2
 
 
 def table(body: bytes, *, preserve: bool = False) -> list[dict[str, Any]]:

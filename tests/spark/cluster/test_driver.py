@@ -10,7 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from cdk.base.errors import TransientError
 from cdk.base.task_map import TaskLost
-from cdk.spark.cluster.driver import unless_lost
+from cdk.spark.cluster.driver import translate_lost
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from cdk.spark.cluster.driver import unless_lost
 def test_what_either_client_raises_is_a_transient_error(raised: Exception) -> None:
     with (
         pytest.raises(TransientError, match=f"did not finish a job \\({type(raised).__name__}\\)") as lost,
-        unless_lost(),
+        translate_lost(),
     ):
         raise raised
 
@@ -33,7 +33,7 @@ ABORTED = "Job aborted due to stage failure: Task 17 in stage 4.0 failed 4 times
     "reason", ["ExecutorLostFailure (executor 2 exited: 137)", "Python worker exited unexpectedly (crashed)"]
 )
 def test_a_task_whose_process_died_is_named(reason: str) -> None:
-    with pytest.raises(TaskLost) as lost, unless_lost():
+    with pytest.raises(TaskLost) as lost, translate_lost():
         raise Py4JError(ABORTED + reason)
 
     assert lost.value.task == 17
@@ -41,14 +41,14 @@ def test_a_task_whose_process_died_is_named(reason: str) -> None:
 
 
 def test_a_task_that_raised_is_none_that_died() -> None:
-    with pytest.raises(TransientError) as lost, unless_lost():
+    with pytest.raises(TransientError) as lost, translate_lost():
         raise Py4JError(f"{ABORTED}PythonException: Traceback (most recent call last)")
 
     assert not isinstance(lost.value, TaskLost)
 
 
 def test_a_mistake_in_a_program_stays_what_it_is() -> None:
-    with pytest.raises(TypeError, match="a mistake"), unless_lost():
+    with pytest.raises(TypeError, match="a mistake"), translate_lost():
         raise TypeError("a mistake")
 
 

@@ -19,12 +19,12 @@ from pyspark.sql.datasource import (
 
 from cdk import CountCursor, DatetimeCursor, Item, Json, Partition, Slice, Stream, StreamState
 from cdk.base.secret_masking import Secrets
-from cdk.base.times.clock import parse_moment, write_moment
+from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.declarative.model.datetime_cursor import Clamping, ManifestCursor
-from cdk.spark.datasource.batch import NarrowingReader
-from cdk.spark.datasource.open_stream import Opened
+from cdk.spark.datasource.batch import PushdownReader
+from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.source import CdkDataSource
-from cdk.spark.datasource.task_reader import Reading
+from cdk.spark.datasource.task_reader import TaskReader
 from cdk.streams.cursor import Cursor
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ class Log(Stream):
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         assert slice.window is not None
-        start, end = (parse_moment(at, (self.pattern,)) for at in (slice.window.start, slice.window.end))
+        start, end = (parse_timestamp(at, (self.pattern,)) for at in (slice.window.start, slice.window.end))
         assert start is not None
         assert end is not None
         for n, at in enumerate(MOMENTS):
@@ -118,9 +118,9 @@ def planned(stream: Stream, filters: Sequence[Filter], *, columns: tuple[str, ..
     return [slice for part in reader.partitions() for slice in part.value.slices]
 
 
-def narrowed(stream: Stream, filters: Sequence[Filter], columns: tuple[str, ...] = ()) -> NarrowingReader:
-    opened = Opened(stream, Secrets(), StreamState(), config_secrets=False)
-    reader = NarrowingReader(opened, Reading.of(opened), concurrency=100, partition_columns=columns)
+def narrowed(stream: Stream, filters: Sequence[Filter], columns: tuple[str, ...] = ()) -> PushdownReader:
+    opened = OpenStream(stream, Secrets(), StreamState(), config_secrets=False)
+    reader = PushdownReader(opened, TaskReader.of(opened), concurrency=100, partition_columns=columns)
     assert reader.pushFilters(list(filters)) == list(filters)
     return reader
 
@@ -176,7 +176,7 @@ def test_moments_that_a_cursor_spells_in_its_own_way_are_compared_as_moments(pat
     stream.pattern = pattern
     starts = [s.window.start for s in planned(stream, [EqualTo(("at",), DAY0 + 12.5 * DAY)]) if s.window]
 
-    assert starts == [write_moment(DAY0 + 12 * DAY, pattern)]
+    assert starts == [write_timestamp(DAY0 + 12 * DAY, pattern)]
 
 
 def test_a_column_of_text_narrows_nothing() -> None:

@@ -24,9 +24,9 @@ from cdk import (
 )
 from cdk.base.secret_masking import Secrets
 from cdk.declarative.model.datetime_cursor import Clamping, ManifestCursor
-from cdk.spark.datasource.open_stream import Opened
+from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.streaming import StreamReader
-from cdk.spark.datasource.task_reader import Reading
+from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.wire import decode
 from tests import samples
 
@@ -83,8 +83,8 @@ def log(clock: Clock, kind: type[Log] = Log) -> Log:
 def reader(
     stream: Stream, *, state: Json = None, lag: timedelta = timedelta(), slices: int | None = None
 ) -> StreamReader:
-    opened = Opened(stream, Secrets(), decode(state, cursor_field=stream.cursor_field), config_secrets=False)
-    return StreamReader(opened, Reading.of(opened), concurrency=2, lag=lag, slices=slices)
+    opened = OpenStream(stream, Secrets(), decode(state, cursor_field=stream.cursor_field), config_secrets=False)
+    return StreamReader(opened, TaskReader.of(opened), concurrency=2, lag=lag, slices=slices)
 
 
 def read(reader: StreamReader, start: Mapping[str, str], end: Mapping[str, str]) -> list[int]:

@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from cdk import ConfigError, StateError
-from cdk.spark.datasource.options import OPTIONS, Given
+from cdk.spark.datasource.options import OPTIONS, DataSourceOptions
 from tests.docs.page import DOCS
 
 LEAST = {"connector": "shop", "stream": "orders"}
 
 
 def test_what_is_not_said_has_its_usual_value(tmp_path: Path) -> None:
-    given = Given.of(LEAST, tmp_path)
+    given = DataSourceOptions.of(LEAST, tmp_path)
 
     assert (given.concurrency, given.lag, given.slices_per_batch) == (4, timedelta(minutes=1), None)
     assert (given.config, given.state, given.partition_columns, given.allow_custom_code) == ({}, None, (), False)
@@ -19,7 +19,7 @@ def test_what_is_not_said_has_its_usual_value(tmp_path: Path) -> None:
 
 def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("key: k\n")
-    given = Given.of(
+    given = DataSourceOptions.of(
         {
             "Manifest": "shop.yaml",
             "STREAM": "orders",
@@ -44,7 +44,7 @@ def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) 
     assert not given.shown
     assert (given.partition_columns, given.lag, given.slices_per_batch) == (("a", "b"), timedelta(seconds=90), 7)
     assert given.state == {"page": 2}
-    assert Given.of({"connector": "own.py", "stream": "x"}, tmp_path).connector == str(tmp_path / "own.py")
+    assert DataSourceOptions.of({"connector": "own.py", "stream": "x"}, tmp_path).connector == str(tmp_path / "own.py")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) 
 )
 def test_what_is_wrong_is_said(options: dict[str, str], words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        Given.of(options, tmp_path)
+        DataSourceOptions.of(options, tmp_path)
 
     assert words in str(refused.value)
 
@@ -78,11 +78,11 @@ def test_a_config_that_is_no_json_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"key": hunter2}')
     for option, value in (("config", '{"key": hunter2}'), ("config_file", "config.json")):
         with pytest.raises(ConfigError, match=r"is not JSON: .* \(line 1, column 9\)") as refused:
-            Given.of({**LEAST, option: value}, tmp_path)
+            DataSourceOptions.of({**LEAST, option: value}, tmp_path)
 
         assert "hunter2" not in str(refused.value)
         assert refused.value.__cause__ is None
-    assert "hunter2" not in repr(Given.of({**LEAST, "config": '{"key": "hunter2"}'}, tmp_path))
+    assert "hunter2" not in repr(DataSourceOptions.of({**LEAST, "config": '{"key": "hunter2"}'}, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_config_that_is_no_json_is_not_shown(tmp_path: Path) -> None:
 )
 def test_a_state_message_is_told_from_the_state_in_it(message: str, tmp_path: Path) -> None:
     with pytest.raises(StateError, match="expected what a state message holds in `stream_state`"):
-        Given.of({**LEAST, "state": message}, tmp_path)
+        DataSourceOptions.of({**LEAST, "state": message}, tmp_path)
 
 
 def test_every_option_is_in_the_page() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import ConfigError
-from cdk.state.handlers.intervals import Span, Spans, ceiling, floor, in_utc, inward, minus, normal, outward
+from cdk.state.handlers.intervals import Interval, Spans, ceiling, floor, in_utc, inward, minus, normal, outward
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
 HOUR = timedelta(hours=1)
@@ -18,7 +18,7 @@ def at(hour: int) -> datetime:
 
 
 def spans(pairs: list[tuple[int, int]]) -> Spans:
-    return normal(Span(at(start), at(end)) for start, end in pairs)
+    return normal(Interval(at(start), at(end)) for start, end in pairs)
 
 
 def hours(found: Spans) -> set[int]:
@@ -54,7 +54,7 @@ def test_minus_leaves_the_hours_that_are_only_in_the_first(
 
 @given(st.integers(-99, 99), st.integers(1, 60), BUCKETS)
 def test_whole_buckets_outward_are_the_least_that_hold_a_span(start: int, length: int, bucket: timedelta) -> None:
-    span = Span(at(start), at(start + length))
+    span = Interval(at(start), at(start + length))
     wide = outward(span, bucket)
 
     assert floor(wide.start, bucket) == wide.start <= span.start < wide.start + bucket

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cdk import BadState, ConfigError
 from cdk.base.errors import BugError
 from cdk.base.values import Json
-from cdk.state.handlers import Planned, RedundantRunSkipHandler, Span, StatefulOptions, stateful_run
+from cdk.state.handlers import Interval, Planned, RedundantRunSkipHandler, StatefulOptions, stateful_run
 from cdk.state.handlers.redundant import INTERVALS
 from cdk.state.log import Mode, StateLog, open_session
 from cdk.state.stores import StateKey
@@ -54,10 +54,10 @@ class World:
         log = StateLog(self.store, KEY)
         head = log.head()
         pairs = log.value(head, SLOT).value["covered"] if head else []
-        return days(*(Span(*map(datetime.fromisoformat, pair)) for pair in pairs))
+        return days(*(Interval(*map(datetime.fromisoformat, pair)) for pair in pairs))
 
 
-def days(*spans: Span) -> list[tuple[float, float]]:
+def days(*spans: Interval) -> list[tuple[float, float]]:
     return [((span.start - MAY) / DAY, (span.end - MAY) / DAY) for span in spans]
 
 
@@ -230,7 +230,7 @@ def test_spans_can_be_remembered_one_by_one() -> None:
     world = World()
     with world.handler() as handler:
         for start, end in ((0, 0.5), (0.5, 1), (1, 1.5)):
-            handler.cover(Span(MAY + start * DAY, MAY + end * DAY))
+            handler.cover(Interval(MAY + start * DAY, MAY + end * DAY))
         handler.propose()
 
     assert world.covered == [(0, 1)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cdk import BadState
 from cdk.base.values import Json
-from cdk.state.log.canonical_json import digest, freeze, leaves, thaw
+from cdk.state.log.canonical_json import digest, dumps_canonical, leaves, loads_canonical
 
 JSON = st.recursive(
     st.none()
@@ -27,21 +27,21 @@ JSON = st.recursive(
 
 
 def test_equal_values_have_one_text() -> None:
-    assert freeze({"b": 1, "a": [1.5, "ü"]}, "slot") == freeze({"a": [1.5, "ü"], "b": 1}, "slot")
-    assert freeze({"b": 1, "a": None}, "slot") == b'{"a":null,"b":1}'
+    assert dumps_canonical({"b": 1, "a": [1.5, "ü"]}, "slot") == dumps_canonical({"a": [1.5, "ü"], "b": 1}, "slot")
+    assert dumps_canonical({"b": 1, "a": None}, "slot") == b'{"a":null,"b":1}'
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, "1"), (1, 1.0), (1, True), (None, {}), ({}, []), (0.0, -0.0)])
 def test_values_of_other_types_have_other_texts(one: Json, other: Json) -> None:
-    assert freeze(one, "slot") != freeze(other, "slot")
+    assert dumps_canonical(one, "slot") != dumps_canonical(other, "slot")
 
 
 @given(JSON)
 def test_what_is_json_comes_back_as_it_was(value: Json) -> None:
-    text = freeze(value, "slot")
+    text = dumps_canonical(value, "slot")
 
-    assert freeze(thaw(text, "slot"), "slot") == text
-    assert thaw(text, "slot") == value
+    assert dumps_canonical(loads_canonical(text, "slot"), "slot") == text
+    assert loads_canonical(text, "slot") == value
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_json_comes_back_as_it_was(value: Json) -> None:
 )
 def test_what_is_no_json_is_refused_with_its_place(value: Json, where: str) -> None:
     with pytest.raises(BadState) as refused:
-        freeze(value, "stream:users")
+        dumps_canonical(value, "stream:users")
 
     assert refused.value.path == where
 
@@ -72,12 +72,12 @@ def test_a_value_inside_itself_is_refused() -> None:
     value["a"] = value
 
     with pytest.raises(BadState, match="a value inside itself"):
-        freeze(value, "stream:users")
+        dumps_canonical(value, "stream:users")
 
 
 def test_what_is_no_json_text_is_refused_with_its_place() -> None:
     with pytest.raises(BadState, match=r"record 1: found .*, expected JSON"):
-        thaw(b'{"a": ', "record 1")
+        loads_canonical(b'{"a": ', "record 1")
 
 
 def test_a_digest_is_that_of_all_its_parts_together() -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.values import Json, canonical
-from cdk.state.log.canonical_json import thaw
+from cdk.state.log.canonical_json import loads_canonical
 from cdk.state.log.patch import apply, diff
 from tests.state.log.test_canonical_json import JSON
 
@@ -12,7 +12,7 @@ NESTED = st.dictionaries(st.sampled_from("abc"), OBJECTS | JSON, max_size=3)
 
 
 def copy(value: dict[str, Json]) -> dict[str, Json]:
-    return dict(thaw(canonical(value).encode(), "copy"))
+    return dict(loads_canonical(canonical(value).encode(), "copy"))
 
 
 @given(NESTED, NESTED)

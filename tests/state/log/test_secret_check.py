@@ -5,8 +5,8 @@ import pytest
 
 from cdk import StateError
 from cdk.base.values import Json
-from cdk.state.log.canonical_json import freeze
-from cdk.state.log.secret_check import Leaks
+from cdk.state.log.canonical_json import dumps_canonical
+from cdk.state.log.secret_check import SecretCheck
 
 SECRET = 'p&ss "w0rd/ü+'
 PLACES = {
@@ -23,7 +23,7 @@ PLACES = {
 @pytest.mark.parametrize(("value", "where"), PLACES.values(), ids=PLACES.keys())
 def test_a_secret_is_refused_with_its_place_and_not_shown(value: Json, where: str) -> None:
     with pytest.raises(StateError, match="found a secret of the config") as refused:
-        Leaks([SECRET]).refuse(freeze(value, "x"), "stream:users")
+        SecretCheck([SECRET]).refuse(dumps_canonical(value, "x"), "stream:users")
 
     assert refused.value.path == where
     assert SECRET not in str(refused.value)
@@ -31,20 +31,20 @@ def test_a_secret_is_refused_with_its_place_and_not_shown(value: Json, where: st
 
 def test_a_secret_that_is_a_key_is_not_shown_in_the_place() -> None:
     with pytest.raises(StateError) as refused:
-        Leaks([SECRET]).refuse(freeze({"keys": {SECRET: 1}}, "x"), "stream:users")
+        SecretCheck([SECRET]).refuse(dumps_canonical({"keys": {SECRET: 1}}, "x"), "stream:users")
 
     assert refused.value.path == "stream:users.keys.****"
 
 
 def test_a_secret_that_is_a_number_is_found() -> None:
     with pytest.raises(StateError):
-        Leaks(["12345678"]).refuse(freeze({"account": 12345678}, "x"), "stream:users")
+        SecretCheck(["12345678"]).refuse(dumps_canonical({"account": 12345678}, "x"), "stream:users")
 
 
 @pytest.mark.parametrize("value", [{"cursor": "2024-01-01"}, {"page": 3}, {"url": "https://h/?page=2"}, {}])
 def test_what_holds_no_secret_is_let_through(value: Json) -> None:
-    Leaks([SECRET, "abcdef"]).refuse(freeze(value, "x"), "stream:users")
+    SecretCheck([SECRET, "abcdef"]).refuse(dumps_canonical(value, "x"), "stream:users")
 
 
 def test_short_secrets_are_not_looked_for() -> None:
-    Leaks(["", "abc", "12345"]).refuse(freeze({"cursor": "abc12345"}, "x"), "stream:users")
+    SecretCheck(["", "abc", "12345"]).refuse(dumps_canonical({"cursor": "abc12345"}, "x"), "stream:users")

@@ -3,7 +3,7 @@ import pytest
 from cdk import BadState
 from cdk.base.values import Json
 from cdk.state.log import Kind, StateValue
-from cdk.state.log.canonical_json import digest, freeze
+from cdk.state.log.canonical_json import digest, dumps_canonical
 from cdk.state.log.slot_value import frozen
 
 
@@ -54,5 +54,5 @@ def test_names_of_slots(slot: str) -> None:
 def test_a_digest_covers_kind_version_and_value() -> None:
     made = frozen("stream:users", StateValue("cdk/stream", 1, {"a": 1}))
 
-    assert made.digest == digest(freeze(["cdk/stream", 1, {"a": 1}], "x"))
+    assert made.digest == digest(dumps_canonical(["cdk/stream", 1, {"a": 1}], "x"))
     assert len({frozen("a:", StateValue(k, v, x)).digest for k in "kl" for v in (1, 2) for x in (1, "1")}) == 8

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from cdk import Item, Json, JsonSchema, Partition, Slice, Stream
 from cdk.base.task_map import run_inline
-from cdk.lake.storage.folder import Disk
-from cdk.sync.loop.epoch_loop import Epochs
-from cdk.sync.loop.stream_sync import StreamRun
+from cdk.lake.storage.folder import LocalFolder
+from cdk.sync.loop.epoch_loop import EpochLoop
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -55,7 +55,9 @@ class Watched:
     def __init__(
         self, folder: Path, stream: Stream, clock: Clock, *, interval: float = 30, concurrency: int = 4
     ) -> None:
-        self.run = StreamRun(StreamPlan(stream, Disk(folder / "table"), "full_refresh", "append"), "test", sync="s1")
+        self.run = StreamSync(
+            StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", "append"), "test", sync="s1"
+        )
         self.epochs: list[tuple[float, int]] = []
         pipeline = Pipeline(
             name="test",
@@ -64,7 +66,7 @@ class Watched:
             checkpoint_interval=timedelta(seconds=interval),
             concurrency=concurrency,
         )
-        self._epochs = Epochs(pipeline, [self.run], Workers(run_inline, 2), self._watch, clock)
+        self._epochs = EpochLoop(pipeline, [self.run], Workers(run_inline, 2), self._watch, clock)
 
     def read_all(self) -> list[tuple[float, int]]:
         self._epochs.read_all()

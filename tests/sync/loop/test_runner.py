@@ -28,9 +28,9 @@ from cdk import (
 )
 from cdk.base.values import canonical
 from cdk.engine.read import read
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.stream_state import StreamState
 from cdk.sync.loop.runner import SyncResult
@@ -264,7 +264,7 @@ def test_a_second_sync_of_the_pipeline_is_refused_while_one_runs(sync: Sync, tmp
 
 
 def test_two_pipelines_may_fill_one_table_once_somebody_says_so(sync: Sync, tmp_path: Path) -> None:
-    orders, target = Located("orders", Disk(tmp_path / "orders")), Disk(tmp_path)
+    orders, target = StreamLocation("orders", LocalFolder(tmp_path / "orders")), LocalFolder(tmp_path)
     assert sync(Orders(), name="first").ok
 
     (refused,) = sync(Orders(), name="second").streams

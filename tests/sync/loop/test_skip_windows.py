@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from cdk import ConfigError, Item, Json, Slice, Stream
 from cdk.base.errors import ServerError
 from cdk.base.task_map import run_inline
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.log import StateLog, StateRecord
@@ -215,7 +215,7 @@ def test_another_config_is_another_window_and_another_secret_is_not(lake: Lake) 
 
 def test_a_table_that_is_gone_or_does_not_stand_where_it_stood_is_read(lake: Lake, tmp_path: Path) -> None:
     lake.sync(Days({}))
-    Admin(Disk(tmp_path / "lake"), "shop").reset(Located("days", Disk(tmp_path / "lake" / "days")))
+    Admin(LocalFolder(tmp_path / "lake"), "shop").reset(StreamLocation("days", LocalFolder(tmp_path / "lake" / "days")))
     assert lake.statuses(Days({})) == [Status.DONE]
     assert lake.statuses(Days({})) == [Status.REDUNDANT]
 

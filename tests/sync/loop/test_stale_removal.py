@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, Slice, Stream
 from cdk.base.errors import ServerError
 from cdk.base.task_map import run_inline
-from cdk.lake.admin.locate import Located
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.parquet.dedup import DELETED_AT
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.cluster.executors import executors
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import stale_removal as remove_stale
@@ -370,8 +370,8 @@ def test_a_row_that_comes_back_older_counts_as_seen(lake: Lake) -> None:
 
 def test_after_a_reset_the_read_begins_anew_and_removes(lake: Lake) -> None:
     lake.sync(Users(range(10)))
-    admin = Admin(Disk(lake.folder), "shop")
-    admin.reset(Located("users", Disk(lake.folder / "users")))
+    admin = Admin(LocalFolder(lake.folder), "shop")
+    admin.reset(StreamLocation("users", LocalFolder(lake.folder / "users")))
 
     assert (lake.sync(Users(range(8))).stale, lake.flagged) == (count(10, 8, 2, 2), [8, 9])
 

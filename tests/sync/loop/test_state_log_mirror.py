@@ -12,7 +12,7 @@ from cdk.base.task_map import run_inline
 from cdk.base.times.clock import system_clock
 from cdk.engine.read import read
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import Saved
+from cdk.lake.delta.table_state import TableState
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.log import StateLog, StateRecord
 from cdk.sync.loop import runner as sync_module
@@ -63,7 +63,7 @@ class Lake:
     def table(self, name: str) -> DeltaTable:
         return DeltaTable(str(self.folder / "lake" / name))
 
-    def saved(self, name: str) -> Saved:
+    def saved(self, name: str) -> TableState:
         stream = self.folder / "lake" / name
         saved = StreamTable(stream, "shop", name, self.table(name).schema().to_arrow()).saved
         assert saved is not None

@@ -34,11 +34,11 @@ from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Disk
-from cdk.sync.loop.stream_sync import LOST_IN_A_ROW, StreamRun
+from cdk.lake.storage.folder import LocalFolder
+from cdk.sync.loop.stream_sync import LOST_IN_A_ROW, StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
-from cdk.sync.tasks.epoch_task import Job, read_bundle
+from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from cdk.sync.tasks.messages import Failure
 from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
@@ -47,11 +47,11 @@ from tests.spark.epochs_here import expected, read_epoch
 INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
 
 
-def opened(root: Path, stream: Stream, mode: WriteModeName | None = None, *, sync: str = "s1") -> StreamRun:
+def opened(root: Path, stream: Stream, mode: WriteModeName | None = None, *, sync: str = "s1") -> StreamSync:
     """The stream's run, in the modes that a pipeline would choose, or for a full refresh in a given one."""
     if stream.incremental and not mode:
-        return StreamRun(StreamPlan(stream, Disk(root), "incremental", "append"), "shop", sync=sync)
-    return StreamRun(StreamPlan(stream, Disk(root), "full_refresh", mode or "overwrite"), "shop", sync=sync)
+        return StreamSync(StreamPlan(stream, LocalFolder(root), "incremental", "append"), "shop", sync=sync)
+    return StreamSync(StreamPlan(stream, LocalFolder(root), "full_refresh", mode or "overwrite"), "shop", sync=sync)
 
 
 class Ticking:
@@ -64,12 +64,12 @@ class Ticking:
         return next(self._now)
 
 
-def epoch(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> list[DataFile]:
+def epoch(run: StreamSync, *, seconds: float = 1000, most: int = 1000) -> list[DataFile]:
     """Plan and read an epoch; nothing is committed yet."""
-    return read_epoch(run, most, lambda pieces: read_bundle(Job([run.target], seconds, 1), pieces, Ticking()))
+    return read_epoch(run, most, lambda pieces: read_bundle(EpochJob([run.target], seconds, 1), pieces, Ticking()))
 
 
-def finish(run: StreamRun, *, seconds: float = 1000, most: int = 1000) -> StreamReport:
+def finish(run: StreamSync, *, seconds: float = 1000, most: int = 1000) -> StreamReport:
     while run.active:
         run.commit(epoch(run, seconds=seconds, most=most))
     return run.report
@@ -109,7 +109,7 @@ def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
     assert report.status is Status.DONE
     assert rows(root) == expected(stream)
     assert report.total == rows(root).total()
-    found = audit(Disk(root))
+    found = audit(LocalFolder(root))
     assert (found.rows, found.in_files, found.wrong, found.others) == (report.total, report.total, [], [])
 
 
@@ -261,7 +261,7 @@ def test_what_the_state_knows_by_another_name_is_merged_again_with_a_warning(
 ) -> None:
     def run(sync: str) -> StreamReport:
         return finish(
-            StreamRun(StreamPlan(Renamed(), Disk(tmp_path), "incremental", "append_dedup"), "shop", sync=sync)
+            StreamSync(StreamPlan(Renamed(), LocalFolder(tmp_path), "incremental", "append_dedup"), "shop", sync=sync)
         )
 
     run("s1")
@@ -344,9 +344,9 @@ def test_an_overwrite_may_empty_its_table_where_it_is_allowed(tmp_path: Path) ->
     stream = Leaving()
     finish(opened(tmp_path, stream))
     stream.left = True
-    plan = StreamPlan(stream, Disk(tmp_path), "full_refresh", "overwrite", allow_empty=True)
+    plan = StreamPlan(stream, LocalFolder(tmp_path), "full_refresh", "overwrite", allow_empty=True)
 
-    assert finish(StreamRun(plan, "shop", sync="s2")).status is Status.DONE
+    assert finish(StreamSync(plan, "shop", sync="s2")).status is Status.DONE
     assert rows(tmp_path) == Counter()
 
 
@@ -437,12 +437,12 @@ def test_files_that_are_gone_again_and_again_fail_the_stream_and_move_no_state(t
 @pytest.mark.parametrize("history", [False, True])
 def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: bool) -> None:
     things = Things()
-    other = Disk(tmp_path / "things_history") if history else None
-    plan = StreamPlan(things, Disk(tmp_path / "things"), "full_refresh", "append_dedup", history=other)
-    first = StreamRun(plan, "shop", sync="s1")
+    other = LocalFolder(tmp_path / "things_history") if history else None
+    plan = StreamPlan(things, LocalFolder(tmp_path / "things"), "full_refresh", "append_dedup", history=other)
+    first = StreamSync(plan, "shop", sync="s1")
     first.prepare(run_inline)
     finish(first)
-    run = StreamRun(plan, "shop", sync="s2")
+    run = StreamSync(plan, "shop", sync="s2")
     run.prepare(run_inline)
     files = epoch(run)
     for root in filter(Path.exists, (tmp_path / "things", tmp_path / "things_history")):
@@ -458,13 +458,13 @@ def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: 
 
 @pytest.mark.parametrize(("hours", "left"), [(1, True), (25, False)])
 def test_the_next_sync_removes_the_keys_that_a_killed_merge_has_left(tmp_path: Path, hours: int, *, left: bool) -> None:
-    plan = StreamPlan(Things(), Disk(tmp_path / "things"), "full_refresh", "append_dedup")
+    plan = StreamPlan(Things(), LocalFolder(tmp_path / "things"), "full_refresh", "append_dedup")
     keys = tmp_path / "things" / "_cdk_merge" / "0.parquet"
     keys.parent.mkdir(parents=True)
     keys.write_bytes(b"keys")
     then = keys.stat().st_mtime - hours * 3600
     os.utime(keys, (then, then))
-    run = StreamRun(plan, "shop", sync="s1")
+    run = StreamSync(plan, "shop", sync="s1")
     run.prepare(run_inline)
 
     # A run on another machine may be merging with a young one.

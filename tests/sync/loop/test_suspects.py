@@ -19,7 +19,7 @@ from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.suspects import Suspects
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
-from cdk.sync.tasks.messages import Piece
+from cdk.sync.tasks.messages import SliceTask
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 
@@ -92,7 +92,7 @@ def count(folder: Path, name: str) -> int:
 
 def test_a_slice_is_guilty_only_when_it_dies_alone_and_after_others_were_ruled_out() -> None:
     suspects, lost = Suspects(), TaskLost(0, "killed")
-    one, other = (Piece(n, 0, Slice(Partition.of(part=n))) for n in range(2))
+    one, other = (SliceTask(n, 0, Slice(Partition.of(part=n))) for n in range(2))
 
     # A single slice in an epoch of its own has not been tried alone on purpose.
     assert suspects.accuse(suspects.bundles([one], 3), lost) is None
@@ -107,7 +107,7 @@ def test_a_slice_is_guilty_only_when_it_dies_alone_and_after_others_were_ruled_o
 
 def test_the_slices_of_the_task_that_died_are_suspected_and_no_others() -> None:
     suspects = Suspects()
-    one, other, third = (Piece(n, 0, Slice(Partition.of(part=n))) for n in range(3))
+    one, other, third = (SliceTask(n, 0, Slice(Partition.of(part=n))) for n in range(3))
 
     assert suspects.accuse([[one], [other, third]], TaskLost(1, "killed")) is None
     assert suspects.bundles([one, other, third], 2) == [[other], [third]]

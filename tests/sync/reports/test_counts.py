@@ -2,13 +2,13 @@ from cdk import Checkpoint, Done, Partition, Slice
 from cdk.lake.delta.receipt import Receipt, RecordCounts
 from cdk.lake.parquet.writer import DataFile
 from cdk.sync.reports.counts import LISTED, CommitCounts, SliceCounts
-from cdk.sync.tasks.messages import Progress
+from cdk.sync.tasks.messages import SliceResult
 
 
 def test_a_slice_that_was_cut_is_one_slice() -> None:
     counts = SliceCounts()
     for slice, position in ((Slice(), Checkpoint({"page": 1})), (Slice(start=Checkpoint({"page": 1})), Done())):
-        counts = counts.plus(slice, Progress(0, (position,), read=5, rows=3, skipped=2, rejected=1))
+        counts = counts.plus(slice, SliceResult(0, (position,), read=5, rows=3, skipped=2, rejected=1))
 
     assert counts.listed == {"whole stream": RecordCounts(read=10, written=6, skipped=4, rejected=2, done=1)}
     assert counts.others == RecordCounts()
@@ -17,7 +17,7 @@ def test_a_slice_that_was_cut_is_one_slice() -> None:
 def test_of_many_slices_the_first_are_listed_and_the_others_summed() -> None:
     counts = SliceCounts()
     for n in range(LISTED + 3):
-        counts = counts.plus(Slice(Partition.of(part=n)), Progress(0, (Done(),), read=1, rows=1))
+        counts = counts.plus(Slice(Partition.of(part=n)), SliceResult(0, (Done(),), read=1, rows=1))
 
     assert list(counts.listed) == [f'{{"part":{n}}}' for n in range(LISTED)]
     assert counts.others == RecordCounts(read=3, written=3, done=3)

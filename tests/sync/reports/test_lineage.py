@@ -14,8 +14,8 @@ from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, ServerEr
 from cdk.base.task_map import Item as Work
 from cdk.base.task_map import Result, run_inline
 from cdk.cli.app import run
-from cdk.lake.storage.folder import Disk, Place
-from cdk.lake.storage.object_store import Store
+from cdk.lake.storage.folder import Folder, LocalFolder
+from cdk.lake.storage.object_store import ObjectStoreFolder
 from cdk.spark import Pipeline, SyncResult, SyncRunner
 from cdk.sync.reports.lineage import _name, configured
 from cdk.sync.tasks.workers import Workers
@@ -332,17 +332,17 @@ def test_settings_are_found_where_the_client_looks(
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        (Disk(Path("/data/orders")), ("file", "/data/orders")),
-        (Store("s3", "lake", "shop/orders"), ("s3://lake", "shop/orders")),
-        (Store("s3a", "lake", "orders"), ("s3://lake", "orders")),
-        (Store("gs", "lake", "orders"), ("gs://lake", "orders")),
+        (LocalFolder(Path("/data/orders")), ("file", "/data/orders")),
+        (ObjectStoreFolder("s3", "lake", "shop/orders"), ("s3://lake", "shop/orders")),
+        (ObjectStoreFolder("s3a", "lake", "orders"), ("s3://lake", "orders")),
+        (ObjectStoreFolder("gs", "lake", "orders"), ("gs://lake", "orders")),
         (
-            Store("abfss", "lake@account.dfs.core.windows.net", "orders"),
+            ObjectStoreFolder("abfss", "lake@account.dfs.core.windows.net", "orders"),
             ("abfss://lake@account.dfs.core.windows.net", "orders"),
         ),
     ],
 )
-def test_tables_have_the_names_that_other_tools_give_them(place: Place, name: tuple[str, str]) -> None:
+def test_tables_have_the_names_that_other_tools_give_them(place: Folder, name: tuple[str, str]) -> None:
     assert _name(place) == name
 
 

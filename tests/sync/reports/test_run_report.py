@@ -14,15 +14,15 @@ from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, ServerErro
 from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.receipt import Receipt
-from cdk.rest.http.metrics import Tally, tally
+from cdk.rest.http.metrics import HttpMetrics, current_metrics
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import epoch_loop as epochs
 from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
-from cdk.sync.tasks.epoch_task import BundleResult, Job, run_epoch
-from cdk.sync.tasks.messages import Failure, Piece, Progress
+from cdk.sync.tasks.epoch_task import BundleResult, EpochJob, run_epoch
+from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask
 from tests.docs.page import DOCS
 from tests.samples import Orders
 
@@ -52,15 +52,15 @@ class Parts(PagedStream):
     }
 
     def partitions(self) -> Iterator[Partition]:
-        tally().answer(200, 7)
+        current_metrics().answer(200, 7)
         for name in ("a", "b"):
             yield Partition.of(part=name)
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
         n = token["page"] if token else 0
-        tally().answer(429, 1)
-        tally().retry(2.0)
-        tally().answer(200, 10)
+        current_metrics().answer(429, 1)
+        current_metrics().retry(2.0)
+        current_metrics().answer(200, 10)
         return Page([{"id": 1}, {"id": 2}, {"id": "three"}], {"page": n + 1} if n < 2 else None)
 
 
@@ -147,7 +147,7 @@ def test_the_job_of_an_epoch_is_named_and_the_name_is_taken_back(
 ) -> None:
     names: list[str | None] = []
 
-    def told(spread: TaskMap, job: Job, bundles: Sequence[Sequence[Piece]]) -> list[BundleResult]:
+    def told(spread: TaskMap, job: EpochJob, bundles: Sequence[Sequence[SliceTask]]) -> list[BundleResult]:
         names.append(session.sparkContext.getLocalProperty("spark.job.description"))
         return read(spread, job, bundles)
 
@@ -199,7 +199,7 @@ def test_the_status_says_how_the_run_ended(run: RunFacts, streams: Sequence[Stre
 
 
 def test_what_ended_a_run_is_told_masked_and_with_advice() -> None:
-    run = RunFacts(failure=DOWN, http=Tally({"2xx": 1}), mask=lambda text: text.replace("source", "****"))
+    run = RunFacts(failure=DOWN, http=HttpMetrics({"2xx": 1}), mask=lambda text: text.replace("source", "****"))
     report = run_report(run, [])
 
     assert report["error"] == {
@@ -211,7 +211,7 @@ def test_what_ended_a_run_is_told_masked_and_with_advice() -> None:
 
 
 def test_a_secret_in_the_name_of_a_slice_is_masked() -> None:
-    counts = READING.by_slice.plus(Slice(Partition.of(part="hunter2")), Progress(0))
+    counts = READING.by_slice.plus(Slice(Partition.of(part="hunter2")), SliceResult(0))
     run = RunFacts(mask=lambda text: text.replace("hunter2", "****"))
     report = run_report(run, [replace(READING, by_slice=counts)])
 
@@ -219,7 +219,7 @@ def test_a_secret_in_the_name_of_a_slice_is_masked() -> None:
 
 
 def test_a_secret_at_the_cut_of_a_long_name_is_masked() -> None:
-    counts = READING.by_slice.plus(Slice(Partition.of(part="x" * 185 + "hunter2")), Progress(0))
+    counts = READING.by_slice.plus(Slice(Partition.of(part="x" * 185 + "hunter2")), SliceResult(0))
     report = run_report(
         RunFacts(mask=lambda text: text.replace("hunter2", "****")),
         [StreamReport("users", Status.DONE, "full_refresh", "overwrite", by_slice=counts)],
@@ -236,9 +236,9 @@ def test_the_page_about_reports_shows_all_their_keys() -> None:
     run = RunFacts("shop", "/lake", sync="1", spark="4", master="local")
     stream = replace(
         READING,
-        by_slice=SliceCounts().plus(Slice(), Progress(0)),
+        by_slice=SliceCounts().plus(Slice(), SliceResult(0)),
         by_commit=CommitCounts().plus(1, [], Receipt()),
-        http=Tally({"2xx": 1, "4xx": 1}),
+        http=HttpMetrics({"2xx": 1, "4xx": 1}),
         stale=StaleCount("soft", 1, 1, 0),
     )
 

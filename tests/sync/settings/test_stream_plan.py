@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import ConfigError
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.sync.settings.pipeline_file import StreamOptions
 from cdk.sync.settings.stream_plan import plan_stream
 from tests.samples import Orders
@@ -16,4 +16,4 @@ def test_a_table_lies_in_no_folder_that_means_something_else(tmp_path: Path, nam
     setattr(stream, place, name)
 
     with pytest.raises(ConfigError, match="a table cannot lie in a folder called"):
-        plan_stream(stream, StreamOptions(), Disk(tmp_path))
+        plan_stream(stream, StreamOptions(), LocalFolder(tmp_path))

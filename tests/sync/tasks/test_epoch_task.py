@@ -27,8 +27,8 @@ from cdk import (
 from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.state.stream_state import StreamState
-from cdk.sync.tasks.epoch_task import BundleResult, Job, read_bundle
-from cdk.sync.tasks.messages import Piece, Progress, Target
+from cdk.sync.tasks.epoch_task import BundleResult, EpochJob, read_bundle
+from cdk.sync.tasks.messages import SliceResult, SliceTask, WriteTarget
 from tests.samples import STREAMS, Orders, Plain, Users
 
 
@@ -76,10 +76,10 @@ class Uncheckpointed(Scripted):
     supports_checkpointing = False
 
 
-def target(folder: Path, stream: Stream, name: str = "t") -> Target:
+def target(folder: Path, stream: Stream, name: str = "t") -> WriteTarget:
     root = folder / name
     root.mkdir(exist_ok=True)
-    return Target(stream, root, columns(stream.json_schema()), 1)
+    return WriteTarget(stream, root, columns(stream.json_schema()), 1)
 
 
 def run(
@@ -92,8 +92,8 @@ def run(
     clock: Callable[[], float] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> BundleResult:
-    pieces = [Piece(number, 0, slice) for number, slice in enumerate(slices)]
-    result = read_bundle(Job([target(folder, stream)], seconds, threads, limits=limits), pieces, clock or Clock())
+    pieces = [SliceTask(number, 0, slice) for number, slice in enumerate(slices)]
+    result = read_bundle(EpochJob([target(folder, stream)], seconds, threads, limits=limits), pieces, clock or Clock())
     check_files(folder, result)
     again: BundleResult = pickle.loads(pickle.dumps(result))  # noqa: S301 - as it travels to the driver
     assert again == result
@@ -168,14 +168,14 @@ def test_slices_that_are_not_begun_leave_no_trace(tmp_path: Path) -> None:
 def test_a_stream_that_cannot_resume_is_read_to_its_end_whatever_the_budget(tmp_path: Path, seconds: float) -> None:
     result = run(tmp_path, Plain(), seconds=seconds)
 
-    assert result.progress == [Progress(0, (Done(),), read=7, rows=7)]
+    assert result.progress == [SliceResult(0, (Done(),), read=7, rows=7)]
     assert ids(tmp_path, result) == list(range(7))
 
 
 def test_an_empty_slice_is_done_and_writes_no_file(tmp_path: Path) -> None:
     result = run(tmp_path, Scripted())
 
-    assert result == BundleResult([Progress(0, (Done(),))], {})
+    assert result == BundleResult([SliceResult(0, (Done(),))], {})
 
 
 BROKEN = ServerError("the source is down")
@@ -238,8 +238,8 @@ def test_a_slice_that_fails_stops_no_other(tmp_path: Path, threads: int) -> None
 def test_a_record_that_is_no_json_fails_its_slice_and_no_other(tmp_path: Path, bad: Json, threads: int) -> None:
     pages = [Page([{"id": 1}], {"page": 1}), Page([{"id": 2}, bad], {"page": 2}), Page([{"id": 3}], None)]
     streams = [Scripted(*pages), Users()]
-    job = Job([target(tmp_path, stream, str(n)) for n, stream in enumerate(streams)], 100, threads)
-    result = read_bundle(job, [Piece(0, 0, Slice()), Piece(1, 1, Slice())], Clock())
+    job = EpochJob([target(tmp_path, stream, str(n)) for n, stream in enumerate(streams)], 100, threads)
+    result = read_bundle(job, [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice())], Clock())
 
     progress = {item.number: item for item in result.progress}
     failure = progress[0].failure
@@ -252,8 +252,8 @@ def test_a_record_that_is_no_json_fails_its_slice_and_no_other(tmp_path: Path, b
 
 
 def test_rows_of_several_targets_go_to_their_own_tables(tmp_path: Path) -> None:
-    job = Job([target(tmp_path, Plain(), "a"), target(tmp_path, Users(), "b")], 100, 2)
-    result = read_bundle(job, [Piece(0, 1, Slice()), Piece(1, 0, Slice())], Clock())
+    job = EpochJob([target(tmp_path, Plain(), "a"), target(tmp_path, Users(), "b")], 100, 2)
+    result = read_bundle(job, [SliceTask(0, 1, Slice()), SliceTask(1, 0, Slice())], Clock())
 
     assert len(records(tmp_path, result, 0, "a")) == 7
     assert len(records(tmp_path, result, 1, "b")) == 15
@@ -264,7 +264,7 @@ def test_a_task_that_cannot_write_leaves_no_file_behind(tmp_path: Path) -> None:
     (tmp_path / "b").rmdir()
 
     with pytest.raises(FileNotFoundError):
-        read_bundle(Job([good, bad], 100, 1), [Piece(0, 0, Slice()), Piece(1, 1, Slice())], Clock())
+        read_bundle(EpochJob([good, bad], 100, 1), [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice())], Clock())
 
     assert list((tmp_path / "a").iterdir()) == []
 
@@ -279,7 +279,7 @@ SMALL = Limits(held_bytes=1)
 def test_much_that_waits_goes_to_a_file_that_counts_when_the_slice_ends(tmp_path: Path) -> None:
     result = run(tmp_path, Uncheckpointed(*many(3500)), limits=SMALL)
 
-    assert result.progress == [Progress(0, (Done(),), read=3500, rows=3500)]
+    assert result.progress == [SliceResult(0, (Done(),), read=3500, rows=3500)]
     assert ids(tmp_path, result) == list(range(3500))
     assert len(result.files[0]) == 2
 
@@ -320,7 +320,7 @@ def test_a_slice_that_is_read_again_from_its_start_does_not_keep_what_waited(tmp
     stream = Expiring({"id": 0}, {"id": 1}, Checkpoint({"at": 9}), {"id": 2})
     result = run(tmp_path, stream, [Slice(start=Checkpoint({"at": 5}))], limits=Limits(held_bytes=held))
 
-    assert result.progress == [Progress(0, (Checkpoint({"at": 9}), Done()), read=3, rows=3, restarted=True)]
+    assert result.progress == [SliceResult(0, (Checkpoint({"at": 9}), Done()), read=3, rows=3, restarted=True)]
     assert ids(tmp_path, result) == [0, 1, 2]
 
 
@@ -370,7 +370,7 @@ def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
 
 @pytest.mark.parametrize(("threads", "tasks"), [(4, 3), (5, 4), (10, 8), (8, 8), (1, 1)])
 def test_the_tasks_of_an_epoch_share_its_threads(threads: int, tasks: int) -> None:
-    shares = [Job([], 1.0, threads).share(task, tasks).threads for task in range(tasks)]
+    shares = [EpochJob([], 1.0, threads).share(task, tasks).threads for task in range(tasks)]
 
     assert sum(shares) == threads
     assert max(shares) - min(shares) <= 1

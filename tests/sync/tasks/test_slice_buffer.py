@@ -16,8 +16,8 @@ from cdk.lake.arrow.columns import RAW_ID, columns
 from cdk.lake.parquet.writer import Limits
 from cdk.state.slice import Partition
 from cdk.streams.stream import Item
-from cdk.sync.tasks.epoch_task import Job, read_bundle
-from cdk.sync.tasks.messages import Piece, Target
+from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
+from cdk.sync.tasks.messages import SliceTask, WriteTarget
 
 # Pages of a slice: (text or objects, whether a position follows, ids; an odd one has a value that does not fit).
 PAGES = st.lists(st.tuples(st.booleans(), st.booleans(), st.lists(st.booleans(), min_size=1, max_size=4)), max_size=6)
@@ -55,11 +55,11 @@ def test_every_row_lands_once_in_order_and_counts_for_its_slice(
     held: int,
 ) -> None:
     root, stream = tmp_path_factory.mktemp("table"), Paged(slices)
-    target = Target(stream, root, columns(stream.json_schema()), 1)
-    pieces = [Piece(n, 0, Slice(Partition.of(part=n))) for n in range(len(slices))]
+    target = WriteTarget(stream, root, columns(stream.json_schema()), 1)
+    pieces = [SliceTask(n, 0, Slice(Partition.of(part=n))) for n in range(len(slices))]
 
     limits = Limits(gathered=gathered, held_bytes=held)
-    result = read_bundle(Job([target], 100, 1, limits=limits), pieces)
+    result = read_bundle(EpochJob([target], 100, 1, limits=limits), pieces)
 
     rows = written(root, [file.path for file in result.files.get(0, [])])
     for n, pages in enumerate(slices):

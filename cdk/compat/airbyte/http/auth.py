@@ -85,7 +85,6 @@ class InterpolatedStringTokenProvider(TokenProvider):
         self._token = InterpolatedString.create(self.api_token, parameters=parameters)
 
     def get_token(self) -> str:
-        """See TokenProvider."""
         return str(self._token.eval(self.config))
 
 

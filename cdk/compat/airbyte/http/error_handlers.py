@@ -150,7 +150,6 @@ class DefaultErrorHandler(ErrorHandler):
         self._parameters = parameters
 
     def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
-        """See ErrorHandler."""
         if (native := self.native) is not None:
             return resolution(native.judge(ours(response_or_exception), 1))
         for chosen in self.response_filters or ():
@@ -189,7 +188,6 @@ class HttpStatusErrorHandler(ErrorHandler):
         return self._max_retries
 
     def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
-        """See ErrorHandler."""
         if isinstance(response_or_exception, requests.Response):
             found = self._mapping.get(response_or_exception.status_code)
         else:
@@ -216,7 +214,6 @@ class ConstantBackoffStrategy(BackoffStrategy):
         self._seconds = InterpolatedString.create(self.backoff_time_in_seconds, parameters=parameters)
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
-        """See BackoffStrategy."""
         return float(self._seconds.eval(self.config))
 
 
@@ -233,7 +230,6 @@ class ExponentialBackoffStrategy(BackoffStrategy):
         self._factor = InterpolatedString.create(self.factor, parameters=parameters)
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
-        """See BackoffStrategy."""
         return float(self._factor.eval(self.config)) * 2.0**attempt_count
 
 
@@ -251,7 +247,6 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
         self._header = InterpolatedString.create(self.header, parameters=parameters)
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
-        """See BackoffStrategy."""
         outcome = ours(response_or_exception)
         if isinstance(outcome, CdkError):
             return None

@@ -58,13 +58,11 @@ class PageIncrement(PaginationStrategy):
         last_record: Mapping[str, Json] | None,  # noqa: ARG002
         last_page_token_value: Json = None,
     ) -> Json:
-        """See PaginationStrategy."""
         if last_page_size == 0 or (self._page_size and last_page_size < self._page_size):
             return None
         return (self.start_from_page if last_page_token_value is None else last_page_token_value) + 1
 
     def get_page_size(self) -> int | None:
-        """See PaginationStrategy."""
         return self._page_size
 
 
@@ -91,13 +89,11 @@ class OffsetIncrement(PaginationStrategy):
         last_record: Mapping[str, Json] | None,  # noqa: ARG002
         last_page_token_value: Json = None,
     ) -> Json:
-        """See PaginationStrategy."""
         if last_page_size == 0 or (self._page_size and last_page_size < self._page_size):
             return None
         return (last_page_token_value or 0) + last_page_size
 
     def get_page_size(self) -> int | None:
-        """See PaginationStrategy."""
         return self._page_size
 
 
@@ -123,7 +119,6 @@ class CursorPaginationStrategy(PaginationStrategy):
         last_record: Mapping[str, Json] | None,
         last_page_token_value: Json = None,  # noqa: ARG002
     ) -> Json:
-        """See PaginationStrategy."""
         names = {"response": response.json(), "headers": response.headers, "last_record": last_record,
                  "last_page_size": last_page_size}  # fmt: skip
         if self._stop is not None and self._stop.eval(self.config, **names):
@@ -131,7 +126,6 @@ class CursorPaginationStrategy(PaginationStrategy):
         return self._cursor.eval(self.config, **names) or None
 
     def get_page_size(self) -> int | None:
-        """See PaginationStrategy."""
         return self.page_size
 
 

@@ -219,7 +219,6 @@ class HttpRequester(Requester):
         return logging.getLogger("airbyte")
 
     def get_authenticator(self) -> DeclarativeAuthenticator:
-        """See Requester."""
         return self._authenticator
 
     def get_url(self, **names: Json) -> str:
@@ -229,11 +228,9 @@ class HttpRequester(Requester):
         return join(self.get_url_base(**names), self.get_path(**names))
 
     def get_url_base(self, **names: Json) -> str:
-        """See Requester."""
         return self._text(self.url_base or self.url, names)
 
     def get_path(self, **names: Json) -> str:
-        """See Requester."""
         return self._text(self.path, names)
 
     def _text(self, value: Json, names: Mapping[str, Json]) -> str:
@@ -244,7 +241,6 @@ class HttpRequester(Requester):
         return str(InterpolatedString.create(value, parameters=parameters).eval(self.config, **given))
 
     def get_method(self) -> HttpMethod:
-        """See Requester."""
         return self._http_method
 
     def get_request_params(self, **names: Json) -> Json:

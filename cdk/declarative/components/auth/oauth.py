@@ -12,7 +12,7 @@ from cdk.declarative.components.auth.sharing import definition, keeper, learner,
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, OAuth2
-from cdk.rest.auth.oauth2 import Kept, TokenFields
+from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
 from cdk.rest.auth.token_response import Refusal
 from cdk.rest.http.json_path import path
 
@@ -141,7 +141,7 @@ class OAuthAuthenticator(AnyAuthenticator):
 
     def _rotating(self, ctx: BuildContext, updater: RefreshTokenUpdater) -> OAuth2:
         config = ctx.config
-        kept = Kept(
+        kept = StoredTokens(
             keeper(ctx),
             tuple(updater.access_token_config_path),
             tuple(updater.refresh_token_config_path),
@@ -177,7 +177,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         refresh_token: Callable[[], str] | None,
         access_token: Callable[[], str] | None,
         expires: Callable[[], str] | str,
-        kept: Kept | None = None,
+        kept: StoredTokens | None = None,
     ) -> OAuth2:
         assertion = None
         if self.use_profile_assertion and self.profile_assertion is not None:

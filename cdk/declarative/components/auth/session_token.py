@@ -45,7 +45,6 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
     def build(self, ctx: BuildContext) -> Present:
-        """See AnySessionTokenRequest."""
         (place, names), text = place_of(self.inject_into, ctx), ctx.expression(self, "api_token")
         return lambda request, token: placed(request, place, names, text.text({"session_token": token}))
 
@@ -60,7 +59,6 @@ class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):
     type: Literal["Bearer"] = "Bearer"
 
     def build(self, ctx: BuildContext) -> Present:
-        """See AnySessionTokenRequest."""
         return lambda request, token: with_header(request, "Authorization", f"Bearer {token}")
 
 

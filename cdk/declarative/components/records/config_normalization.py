@@ -275,7 +275,7 @@ class DpathValidator(AnyValidator):
 
         def check(config: Mapping[str, Json]) -> None:
             names = [part.render({"config": config, "parameters": parameters}) for part in path]
-            for value in edits.found(config, names):
+            for value in edits.matches_at(config, names):
                 _accepted(accept, value, ".".join(("config", *names)))
 
         return check

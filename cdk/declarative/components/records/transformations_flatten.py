@@ -108,7 +108,7 @@ class DpathFlattenFields(AnyTransformation):
 
         def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
             for record in records:
-                inner = next(iter(edits.found(record, path)), None)
+                inner = next(iter(edits.matches_at(record, path)), None)
                 if not isinstance(inner, dict):
                     continue
                 fields = {f"{before}{name}{after}": value for name, value in inner.items()}

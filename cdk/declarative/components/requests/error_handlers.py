@@ -10,9 +10,9 @@ from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyBackoffStrategy, AnyErrorHandler
 from cdk.rest import Action, ErrorHandler, Response
-from cdk.rest.errors.api_message import body_of, says
-from cdk.rest.errors.outcome import Finding
-from cdk.rest.errors.retry_policy import Patience
+from cdk.rest.errors.api_message import body_of, message_contains
+from cdk.rest.errors.outcome import Outcome
+from cdk.rest.errors.retry_policy import RetryPolicy
 from cdk.rest.errors.rules import CompositeHandler, Rule, RuleHandler
 
 ActionName: TypeAlias = Literal[
@@ -58,16 +58,16 @@ class HttpResponseFilter(Component):
             return None
         message = ctx.expression(self, "error_message") if self.error_message else None
         action, failure_type = Action[self.action], self.failure_type
-        settled = Finding(action, "", failure_type)
+        settled = Outcome(action, "", failure_type)
 
-        def rule(response: Response) -> Finding | None:
+        def rule(response: Response) -> Outcome | None:
             if not (
                 response.status in codes
                 or (predicate is not None and predicate.true(_names(response)))
-                or (contains and says(response, contains))
+                or (contains and message_contains(response, contains))
             ):
                 return None
-            return settled if message is None else Finding(action, _rendered(message, response), failure_type)
+            return settled if message is None else Outcome(action, _rendered(message, response), failure_type)
 
         return rule
 
@@ -102,11 +102,11 @@ class DefaultErrorHandler(AnyErrorHandler):
         """The handler. Raises ManifestError: `max_retries` is no number."""
         rules = [rule for item in self.response_filters or () if (rule := item.build(ctx)) is not None]
         waits = tuple(strategy.build(ctx) for strategy in self.backoff_strategies or ())
-        return RuleHandler(rules, Patience(self._retries(ctx), waits, clock=ctx.runtime.clock))
+        return RuleHandler(rules, RetryPolicy(self._retries(ctx), waits, clock=ctx.runtime.clock))
 
     def _retries(self, ctx: BuildContext) -> int:
         if self.max_retries is None:
-            return Patience().retries
+            return RetryPolicy().retries
         value = ctx.expression(self, "max_retries").value()
         try:
             return max(0, int(value))

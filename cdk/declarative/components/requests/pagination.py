@@ -9,8 +9,8 @@ from cdk.base.values import Json
 from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, RequestPath
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Expression
-from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, Pages, PageStrategy, Turned
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageResult, Pages, PageStrategy
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.messages import Headers
 from cdk.rest.pagination.next_link import links
@@ -40,9 +40,9 @@ class _OnePage:
     def size(self) -> int | None:
         return None
 
-    def ask(self, draft: Draft, token: Json, size: int | None) -> None: ...
+    def ask(self, draft: RequestBuilder, token: Json, size: int | None) -> None: ...
 
-    def next(self, page: Turned, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> Json:
         return None
 
 
@@ -87,13 +87,13 @@ class _StrategyPages:
     def size(self) -> int | None:
         return self._strategy.size
 
-    def ask(self, draft: Draft, token: Json, size: int | None) -> None:
+    def ask(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
         if self._put_token is not None and token is not None:
             self._put_token(draft, token)
         if self._put_size is not None:
             self._put_size(draft, size)
 
-    def next(self, page: Turned, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> Json:
         # A token of 0 or "" is what APIs send when there is no next page.
         return self._strategy.next(page, size) or None
 
@@ -154,7 +154,7 @@ class _Counting:
     def first(self) -> Json:
         return self._first
 
-    def next(self, page: Turned, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> Json:
         if self._told is not None:
             size = int(self._told.value({"response": page.body, **page.names}))
         if page.raw == 0 or (size is not None and page.raw < size):
@@ -204,7 +204,7 @@ class _CursorStrategy:
     def first(self) -> Json:
         return None
 
-    def next(self, page: Turned, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> Json:
         names = {
             **page.names,
             "response": page.body,

@@ -9,7 +9,7 @@ from cdk.base.values import Json
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, StreamParts
-from cdk.declarative.reading.query_properties import Properties, by_count, by_key, by_length, whole
+from cdk.declarative.reading.query_properties import Properties, by_count, by_key, by_length, joined_record
 from cdk.rest import path
 from cdk.state.slice import Slice
 from cdk.streams.stream import Page
@@ -58,7 +58,7 @@ class PropertyChunking(Component):
     def build(self) -> Callable[[Sequence[str]], Iterable[list[str]]]:
         """The function that groups properties."""
         if self.property_limit is None:
-            return whole
+            return joined_record
         return (by_length if self.property_limit_type == "characters" else by_count)(self.property_limit)
 
 
@@ -157,7 +157,7 @@ class QueryProperties(Component):
         strategy = None if chunking is None else chunking.record_merge_strategy
         return Properties(
             found if select is None else lambda: select(found()),
-            whole if chunking is None else chunking.build(),
+            joined_record if chunking is None else chunking.build(),
             by_key((strategy or GroupByKeyMergeStrategy(key="id")).build(ctx)),
             self.always_include_properties or (),
         )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cdk.base.values import Json, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyRequestBody
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 
 
 class RequestBodyPlainText(AnyRequestBody):
@@ -22,11 +22,11 @@ class RequestBodyPlainText(AnyRequestBody):
     type: Literal["RequestBodyPlainText"] = "RequestBodyPlainText"
     value: str = Field(description="The text of the body.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         """The function that sets the body."""
         text = ctx.expression(self, "value")
 
-        def fill(draft: Draft, names: Names) -> None:
+        def fill(draft: RequestBuilder, names: Names) -> None:
             draft.text = text.text(names)
 
         return fill
@@ -44,11 +44,11 @@ class RequestBodyUrlEncodedForm(AnyRequestBody):
     type: Literal["RequestBodyUrlEncodedForm"] = "RequestBodyUrlEncodedForm"
     value: str | dict[str, Json] = Field(description="Fields and their values, which are sent as texts.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         """The function that adds the fields."""
         fields = ctx.mapping(self, "value")
 
-        def fill(draft: Draft, names: Names) -> None:
+        def fill(draft: RequestBuilder, names: Names) -> None:
             for name, value in fields.value(names).items():
                 draft.put("body_data", [name], value)
 
@@ -67,11 +67,11 @@ class RequestBodyJsonObject(AnyRequestBody):
     type: Literal["RequestBodyJsonObject"] = "RequestBodyJsonObject"
     value: str | dict[str, Json] = Field(description="The object; texts inside it may be expressions.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         """The function that adds the object's keys."""
         body = ctx.nested(self, "value")
 
-        def fill(draft: Draft, names: Names) -> None:
+        def fill(draft: RequestBuilder, names: Names) -> None:
             fill_json(draft, body.value(names))
 
         return fill
@@ -98,17 +98,17 @@ class RequestBodyGraphQL(AnyRequestBody):
     type: Literal["RequestBodyGraphQL"] = "RequestBodyGraphQL"
     value: GraphQlQuery = Field(description="The query; other keys, such as `variables`, are sent beside it.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+    def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         """The function that sets the query."""
         body = ctx.nested(self.model_copy(update={"value": self.value.model_dump()}), "value")
 
-        def fill(draft: Draft, names: Names) -> None:
+        def fill(draft: RequestBuilder, names: Names) -> None:
             fill_json(draft, body.value(names))
 
         return fill
 
 
-def fill_json(draft: Draft, body: Json) -> None:
+def fill_json(draft: RequestBuilder, body: Json) -> None:
     """Add a JSON body to a draft: keys are added to those that are there; a text is JSON as it will be sent."""
     if isinstance(body, str):
         draft.text, draft.headers["Content-Type"] = body, "application/json"

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 from cdk.base.values import Json
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.request_builder import Draft, Place
+from cdk.declarative.model.request_builder import Place, RequestBuilder
 
-Put: TypeAlias = Callable[[Draft, Json], None]
+Put: TypeAlias = Callable[[RequestBuilder, Json], None]
 """Puts one value where an option says."""
 
 
@@ -49,7 +49,7 @@ class RequestOption(AnyPageTokenOption):
         place, names = self.inject_into, [self.field_name] if self.field_path is None else self.field_path
         path = [ctx.expression(self, "field_name", name).text() for name in names]
 
-        def put(draft: Draft, value: Json) -> None:
+        def put(draft: RequestBuilder, value: Json) -> None:
             draft.put(place, path, value)
 
         return put

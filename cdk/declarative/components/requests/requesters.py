@@ -17,7 +17,7 @@ from cdk.declarative.components.requests.request_body import fill_json
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.reading.query_properties import NAME as PROPERTIES
 from cdk.declarative.reading.query_properties import Properties
 from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
@@ -128,11 +128,11 @@ class _HttpRequester:
         self._fill = _body(component, ctx)
         self._scope = ctx.scope
 
-    def draft(self, names: Names) -> Draft:
+    def draft(self, names: Names) -> RequestBuilder:
         """See Requester."""
         if self.properties is not None and not isinstance(names.get(PROPERTIES), list):
             raise ManifestError(f"{self._where}: query_properties are for the requester of a SimpleRetriever alone")
-        draft = Draft(self._method, self._url(names), self._where, stream=self._stream)
+        draft = RequestBuilder(self._method, self._url(names), self._where, stream=self._stream)
         if self._scope is not None:
             draft.scope = self._scope()
         if self._base is not None:
@@ -218,10 +218,10 @@ def join(base: str, path: str) -> str:
     return base + path if _PLAIN.fullmatch(path) and _PLAIN_BASE.fullmatch(base) else urljoin(base, path)
 
 
-def _body(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None] | None:
+def _body(component: HttpRequester, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None] | None:
     if component.request_body is not None:
         return component.request_body.build(ctx)
-    parts: list[Callable[[Draft, Names], None]] = []
+    parts: list[Callable[[RequestBuilder, Names], None]] = []
     if (form := component.request_body_data) is not None:
         parts.append(_text_or_form(component, ctx) if isinstance(form, str) else _form(component, ctx))
     if component.request_body_json is not None:
@@ -229,17 +229,17 @@ def _body(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names
     if len(parts) < 2:  # noqa: PLR2004 - one part is the whole body
         return parts[0] if parts else None
 
-    def fill(draft: Draft, names: Names) -> None:
+    def fill(draft: RequestBuilder, names: Names) -> None:
         for part in parts:
             part(draft, names)
 
     return fill
 
 
-def _text_or_form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+def _text_or_form(component: HttpRequester, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
     body = ctx.expression(component, "request_body_data")
 
-    def fill(draft: Draft, names: Names) -> None:
+    def fill(draft: RequestBuilder, names: Names) -> None:
         value = body.value(names, types=(str, dict))
         if isinstance(value, Mapping):
             draft.form.update(value)
@@ -249,16 +249,16 @@ def _text_or_form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draf
     return fill
 
 
-def _form(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+def _form(component: HttpRequester, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
     fields = ctx.mapping(component, "request_body_data")
 
-    def fill(draft: Draft, names: Names) -> None:
+    def fill(draft: RequestBuilder, names: Names) -> None:
         draft.form.update(fields.value(names, types=(str, list)))
 
     return fill
 
 
-def _json(component: HttpRequester, ctx: BuildContext) -> Callable[[Draft, Names], None]:
+def _json(component: HttpRequester, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
     if isinstance(component.request_body_json, str):
         text = ctx.expression(component, "request_body_json")
         return lambda draft, names: fill_json(draft, text.value(names))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.times.clock import parse_moment
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.component import Component, Default
@@ -15,7 +15,7 @@ from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.datetime_cursor import Clamping, ManifestCountCursor, ManifestCursor
 from cdk.declarative.model.durations import Duration, parse_duration
 from cdk.declarative.model.plug_points import AnyIncrementalSync, Incremental
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.state.slice import Slice
 
 _DEFAULT_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
@@ -182,7 +182,7 @@ class _Asker:
         self._start = None if start is None else start.build(ctx)
         self._end = None if end is None else end.build(ctx)
 
-    def __call__(self, draft: Draft, slice: Slice) -> None:
+    def __call__(self, draft: RequestBuilder, slice: Slice) -> None:
         window = slice.window
         if self._start is not None:
             self._start(draft, None if window is None else window.start)
@@ -196,7 +196,7 @@ _asker = _Asker
 def _moment(component: Component, field: str, text: str, ctx: BuildContext, formats: list[str]) -> moment_type:
     value = ctx.expression(component, field, text).value()
     written = str(value)
-    moment = parse_moment(written, formats)
+    moment = parse_timestamp(written, formats)
     if moment is None:
         expected = " or ".join(map(repr, formats))
         raise ManifestError(

@@ -13,7 +13,7 @@ from cdk.declarative.components.requests.request_options import Put, RequestOpti
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE
 from cdk.rest import Extract, path
 from cdk.state.slice import Partition, Slice
@@ -71,7 +71,7 @@ class _Listed:
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
         return [Partition({self._name: value}) for value in self._values()]
 
-    def ask(self, draft: Draft, slice: Slice) -> None:
+    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
         if self._put is not None and (value := slice.partition.get(self._name)):
             self._put(draft, value)
 
@@ -168,7 +168,7 @@ class _Substream:
         for parent in self._parents:
             yield from parent.partitions(parents.get(parent.stream.name))
 
-    def ask(self, draft: Draft, slice: Slice) -> None:
+    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
         for field, put in self._puts:
             if value := slice.partition.get(field):
                 put(draft, value)
@@ -227,7 +227,7 @@ class Grouped:
             yield _joined(group)
         yield from states.values()
 
-    def ask(self, draft: Draft, slice: Slice) -> None: ...
+    def ask(self, draft: RequestBuilder, slice: Slice) -> None: ...
 
 
 def _joined(group: Sequence[Partition]) -> Partition:
@@ -280,7 +280,7 @@ class _United:
                     seen.add(key)
                     yield Partition({self._name: value}, extra={**item.extra, **fields, **_parent_slice(item)})
 
-    def ask(self, draft: Draft, slice: Slice) -> None: ...
+    def ask(self, draft: RequestBuilder, slice: Slice) -> None: ...
 
 
 def _parent_slice(partition: Partition) -> dict[str, Json]:
@@ -306,7 +306,7 @@ class Product:
                 extra = {name: value for part in reversed(parts) for name, value in part.extra.items()}
                 yield Partition({name: fields[name] for part in parts for name in part}, extra=extra)
 
-    def ask(self, draft: Draft, slice: Slice) -> None:
+    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
         for router in self._routers:
             router.ask(draft, slice)
 

@@ -8,15 +8,15 @@ from pydantic import ValidationError
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.request_options import RequestOption, RequestPath
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.request_builder import Draft
+from cdk.declarative.model.request_builder import RequestBuilder
 
 register()
 
 CONTEXT = BuildContext({"name": "since"}, Runtime())
 
 
-def put(option: Any, value: Any) -> Draft:
-    draft = Draft("POST", "https://api.test/v1/users", "here")
+def put(option: Any, value: Any) -> RequestBuilder:
+    draft = RequestBuilder("POST", "https://api.test/v1/users", "here")
     RequestOption.model_validate(option).build(CONTEXT)(draft, value)
     return draft
 
@@ -59,7 +59,7 @@ def test_an_option_has_one_name_that_fits_its_place(option: Any, said: str) -> N
     ],
 )
 def test_a_token_may_be_the_url(token: str, url: str) -> None:
-    draft = Draft("GET", "https://api.test/v1/users", "here")
+    draft = RequestBuilder("GET", "https://api.test/v1/users", "here")
 
     RequestPath().build(CONTEXT)(draft, token)
 
