@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
-from hypothesis import example, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import Json, Record, Stream
@@ -401,19 +402,21 @@ KNOWN: Mapping[str, World] = {
         "Ordered", {"write_mode": "append"}, [Turn([Put(1, 1, 1), Put(2, 0, 0)], (1, 1))], interval=0
     ),
 }
-"""Worlds in which something was lost or never ended once."""
+"""Worlds in which something was lost, or never ended, once."""
 
 
-def _each(test: Callable[..., None]) -> Callable[..., None]:
-    for world in KNOWN.values():
-        test = example(world)(test)
-    return test
+@pytest.mark.parametrize("world", KNOWN.values(), ids=KNOWN)
+def test_a_sync_puts_into_the_table_what_it_read_in_a_world_where_it_did_not(world: World) -> None:
+    follow(world)
 
 
-@_each
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(worlds())
 def test_a_sync_puts_into_the_table_what_it_read(world: World) -> None:
+    follow(world)
+
+
+def follow(world: World) -> None:
     with TemporaryDirectory() as folder:
         run = Run(world, Path(folder))
         for turn in world.turns:
