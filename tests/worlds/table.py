@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -23,8 +23,11 @@ def rows(path: Path) -> list[Record]:
     return list(pa.table(query.execute("select * from rows")).to_pylist())
 
 
-def problems(row: Record, record: Record) -> Iterator[str]:
-    """Fields of a record that its row does not show: not as a column, nor among what has none, nor as a change."""
+def problems(row: Record, record: Record, json_columns: Collection[str] = ()) -> Iterator[str]:
+    """Fields of a record that its row does not show: not as a column, nor among what has none, nor as a change.
+
+    json_columns: fields whose columns may hold JSON, so that a text has quote marks there.
+    """
     rest = json.loads(row.get("_airbyte_additional") or "{}")
     changed = {change["field"]: change["original"] for change in row["_airbyte_meta"]["changes"]}
     for name, said in record.items():
@@ -34,7 +37,10 @@ def problems(row: Record, record: Record) -> Iterator[str]:
             yield f"{name!r} was {value!r}, noted as {changed[shown]!r}"
         noted = any(field == shown or field.startswith((f"{shown}.", f"{shown}[")) for field in changed)
         column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
-        if not noted and not _same(row.get(column), value) and not (name in rest and _same(rest[name], value)):
+        cell = row.get(column)
+        text = isinstance(value, str) and isinstance(cell, str) and name not in json_columns
+        there = cell == value if text else _same(cell, value)
+        if not noted and not there and not (name in rest and _same(rest[name], value)):
             yield f"{name!r} was {value!r}, its column has {row.get(column)!r}, beside it {rest.get(name)!r}"
 
 

@@ -324,9 +324,11 @@ class Run:
         if self.world.options.get("history"):
             self._check_numbers(self.logged, rows(self.folder / "things_history"), self.again)
         records = self.server.records
+        declared = [self.world.own, *(turn.schema for turn in self.world.turns)]
+        as_json = {name for schema in declared for name, kind in schema.items() if not kind}
         for row in found:
             record = records[row["n"]]
-            assert not (lost := list(problems(row, record))), lost
+            assert not (lost := list(problems(row, record, as_json))), lost
         assert self._printed() == [as_read(record) for record in records]
 
     def _check_numbers(self, expected: Counter[int], found: Sequence[Record], again: set[int]) -> None:
