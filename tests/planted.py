@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -1466,58 +1466,60 @@ BUGS = [
 ]
 
 
-def run(tree: Path, module: str, tests: str = "") -> str | None:
-    """Run the tests of a module, or the file `tests`, in `tree`; the name of the first that fails."""
-    package, _, name = module.rpartition("/")
-    mirrored = [tests] if tests else [f"tests/{package}/test_{name}.py", CONTRACTS.get(module, "")]
-    files = [file for file in mirrored if file and (tree / file).exists()]
-    if not files:
-        sys.exit(f"cdk/{module}.py: found no tests in {mirrored}; name their file in the bug")
+def tests_of(tree: Path, bug: Bug) -> list[str]:
+    """The files whose tests are to catch a bug."""
+    package, _, name = bug.file.rpartition("/")
+    mirrored = [bug.tests] if bug.tests else [f"tests/{package}/test_{name}.py", CONTRACTS.get(bug.file, "")]
+    if files := [file for file in mirrored if file and (tree / file).exists()]:
+        return files
+    return sys.exit(f"cdk/{bug.file}.py: found no tests in {mirrored}; name their file in the bug")
+
+
+def failing(tree: Path, tests: Sequence[str]) -> str | None:
+    """Run tests in `tree`; the first that fails, as pytest takes it, or the exit code where no test is named."""
     # That a test fails is all there is to know: no example is made smaller, which takes longer than finding it.
     quick = ["-q", "-x", "--timeout=180", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk"]
-    command = [sys.executable, "-m", "pytest", *quick, *files]
+    command = [sys.executable, "-m", "pytest", *quick, *tests]
     # Programs that the tests start elsewhere would import the kit that is installed.
     environ = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
-    named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    # A test that hangs is stopped with its stack and without a summary.
-    return named[1].rpartition("::")[2] if named else f"exit code {done.returncode}"
+    # All cases of a test are taken together. One that hangs is stopped with its stack and without a summary.
+    named = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", done.stdout, re.MULTILINE)
+    return named[1] if named else f"exit code {done.returncode}"
 
 
 def plant(tree: Path, bug: Bug) -> str | None:
-    """Run the tests with the bug in `tree`; the name of the one that caught it."""
-    file = tree / "cdk" / f"{bug.file}.py"
+    """Run the tests with the bug in `tree`; the test that catches it, and passes without it."""
+    file, tests = tree / "cdk" / f"{bug.file}.py", tests_of(tree, bug)
     sound = file.read_text()
     if sound.count(bug.old) != 1:
         sys.exit(f"cdk/{bug.file}.py has changed: {bug.old!r} occurs {sound.count(bug.old)} times, expected once")
     file.write_text(sound.replace(bug.old, bug.new))
     try:
-        return run(tree, bug.file, bug.tests)
+        caught = failing(tree, tests)
     finally:
         file.write_text(sound)
+    if caught and failing(tree, [caught] if "::" in caught else tests):
+        print(f"{caught} fails without a planted bug")
+        return None
+    return caught
 
 
 def main() -> int:
     """Plant every bug and print who caught it."""
     survivors, words = 0, sys.argv[1:]
     bugs = [bug for bug in BUGS if not words or any(word in bug.promise or word in bug.file for word in words)]
-    bugs.sort(key=lambda bug: (bug.file, bug.tests))
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         for name in ("cdk", "tests"):
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
         shutil.copy(ROOT / "pyproject.toml", tree)
-        for (file, tests), planted in groupby(bugs, lambda bug: (bug.file, bug.tests)):
-            if failed := run(tree, file, tests):
-                print(f"{failed} fails without a planted bug", flush=True)
-                survivors += 1
-                continue
-            for bug in planted:
-                caught = plant(tree, bug)
-                survivors += caught is None
-                print(f"{bug.promise:42} {bug.file:22} {caught or 'SURVIVED'}", flush=True)
+        for bug in bugs:
+            caught = plant(tree, bug)
+            survivors += caught is None
+            print(f"{bug.promise:42} {bug.file:22} {caught or 'SURVIVED'}", flush=True)
     return 1 if survivors else 0
 
 
