@@ -1463,6 +1463,12 @@ BUGS = [
         "        counts = dict[str, int]()\n",
         "tests/engine/test_read.py",
     ),
+    Bug(
+        "a dict that is filled again is many records",
+        "streams/read_slice",
+        "records.append(dict(item))",
+        "records.append(item)",
+    ),
 ]
 
 

@@ -110,6 +110,9 @@ class Stream(metaclass=_StreamType):
         Where a cut read may go on, yield `Checkpoint({...})` or a `Page` with a `next`; `slice.start` then brings it
         back. The end of the generator is the end of the slice. Runs on any thread or machine; the stream object is
         pickled for it.
+
+        A record that is yielded by itself is copied there and then, its top level alone: the dict may be filled again
+        for the next one. Objects and lists inside it, and what a `Page` holds, belong to the kit once they are yielded.
         """
 
     def partitions(self) -> Iterable[Partition]:

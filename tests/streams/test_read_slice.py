@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections import UserDict
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -189,3 +190,30 @@ def test_a_connector_that_would_end_the_process_fails_its_stream() -> None:
 
     with pytest.raises(FatalError, match=r"the connector ended the process with 3 \(sys.exit\)"):
         list(read_slice(Exiting(), Slice()))
+
+
+def reused(slice: Slice) -> Iterator[Item]:  # noqa: ARG001
+    record: dict[str, int] = {}
+    for n in range(PAGE_RECORDS + 5):
+        record["id"] = n
+        yield record
+        record.clear()
+
+
+def reused_mapping(slice: Slice) -> Iterator[Item]:  # noqa: ARG001
+    record: UserDict[str, int] = UserDict()
+    for n in range(5):
+        record["id"] = n
+        yield record
+
+
+def test_a_dict_that_is_filled_again_for_each_record_gives_every_record() -> None:
+    read = [record["id"] for page in read_slice(Scripted(reused), Slice()) for record in page.records]
+
+    assert read == list(range(PAGE_RECORDS + 5))
+
+
+def test_another_mapping_that_is_filled_again_gives_every_record() -> None:
+    read = [record["id"] for page in read_slice(Scripted(reused_mapping), Slice()) for record in page.records]
+
+    assert read == list(range(5))
