@@ -1469,6 +1469,21 @@ BUGS = [
         "records.append(dict(item))",
         "records.append(item)",
     ),
+    Bug(
+        "a sync that is refused adds no column",
+        "sync/loop/table_writer",
+        "self.mode.open_history(lambda: RowHistory(folder, self.table, pipeline, name, self._bounded))\n",
+        "self.mode.open_history(lambda: RowHistory(folder, self.table, pipeline, name, self._bounded))\n"
+        "        self.mode.add(self._columns.add)\n",
+        "tests/lake/delta/test_write_modes.py",
+    ),
+    Bug(
+        "no column becomes wider beside deletion vectors",
+        "sync/loop/table_writer",
+        "        table.guard.check([Use.WIDEN])\n",
+        "",
+        "tests/lake/delta/test_write_modes.py",
+    ),
 ]
 
 

@@ -62,7 +62,6 @@ class TableWriting:
             if stream_plan.history is not None:
                 folder = stream_plan.history
                 self.mode.open_history(lambda: RowHistory(folder, self.table, pipeline, name, self._bounded))
-        self.mode.add(self._columns.add)
 
     def target(self, generation: int) -> WriteTarget:
         """What tasks need to know to read and write the stream."""
@@ -87,10 +86,11 @@ class TableWriting:
         return None
 
     def prepare(self, saved: TableState, spread: TaskMap) -> None:
-        """Write the table's files again where a column has become wider, in one commit, and let its history follow.
+        """Give the table the columns that it lacks, and write its files again where one has become wider.
 
-        The state stays what it is. Raises StateError.
+        The latter is one commit, in which the state stays what it is; a history follows. Raises StateError.
         """
+        self.mode.add(self._columns.add)
         if self._columns.widen and self._plan.write_mode != "overwrite":
             exact = Rewrite(self.table.root, self._columns.schema).unfit(self.table.files(), spread)
             repeat_if_changed(self.table, partial(self._widened, saved, exact, spread))
@@ -98,7 +98,9 @@ class TableWriting:
         self.mode.prepare(spread)
 
     def _widened(self, saved: TableState, exact: frozenset[str], spread: TaskMap) -> None:
+        """Write the files again. Raises ConfigError: the table has got a feature, and they may not be any more."""
         table = self.table
+        table.guard.check([Use.WIDEN])
         rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
         files = rewrite.files(table.files(), spread)
         before = table.saved or replace(saved, state=None)

@@ -359,3 +359,43 @@ def test_a_column_that_somebody_adds_between_two_pages_keeps_no_generation_from_
     sync(tmp_path, Pages(add), **FULL)
 
     assert rows(tmp_path) == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
+
+
+class Noted(Users):
+    """Users with another column."""
+
+    name = "users"
+
+    def json_schema(self) -> Mapping[str, Json]:
+        return {"properties": {**super().json_schema()["properties"], "note": {"type": "string"}}}
+
+
+def test_a_sync_that_is_refused_leaves_the_columns_as_they_are(tmp_path: Path) -> None:
+    filled(tmp_path, write_mode="append")
+    before = DeltaTable(str(tmp_path / "users")).version()
+
+    report = reported(tmp_path, Noted([of(4)]), pipeline="market", write_mode="append")
+
+    assert report.failure is not None
+    assert "a state of the pipeline 'shop'" in report.failure.message
+    assert DeltaTable(str(tmp_path / "users")).version() == before
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_rows_that_a_vector_deletes_while_a_column_becomes_wider_stay_deleted(tmp_path: Path, mode: str) -> None:
+    root = tmp_path / "users"
+    sync(tmp_path, Users([{**of(1), "note": 1}, {**of(2), "note": 1}]), write_mode=mode)
+
+    def delete() -> None:
+        give(root, FEATURES["deletion vectors"])
+        (path,) = pa.table(DeltaTable(str(root)).get_add_actions())["path"].to_pylist()
+        delete_by_vector(root, {path: [0]})
+
+    wide = {**of(3), "note": "x"}
+    report = reported(tmp_path, Users([wide], delete), write_mode=mode)
+
+    assert report.failure is not None
+    assert "the table has deletion vectors (deletionVectors), so wider columns is refused" in report.failure.message
+    assert rows(tmp_path) == [(2, 2, 1)]
+    sync(tmp_path, Users([wide]), write_mode=mode)
+    assert rows(tmp_path) == [(2, 2, 1), (3, 3, 1)]
