@@ -2,6 +2,7 @@
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -19,6 +20,12 @@ Record: TypeAlias = Mapping[str, Json]
 JsonSchema: TypeAlias = Mapping[str, Json]
 """A JSON Schema document (draft 7, as the Airbyte protocol uses it)."""
 
+# An escape in a text of JSON; the group is one that is half a character, a lone surrogate.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+_REPLACEMENT = rb"\ufffd"
+
 # What orjson says of whole numbers of more than 64 bits, and of more than 254 levels.
 _BEYOND_ORJSON = re.compile("64-bit|[Rr]ecursion")
 
@@ -26,15 +33,27 @@ _decode = msgspec.json.Decoder().decode
 
 
 def from_json(text: bytes | str) -> Json:
-    """The value of a JSON text; a whole number keeps every digit.
+    r"""The value of a JSON text; a whole number keeps every digit. A byte order mark before it is skipped.
 
+    Half a character, as in an emoji that somebody cut (`\ud83d`), becomes the lone surrogate that `json.loads` makes of
+    it: JSON's grammar has it, so one such record is no reason to refuse the rest.
     orjson makes a float of a whole number of more than 64 bits, so it only says where a text is no JSON. Raises
     json.JSONDecodeError, with the position.
     """
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return orjson.loads(text)
+        return _from_odd_json(text)
+
+
+def _from_odd_json(text: bytes | str) -> Json:
+    """The value of what msgspec refuses: text after a byte order mark, or with half a character."""
+    body = text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
+    if body.startswith(BOM_UTF8):
+        return from_json(body[len(BOM_UTF8) :])
+    whole = _ESCAPE.sub(lambda escape: _REPLACEMENT if escape[1] else escape[0], body)
+    value = orjson.loads(whole)
+    return value if whole == body else json.loads(body)
 
 
 def to_json(

@@ -35,7 +35,8 @@ class HttpStream(PagedStream):
 
     http_method: GET, or POST for APIs that search with a body.
     paginator: how the next page is found and asked for.
-    records_path: where the list of records lies in a body: `("data", "items")`; `"*"` stands for every element.
+    records_path: where the list of records lies in a body: `("data", "items")`; `"*"` stands for every element. A null
+        there is an empty list, as Go writes one; a body without the path is an error.
     decoder: reads the bodies; JSON by default.
     error_handler: what answers mean and how often they are tried again.
     budget: how often the API may be called; the streams that name the same one share it.

@@ -18,6 +18,7 @@ from cdk.streams.paged import read_pages
 from cdk.streams.stream import Page
 
 _REFUSED = {400, 404, 410, 422}
+_NO_CONTENT = 204
 
 
 class Retriever(Protocol):
@@ -50,7 +51,7 @@ class PageRetriever:
     def page(self, slice: Slice, token: Token | None) -> Page:
         """The page of `token`, the first when it is None.
 
-        An answer that the error handler ignored, and that is no success, is an empty last page.
+        An answer that the error handler ignored, and that is no success, is an empty last page; so is a 204.
 
         Raises StaleToken: `token` was saved by an earlier attempt and the source does not take it any more. Raises
         PaginationLoop: the page names itself as the next one. Raises what the client and the parts raise.
@@ -66,6 +67,8 @@ class PageRetriever:
             if saved and response.status in _REFUSED:
                 said = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
                 raise StaleToken(f"the page token saved by an earlier read is refused: {said}")
+            return Page((), None)
+        if response.status == _NO_CONTENT:
             return Page((), None)
         records = self.parse(response, slice)
         following = self.paginator.next(response, records, token)

@@ -239,6 +239,13 @@ def test_an_ignored_answer_is_an_empty_last_page() -> None:
     assert users(api, Lenient).read_page(Slice(), None) == Page((), None)
 
 
+def test_an_answer_that_has_no_content_has_no_records() -> None:
+    api = MockApi()
+    api.get("/v1/users").returns(status=204)
+
+    assert users(api).read_page(Slice(), None) == Page((), None)
+
+
 def test_a_page_that_names_itself_as_the_next_is_an_error() -> None:
     class Looping(Users):
         paginator = CursorToken("next", param="after")

@@ -37,12 +37,27 @@ class JsonItemsDecoder:
 
         where = f"{self.items_path}.item" if self.items_path else "item"
         with closing(response.chunks()) as chunks:
-            pieces = chunks if self.encoding.lower() in {"utf-8", "utf8"} else _utf8(response, chunks, self.encoding)
+            pieces = (
+                _unmarked(chunks)
+                if self.encoding.lower() in {"utf-8", "utf8"}
+                else _utf8(response, chunks, self.encoding)
+            )
             try:
                 yield from ijson.items(Source(_shallow(response, pieces)), where, use_float=True)
             except (ijson.JSONError, UnicodeDecodeError) as error:
                 why = str(error).splitlines()[0]
                 raise DecodeError(f"{response.request}: the body is no JSON, or ends too early: {why}") from None
+
+
+def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces of a body in UTF-8, without the byte order mark before them."""
+    begin = b""
+    for piece in pieces:
+        begin += piece
+        if len(begin) >= len(codecs.BOM_UTF8):
+            break
+    yield begin.removeprefix(codecs.BOM_UTF8)
+    yield from pieces
 
 
 def _shallow(response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:

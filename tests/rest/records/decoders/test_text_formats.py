@@ -1,3 +1,4 @@
+import codecs
 import json
 import logging
 from collections.abc import Generator
@@ -162,6 +163,31 @@ def test_json_items_are_the_elements_of_an_inner_list(where: str, expected: list
 
     assert read(JsonItemsDecoder(where), json.dumps(body).encode()) == expected
     assert read(JsonItemsDecoder(where, "utf-16"), json.dumps(body).encode("utf-16")) == expected
+
+
+HALF = rb'{"d":[{"id":"ok \ud83d"}]}'
+
+
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8], ids=["no mark", "mark"])
+def test_bodies_may_begin_with_a_byte_order_mark_and_hold_half_a_character(mark: bytes) -> None:
+    record = {"id": "ok \ud83d"}
+
+    assert read(JsonDecoder(), mark + HALF) == [{"d": [record]}]
+    assert read(JsonDecoder(lenient=True), mark + HALF) == [{"d": [record]}]
+    assert read(JsonlDecoder(), mark + b"\n".join([HALF] * 2)) == [{"d": [record]}] * 2
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 100])
+def test_json_items_may_begin_with_a_byte_order_mark(piece: int) -> None:
+    body = codecs.BOM_UTF8 + b'{"d":[1,2]}'
+
+    def pieces() -> Generator[bytes, None, None]:
+        for at in range(0, len(body), piece):
+            yield body[at : at + piece]
+
+    streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
+
+    assert list(JsonItemsDecoder("d").items(streamed)) == [1, 2]
 
 
 def test_json_items_arrive_before_the_body_ends() -> None:
