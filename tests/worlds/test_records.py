@@ -1,6 +1,7 @@
 """Whatever records come, in whatever pages: each is in the table as often as its write mode says, and whole."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import Json, Record, Stream
+from cdk.base.errors import FatalError
 from cdk.base.task_map import run_inline
 from cdk.lake.parquet.writer import Limits
 from cdk.protocol import record_lines
@@ -437,3 +439,23 @@ def follow(world: World) -> None:
         run = Run(world, Path(folder))
         for turn in world.turns:
             run.turn(turn)
+
+
+@pytest.mark.parametrize("stream", ["Whole", "Unresumable", "Dated", "Ordered"])
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("value", [b"x", {"a": [b"x"]}], ids=["bytes", "nested"])
+def test_what_json_cannot_hold_fails_its_stream_by_name_and_costs_no_row(
+    tmp_path: Path, stream: str, mode: str, value: Json
+) -> None:
+    run = Run(World(stream, {"write_mode": mode}, [], interval=0), tmp_path)
+    run.put([Put(1), Put(2), Put(3, fields={"a": value}), Put(4)])
+    run.server.page_size = 1
+
+    report = run.sync({})
+
+    assert report.failure is not None
+    assert re.search("field 'a'.* bytes", report.failure.message)
+    with pytest.raises(FatalError, match=r"field a.* bytes"):
+        record_lines("things", None, run.server.records, 0)
+    run.server.records[2] = {**run.server.records[2], "a": "x"}
+    run.turn(Turn([]))
