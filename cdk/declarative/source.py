@@ -18,7 +18,7 @@ from cdk.declarative.components.streams.source import DeclarativeSource
 from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.component import Component
-from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.model.context import BuildContext, CustomCode, Runtime
 from cdk.declarative.named_hosts import credential_scope
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
@@ -49,10 +49,10 @@ class ManifestSource(Source):
         self.name = self._runtime.folder.name or "manifest"
 
     @classmethod
-    def load(cls, path: Path, *, trusted: bool = False, components: Path | None = None) -> "ManifestSource":
-        """The source of a manifest file. trusted: Python code that the manifest names may run; components: its file."""
+    def load(cls, path: Path, *, custom: CustomCode | None = None) -> "ManifestSource":
+        """The source of a manifest file. custom: builds components that are Python classes; None: they may not run."""
         folder = path.resolve().parent
-        source = cls(Manifest.load(path), Runtime(folder=folder, trusted=trusted, components=components))
+        source = cls(Manifest.load(path), Runtime(folder=folder, custom=custom))
         if source._spec is None:
             source._spec = spec_beside(folder)
         return source
@@ -109,7 +109,7 @@ class ManifestSource(Source):
         except TypeError as error:
             words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
-        recipe = Recipe(*written, runtime.folder, runtime.trusted, runtime.components, current_run().id)
+        recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id)
         streams: dict[str, Stream] = {}
         for stream in self._root.built(ctx, names, self._manifest.reads_config):
             if stream.name in streams:
@@ -182,8 +182,7 @@ class Recipe:
     manifest: bytes
     config: str
     folder: Path
-    trusted: bool
-    components: Path | None = None
+    custom: CustomCode | None = None
     run: str = ""
 
     def stream(self, name: str) -> Stream:
@@ -193,6 +192,6 @@ class Recipe:
 
 @lru_cache(maxsize=8)
 def _rebuilt(recipe: Recipe) -> Mapping[str, Stream]:
-    runtime = Runtime(folder=recipe.folder, trusted=recipe.trusted, components=recipe.components)
+    runtime = Runtime(folder=recipe.folder, custom=recipe.custom)
     source = ManifestSource(Manifest(from_json(recipe.manifest)), runtime)
     return {stream.name: stream for stream in source.open(from_json(recipe.config))}

@@ -54,9 +54,10 @@ def manifest_source(path: Path, *, trusted: bool = False, components: Path | Non
 
     Raises ManifestError with every place that is wrong.
     """
-    from cdk.declarative.source import ManifestSource  # noqa: PLC0415 - only manifests need the low-code layer
+    from cdk.compat.airbyte_code import airbyte_code  # noqa: PLC0415 - only manifests need the low-code layer
+    from cdk.declarative.source import ManifestSource  # noqa: PLC0415
 
-    return ManifestSource.load(path, trusted=trusted, components=components)
+    return ManifestSource.load(path, custom=airbyte_code(components, allowed=trusted))
 
 
 def source_of(found: Json, name: str) -> Source:

@@ -14,6 +14,7 @@ from cdk.base.task_map import run_inline
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.cli.sync.pipeline_from_options import given_pipeline
+from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
@@ -223,7 +224,7 @@ def test_a_default_of_the_spec_is_the_same_in_check_read_and_sync(
     syncs = [
         file_pipeline(folder / "pipeline.yaml", Secrets(), trusted=True),
         given_pipeline(options, Secrets(), trusted=True),
-        (by_program, ManifestSource.load(folder / "manifest.yaml", trusted=True)),
+        (by_program, ManifestSource.load(folder / "manifest.yaml", custom=AirbyteCode())),
     ]
     synced = [SyncRunner(pipeline, source, workers=Workers(run_inline, 1)).run() for pipeline, source in syncs]
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cdk.base.values import Json
+from cdk.compat.airbyte_code import airbyte_code
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
@@ -45,4 +46,7 @@ def source(folder: Path, code: str, written: Json, api: MockApi, *, trusted: boo
     """The source of a manifest whose folder has this components.py."""
     (folder / "components.py").write_text(code)
     waits: list[float] = []
-    return ManifestSource(Manifest(written), Runtime(transport=api, folder=folder, trusted=trusted, sleep=waits.append))
+    return ManifestSource(
+        Manifest(written),
+        Runtime(transport=api, folder=folder, custom=airbyte_code(allowed=trusted), sleep=waits.append),
+    )

@@ -165,9 +165,14 @@ def build(value: dict[str, Json]) -> None:
     made = getattr(component, "build", None) or getattr(component, "streams", None)
     if made is None or not callable(made):
         return
-    wanted = inspect.signature(made).parameters.values()
-    given = {one.name: _given(one, component) for one in wanted if one.default is one.empty}
-    result = made(**given)
+    parameters = inspect.signature(made).parameters.values()
+    variable = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    arguments = {
+        parameter.name: _given(parameter, component)
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in variable
+    }
+    result = made(**arguments)
     if isinstance(result, Iterator):
         list(result)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cdk import CredentialsError, Json
+from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
@@ -120,7 +121,7 @@ OWN: Mapping[str, dict[str, Json]] = {
 
 def made(folder: Path, authenticator: Mapping[str, Json]) -> ManifestSource:
     (folder / "components.py").write_text(CODE)
-    runtime = Runtime(transport=RequestsTransport(), folder=folder, trusted=True)
+    runtime = Runtime(transport=RequestsTransport(), folder=folder, custom=AirbyteCode())
     return ManifestSource(Manifest(manifest(authenticator)), runtime)
 
 

@@ -1,6 +1,6 @@
-"""What custom components are built into: one function a family, called by `cdk.declarative.components.custom`."""
+"""AirbyteCode: builds components that are Python classes written for `airbyte_cdk`, one function a family."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -19,12 +19,12 @@ from cdk.compat.facades.instances import instance
 from cdk.compat.facades.show import selector
 from cdk.compat.facades.slices import fill
 from cdk.compat.loading.custom_module import custom_class
-from cdk.declarative.components.custom import CustomComponent
 from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as OurCursor
 from cdk.declarative.components.streams.partition_routers import Product
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyPartitionRouter,
@@ -215,3 +215,29 @@ def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
     return Incremental(
         ours.cursor, ask, ours.fields, ours.shared, ours.client_side, ours.data_feed, ours.catalog_cursor
     )
+
+
+_BUILDERS: Mapping[str, Callable[..., object]] = {
+    "CustomAuthenticator": authenticator,
+    "CustomBackoffStrategy": backoff,
+    "CustomConfigTransformation": config_transformation,
+    "CustomDecoder": decoder,
+    "CustomErrorHandler": error_handler,
+    "CustomIncrementalSync": incremental,
+    "CustomPaginationStrategy": pagination_strategy,
+    "CustomPartitionRouter": partition_router,
+    "CustomRecordExtractor": extractor,
+    "CustomRecordFilter": record_filter,
+    "CustomRequester": requester,
+    "CustomRetriever": retriever,
+    "CustomSchemaLoader": schema_loader,
+    "CustomSchemaNormalization": normalization,
+    "CustomStateMigration": state_migration,
+    "CustomTransformation": transformation,
+    "CustomValidationStrategy": validation,
+}
+
+
+def build(component: Component, ctx: BuildContext, *parts: object) -> object:
+    """See CustomCode."""
+    return _BUILDERS[type(component).__name__](component, ctx, *parts)

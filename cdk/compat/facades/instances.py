@@ -17,9 +17,10 @@ from cdk.compat.airbyte.http.requesters import HttpRequester
 from cdk.compat.facades.show import show
 from cdk.compat.loading.custom_module import custom_class
 from cdk.declarative.components.auth.sharing import definition, learner
-from cdk.declarative.components.custom import CustomAuthenticator, CustomComponent
+from cdk.declarative.components.custom import CustomAuthenticator
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import AnyErrorHandler, AnyRequester
 from cdk.rest.auth.token_owner import report
 

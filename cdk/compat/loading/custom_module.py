@@ -1,7 +1,6 @@
-"""Finding the class that a custom component names: only where it was said that custom code may run."""
+"""Finds the class that a custom component names, and imports its module."""
 
 import hashlib
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,28 +17,17 @@ from cdk.declarative.model.context import BuildContext
 
 CODE = "__injected_components_py"
 CHECKSUMS = "__injected_components_py_checksums"
-UNSAFE = "AIRBYTE_ENABLE_UNSAFE_CODE"
 
 _HASHES = ("sha256", "md5")
 _MODULES = "custom_modules"
 _COMPONENTS = "components"
 
 
-def trusted(ctx: BuildContext) -> bool:
-    """Whether custom code may run: it was said so here, or in the environment, as for existing platforms."""
-    return ctx.runtime.trusted or os.environ.get(UNSAFE, "").lower() == "true"
-
-
 def custom_class(name: str, ctx: BuildContext, where: str) -> type:
     """The class that `class_name` names.
 
-    Raises ManifestError: custom code may not run, the class is not found, or its module cannot be imported.
+    Raises ManifestError: the class is missing, or its module cannot be imported.
     """
-    if not trusted(ctx):
-        raise ManifestError(
-            f"{where}: {name} is Python code that comes with the manifest; it runs only where you say so: "
-            f"--allow-custom-code, or {UNSAFE}=true"
-        )
     module_name, _, class_name = name.rpartition(".")
     if not module_name:
         raise ManifestError(f"{where}: found {name!r}, expected a module and a class, such as 'components.MyExtractor'")
@@ -63,8 +51,8 @@ def _imported(name: str, ctx: BuildContext, where: str) -> ModuleType:
     if name.rpartition(".")[2] == _COMPONENTS:
         if ctx.config.get(CODE):
             return _injected(ctx.config, where)
-        if ctx.runtime.components is not None:
-            return _from_file(ctx.runtime.components, ctx.runtime.folder)
+        if ctx.runtime.custom is not None and ctx.runtime.custom.components is not None:
+            return _from_file(ctx.runtime.custom.components, ctx.runtime.folder)
     if (file := _beside(name, ctx.runtime.folder)) is not None:
         return _from_file(file, ctx.runtime.folder)
     return import_module(name)

@@ -192,7 +192,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 
 HOMES: Mapping[str, tuple[str, ...]] = {
     "adding": ("AddFields", "AddedFieldDefinition", "ParsedAddFieldDefinition"),
-    "auth": (
+    "http.auth": (
         "DeclarativeAuthenticator",
         "DeclarativeOauth2Authenticator",
         "InterpolatedStringTokenProvider",
@@ -204,8 +204,8 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     ),
     "cursors": ("Cursor", "DatetimeBasedCursor", "DeclarativeCursor", *_PER_PARTITION),
     "datetimes": ("DatetimeParser", *_DATETIMES),
-    "handling": ("HttpResponseFilter", *(name for name in _HANDLING if name != "FailureType"), *_BACKOFFS),
-    "http_client": ("APIBudget", "BODY_REQUEST_METHODS", "HttpClient", "HttpRequestMatcher"),
+    "http.error_handlers": ("HttpResponseFilter", *(name for name in _HANDLING if name != "FailureType"), *_BACKOFFS),
+    "http.http_client": ("APIBudget", "BODY_REQUEST_METHODS", "HttpClient", "HttpRequestMatcher"),
     "interpolation": ("InterpolatedRequestInputProvider", *_INTERPOLATION),
     "models": (
         "AirbyteTracedException",
@@ -220,7 +220,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "is_cloud_environment",
         *_MESSAGES,
     ),
-    "paging": _STRATEGIES,
+    "http.pagination": _STRATEGIES,
     "paths": ("get", "values"),
     "records": (
         "ConfigTransformation",
@@ -235,8 +235,8 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "StateMigration",
         "ValidationStrategy",
     ),
-    "requesting": ("HttpMethod", "HttpRequester", "RequestOption", "RequestOptionType", "Requester", *_OPTIONS),
-    "retrieving": ("FULL_REFRESH_SYNC_COMPLETE_KEY", "Retriever", "SimpleRetriever"),
+    "http.requesters": ("HttpMethod", "HttpRequester", "RequestOption", "RequestOptionType", "Requester", *_OPTIONS),
+    "retrievers": ("FULL_REFRESH_SYNC_COMPLETE_KEY", "Retriever", "SimpleRetriever"),
     "schemas": (
         "InlineSchemaLoader",
         "JsonFileSchemaLoader",
@@ -245,9 +245,9 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "TypeTransformer",
         "_default_file_path",
     ),
-    "single_use_tokens": ("DeclarativeSingleUseRefreshTokenOauth2Authenticator",),
-    "slicing": ("ParentStreamConfig", "StreamSlicer", *_ROUTERS),
-    "streaming": ("AbstractStream", "DeclarativeStream", "HttpStream", "Stream", "YamlDeclarativeSource"),
+    "http.single_use_tokens": ("DeclarativeSingleUseRefreshTokenOauth2Authenticator",),
+    "partition_routers": ("ParentStreamConfig", "StreamSlicer", *_ROUTERS),
+    "streams": ("AbstractStream", "DeclarativeStream", "HttpStream", "Stream", "YamlDeclarativeSource"),
     "plain_types": ("EmptyString", "RequestInput", "StreamData", *_TYPES),
 }
 """Module of `cdk.compat.airbyte` -> the names it has."""

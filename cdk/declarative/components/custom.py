@@ -1,17 +1,11 @@
-"""Custom components: Python classes that come with a manifest. They run only where it is said that they may.
+"""Custom components: Python classes that come with a manifest. They run only where the user allows it.
 
-What they are built into lives in `cdk.compat`, which is imported when the first of them is built.
+Whoever opens the manifest passes what builds them (`Runtime.custom`); without it, each is a ManifestError.
 """
 
-from collections.abc import Callable
-from types import ModuleType
 from typing import Literal
 
-from pydantic import ConfigDict, Field
-
-from cdk.base.values import Json, JsonSchema
-from cdk.declarative.model.component import Component
-from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import (
     AnyAuthenticator,
     AnyBackoffStrategy,
@@ -30,30 +24,10 @@ from cdk.declarative.model.plug_points import (
     AnyStateMigration,
     AnyTransformation,
     AnyValidationStrategy,
-    Backoff,
-    Incremental,
-    Normalize,
-    PageStrategy,
-    Requester,
-    Router,
-    Select,
-    SliceReader,
-    StreamParts,
-    Transform,
 )
-from cdk.rest import Authenticator, Decoder, ErrorHandler
-from cdk.rest.records.extractor import Extractor
 
 
-class CustomComponent(Component):
-    """A component that is a Python class. All its other fields are for the class."""
-
-    model_config = ConfigDict(extra="allow")
-
-    class_name: str = Field(description="Module and class, such as `source_x.components.MyExtractor`.")
-
-
-class CustomAuthenticator(AnyAuthenticator, CustomComponent):
+class CustomAuthenticator(CustomComponent, AnyAuthenticator, extra="allow"):
     """Adds credentials with a class of its own.
 
     Example:
@@ -64,13 +38,8 @@ class CustomAuthenticator(AnyAuthenticator, CustomComponent):
 
     type: Literal["CustomAuthenticator"] = "CustomAuthenticator"
 
-    def build(self, ctx: BuildContext) -> Authenticator | None:
-        """See AnyAuthenticator. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Authenticator | None = _custom().authenticator(self, ctx)
-        return made
 
-
-class CustomBackoffStrategy(AnyBackoffStrategy, CustomComponent):
+class CustomBackoffStrategy(CustomComponent, AnyBackoffStrategy, extra="allow"):
     """Says how long to wait with a class of its own.
 
     Example:
@@ -80,13 +49,8 @@ class CustomBackoffStrategy(AnyBackoffStrategy, CustomComponent):
 
     type: Literal["CustomBackoffStrategy"] = "CustomBackoffStrategy"
 
-    def build(self, ctx: BuildContext) -> Backoff:
-        """See AnyBackoffStrategy. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Backoff = _custom().backoff(self, ctx)
-        return made
 
-
-class CustomConfigTransformation(AnyConfigTransformation, CustomComponent):
+class CustomConfigTransformation(CustomComponent, AnyConfigTransformation, extra="allow"):
     """Changes the config with a class of its own.
 
     Example:
@@ -96,13 +60,8 @@ class CustomConfigTransformation(AnyConfigTransformation, CustomComponent):
 
     type: Literal["CustomConfigTransformation"] = "CustomConfigTransformation"
 
-    def build(self, ctx: BuildContext) -> Callable[[dict[str, Json]], None]:
-        """See AnyConfigTransformation. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Callable[[dict[str, Json]], None] = _custom().config_transformation(self, ctx)
-        return made
 
-
-class CustomDecoder(AnyDecoder, CustomComponent):
+class CustomDecoder(CustomComponent, AnyDecoder, extra="allow"):
     """Reads bodies with a class of its own.
 
     Example:
@@ -112,13 +71,8 @@ class CustomDecoder(AnyDecoder, CustomComponent):
 
     type: Literal["CustomDecoder"] = "CustomDecoder"
 
-    def build(self, ctx: BuildContext) -> Decoder:
-        """See AnyDecoder. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Decoder = _custom().decoder(self, ctx)
-        return made
 
-
-class CustomErrorHandler(AnyErrorHandler, CustomComponent):
+class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
     """Judges answers with a class of its own.
 
     Example:
@@ -129,13 +83,8 @@ class CustomErrorHandler(AnyErrorHandler, CustomComponent):
 
     type: Literal["CustomErrorHandler"] = "CustomErrorHandler"
 
-    def build(self, ctx: BuildContext) -> ErrorHandler:
-        """See AnyErrorHandler. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: ErrorHandler = _custom().error_handler(self, ctx)
-        return made
 
-
-class CustomIncrementalSync(AnyIncrementalSync, CustomComponent):
+class CustomIncrementalSync(CustomComponent, AnyIncrementalSync, extra="allow"):
     """Advances by a class that extends `DatetimeBasedCursor`; other classes are refused.
 
     Example:
@@ -146,13 +95,8 @@ class CustomIncrementalSync(AnyIncrementalSync, CustomComponent):
 
     type: Literal["CustomIncrementalSync"] = "CustomIncrementalSync"
 
-    def build(self, ctx: BuildContext) -> Incremental:
-        """See AnyIncrementalSync. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Incremental = _custom().incremental(self, ctx)
-        return made
 
-
-class CustomPaginationStrategy(AnyPaginationStrategy, CustomComponent):
+class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="allow"):
     """Finds the next page with a class of its own.
 
     Example:
@@ -163,13 +107,8 @@ class CustomPaginationStrategy(AnyPaginationStrategy, CustomComponent):
 
     type: Literal["CustomPaginationStrategy"] = "CustomPaginationStrategy"
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
-        """See AnyPaginationStrategy. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: PageStrategy = _custom().pagination_strategy(self, ctx, decoder)
-        return made
 
-
-class CustomPartitionRouter(AnyPartitionRouter, CustomComponent):
+class CustomPartitionRouter(CustomComponent, AnyPartitionRouter, extra="allow"):
     """Finds the partitions with a class of its own.
 
     Example:
@@ -179,13 +118,8 @@ class CustomPartitionRouter(AnyPartitionRouter, CustomComponent):
 
     type: Literal["CustomPartitionRouter"] = "CustomPartitionRouter"
 
-    def build(self, ctx: BuildContext) -> Router:
-        """See AnyPartitionRouter. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Router = _custom().partition_router(self, ctx)
-        return made
 
-
-class CustomRecordExtractor(AnyExtractor, CustomComponent):
+class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
     """Finds the records of a response with a class of its own.
 
     Example:
@@ -196,13 +130,8 @@ class CustomRecordExtractor(AnyExtractor, CustomComponent):
 
     type: Literal["CustomRecordExtractor"] = "CustomRecordExtractor"
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor:
-        """See AnyExtractor. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Extractor = _custom().extractor(self, ctx, decoder)
-        return made
 
-
-class CustomRecordFilter(AnyRecordFilter, CustomComponent):
+class CustomRecordFilter(CustomComponent, AnyRecordFilter, extra="allow"):
     """Keeps records with a class of its own.
 
     Example:
@@ -212,13 +141,8 @@ class CustomRecordFilter(AnyRecordFilter, CustomComponent):
 
     type: Literal["CustomRecordFilter"] = "CustomRecordFilter"
 
-    def build(self, ctx: BuildContext) -> Select:
-        """See AnyRecordFilter. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Select = _custom().record_filter(self, ctx)
-        return made
 
-
-class CustomRequester(AnyRequester, CustomComponent):
+class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
     """Says what to ask for with a class of its own.
 
     Example:
@@ -229,13 +153,8 @@ class CustomRequester(AnyRequester, CustomComponent):
 
     type: Literal["CustomRequester"] = "CustomRequester"
 
-    def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
-        """See AnyRequester. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Requester = _custom().requester(self, ctx)
-        return made
 
-
-class CustomRetriever(AnyRetriever, CustomComponent):
+class CustomRetriever(CustomComponent, AnyRetriever, extra="allow"):
     """Reads slices with a class of its own.
 
     Example:
@@ -245,13 +164,8 @@ class CustomRetriever(AnyRetriever, CustomComponent):
 
     type: Literal["CustomRetriever"] = "CustomRetriever"
 
-    def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
-        """See AnyRetriever. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: SliceReader = _custom().retriever(self, ctx, parts)
-        return made
 
-
-class CustomSchemaLoader(AnySchemaLoader, CustomComponent):
+class CustomSchemaLoader(CustomComponent, AnySchemaLoader, extra="allow"):
     """Finds the schema with a class of its own.
 
     Example:
@@ -261,13 +175,8 @@ class CustomSchemaLoader(AnySchemaLoader, CustomComponent):
 
     type: Literal["CustomSchemaLoader"] = "CustomSchemaLoader"
 
-    def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
-        """See AnySchemaLoader. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Callable[[], JsonSchema] = _custom().schema_loader(self, ctx)
-        return made
 
-
-class CustomSchemaNormalization(AnySchemaNormalization, CustomComponent):
+class CustomSchemaNormalization(CustomComponent, AnySchemaNormalization, extra="allow"):
     """Casts values with a class of its own.
 
     Example:
@@ -277,13 +186,8 @@ class CustomSchemaNormalization(AnySchemaNormalization, CustomComponent):
 
     type: Literal["CustomSchemaNormalization"] = "CustomSchemaNormalization"
 
-    def build(self, ctx: BuildContext, schema: JsonSchema) -> Normalize:
-        """See AnySchemaNormalization. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Normalize = _custom().normalization(self, ctx, schema)
-        return made
 
-
-class CustomStateMigration(AnyStateMigration, CustomComponent):
+class CustomStateMigration(CustomComponent, AnyStateMigration, extra="allow"):
     """Turns old states into today's with a class of its own.
 
     Example:
@@ -293,13 +197,8 @@ class CustomStateMigration(AnyStateMigration, CustomComponent):
 
     type: Literal["CustomStateMigration"] = "CustomStateMigration"
 
-    def build(self, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]:
-        """See AnyStateMigration. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Callable[[Json], Json] = _custom().state_migration(self, ctx, stream)
-        return made
 
-
-class CustomTransformation(AnyTransformation, CustomComponent):
+class CustomTransformation(CustomComponent, AnyTransformation, extra="allow"):
     """Changes records with a class of its own.
 
     Example:
@@ -309,13 +208,8 @@ class CustomTransformation(AnyTransformation, CustomComponent):
 
     type: Literal["CustomTransformation"] = "CustomTransformation"
 
-    def build(self, ctx: BuildContext) -> Transform:
-        """See AnyTransformation. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Transform = _custom().transformation(self, ctx)
-        return made
 
-
-class CustomValidationStrategy(AnyValidationStrategy, CustomComponent):
+class CustomValidationStrategy(CustomComponent, AnyValidationStrategy, extra="allow"):
     """Looks at a value with a class of its own.
 
     Example:
@@ -324,15 +218,3 @@ class CustomValidationStrategy(AnyValidationStrategy, CustomComponent):
     """
 
     type: Literal["CustomValidationStrategy"] = "CustomValidationStrategy"
-
-    def build(self, ctx: BuildContext) -> Callable[[Json], None]:
-        """See AnyValidationStrategy. Raises ManifestError: custom code may not run, or the class cannot be made."""
-        made: Callable[[Json], None] = _custom().validation(self, ctx)
-        return made
-
-
-def _custom() -> ModuleType:
-    """The one seam to `cdk.compat`: it knows the manifest language, which does not know it."""
-    from cdk.compat.adapters import registry as build  # noqa: PLC0415 - brings `requests`, which only custom code needs
-
-    return build

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
@@ -32,13 +32,28 @@ def _ignore(*_: object) -> None:
     """Do nothing."""
 
 
+class CustomCode(Protocol):
+    """Builds the components of a manifest that are Python classes. Hashable, and can be pickled."""
+
+    @property
+    def components(self) -> Path | None:
+        """The file of the classes; None: `components.py` beside the manifest."""
+
+    def build(self, component: Component, ctx: "BuildContext", *parts: object) -> object:
+        """The object behind the interface of the component's family. parts: what the family's `build` gets besides.
+
+        Raises ManifestError: the class is missing, or cannot be built.
+        """
+
+
 @dataclass(slots=True)
 class Runtime:
     """What the streams of a source share.
 
     transport: sends requests. learn: told of each secret that a run learns, to hide it. keep: told of config values
     that a run changed, by their path, to save them. limited: told which stream the API lets wait, and for how long.
-    folder: where the manifest lies; schema files are looked for there. trusted: whether code of its own may run.
+    folder: where the manifest lies; schema files are looked for there. custom: builds components
+    that are Python classes of the manifest; None where they may not run.
     shared: things that components share under a key, such as budgets and token pools.
     """
 
@@ -49,8 +64,7 @@ class Runtime:
     keep: Callable[[Mapping[tuple[str, ...], Json]], None] = _ignore
     limited: Callable[[str, float], None] = _ignore
     folder: Path = Path()
-    trusted: bool = False
-    components: Path | None = None
+    custom: CustomCode | None = None
     shared: dict[str, Json] = field(default_factory=dict)
 
 

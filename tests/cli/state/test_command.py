@@ -722,7 +722,7 @@ def test_no_secret_is_said(state: CommandLine, orders: Filled, folder: Path) -> 
 
 
 def test_every_verb_and_option_is_in_the_reference(cli: CommandLine) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
     from cdk.cli.state.command import state as group  # noqa: PLC0415
 
     for name, verb in group.commands.items():

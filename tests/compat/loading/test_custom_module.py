@@ -7,6 +7,7 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
+from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
@@ -63,7 +64,7 @@ def test_the_file_beside_the_manifest_serves_for_the_usual_names(tmp_path: Path,
 def test_a_file_may_be_named_instead(tmp_path: Path) -> None:
     elsewhere = tmp_path / "mine.py"
     elsewhere.write_text(CODE.replace('"id": 1', '"id": 2'))
-    runtime = Runtime(transport=answering(), folder=tmp_path, trusted=True, components=elsewhere)
+    runtime = Runtime(transport=answering(), folder=tmp_path, custom=AirbyteCode(elsewhere))
 
     assert read(ManifestSource(Manifest(extracting("source_x.components.One")), runtime)).records == [{"id": 2}]
 

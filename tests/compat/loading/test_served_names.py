@@ -6,7 +6,7 @@ from pathlib import Path
 from cdk.compat.loading.import_hook import DOCUMENTED, serving
 from cdk.compat.loading.served_names import HOMES, PLACES
 
-PAGE = Path(__file__).parents[2] / DOCUMENTED
+PAGE = Path(__file__).parents[3] / DOCUMENTED
 
 
 def test_every_name_can_be_imported() -> None:

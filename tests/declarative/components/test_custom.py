@@ -6,14 +6,12 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
+from cdk.compat.airbyte_code import airbyte_code
 from cdk.declarative.components import register
-from cdk.declarative.components.custom import (
-    CustomComponent,
-    CustomConfigTransformation,
-    CustomValidationStrategy,
-)
+from cdk.declarative.components.custom import CustomConfigTransformation, CustomValidationStrategy
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import StreamParts
 from cdk.rest import JsonDecoder
 
@@ -45,7 +43,7 @@ class Short:
 def context(*, trusted: bool) -> BuildContext:
     sums = {"sha256": hashlib.sha256(CODE.encode()).hexdigest()}
     config = {"__injected_components_py": CODE, "__injected_components_py_checksums": sums}
-    return BuildContext(config, Runtime(trusted=trusted), "items")
+    return BuildContext(config, Runtime(custom=airbyte_code(allowed=trusted)), "items")
 
 
 def test_there_is_one_for_each_family_that_existing_manifests_extend() -> None:

@@ -302,7 +302,7 @@ session.stop()
 @pytest.mark.spark
 def test_java_writes_the_archive_after_a_sync_and_maps_it_in_the_next(cache: Path, tmp_path: Path) -> None:
     own = {name: value for name, value in os.environ.items() if name not in {"JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"}}
-    environ = {**own, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(Path(__file__).parents[2])}
+    environ = {**own, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(Path(__file__).parents[3])}
     archive_options(java_home(environ), cache / "spark-cdk")
     classes = cache / "spark-cdk" / "classes"
     [marker] = classes.glob("*.seen")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A failure. delta: tests of A, as `file::test` in tests/spark, `[point]` where it is a crash point.
+    """A failure. delta: tests of A, as `file::test`, `[point]` where it is a crash point.
 
     others: tests of B, C and D.
     """
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 MATRIX = (
     Row(
         "a wrong name or setting",
-        ("test_follow.py::test_a_provider_that_is_turned_off_or_wrong",),
+        ("test_state_log_mirror.py::test_a_provider_that_is_turned_off_or_wrong",),
         ("test_a_name_that_is_none_touches_nothing",),
     ),
     Row(
@@ -32,19 +32,19 @@ MATRIX = (
     ),
     Row(
         "death before any data",
-        ("test_crash.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[epoch_begins]",),
+        ("test_crash_points.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[epoch_begins]",),
         ("test_a_run_that_dies_before_any_data_is_begun_anew",),
     ),
     Row(
         "death with rows staged",
-        ("test_crash.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[files_written]",),
+        ("test_crash_points.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[files_written]",),
         ("test_rows_that_were_staged_and_not_committed_are_dropped",),
     ),
     Row(
         "death with a blob or intent written",
         (
-            "test_crash.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[after_state_blob]",
-            "test_tables.py::test_a_state_that_was_written_and_never_committed_does_not_count_and_is_removed_later",
+            "test_crash_points.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[after_state_blob]",
+            "test_stream_table.py::test_a_state_that_was_written_and_never_committed_does_not_count_and_is_removed_later",
         ),
         ("test_a_blob_or_intent_without_a_record_is_ignored_and_collected",),
     ),
@@ -68,8 +68,8 @@ MATRIX = (
     Row(
         "death after the last record",
         (
-            "test_crash.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[done]",
-            "test_lock.py::test_the_lock_is_free_when_its_holder_dies_and_the_next_run_is_the_rest_of_the_sync",
+            "test_crash_points.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[done]",
+            "test_run_lock.py::test_the_lock_is_free_when_its_holder_dies_and_the_next_run_is_the_rest_of_the_sync",
         ),
         ("test_a_run_that_dies_after_its_last_record_holds_no_lease",),
     ),
@@ -82,7 +82,7 @@ MATRIX = (
         "a second run meanwhile",
         (
             "test_two_syncs.py::test_the_second_is_refused_and_a_paused_one_that_wakes_up_commits_nothing",
-            "test_tables.py::test_of_two_runs_from_one_version_the_second_is_refused_and_adds_nothing",
+            "test_stream_table.py::test_of_two_runs_from_one_version_the_second_is_refused_and_adds_nothing",
         ),
         (
             "test_a_second_run_is_refused_while_the_first_holds_the_lease",
@@ -107,8 +107,8 @@ MATRIX = (
     Row(
         "the source fails in one stream",
         (
-            "test_follow.py::test_a_sync_with_a_stream_that_failed_leaves_a_partial_record",
-            "test_sync.py::test_one_stream_failing_does_not_stop_the_others",
+            "test_state_log_mirror.py::test_a_sync_with_a_stream_that_failed_leaves_a_partial_record",
+            "test_runner.py::test_one_stream_failing_does_not_stop_the_others",
         ),
         ("test_a_stream_that_fails_stops_no_other",),
     ),
@@ -138,8 +138,8 @@ MATRIX = (
     Row(
         "a preview, a dry run, a selection",
         (
-            "test_follow.py::test_a_preview_writes_nothing_and_tells_where_a_sync_goes_on",
-            "test_follow.py::test_streams_that_are_not_synced_stay_in_the_record",
+            "test_state_log_mirror.py::test_a_preview_writes_nothing_and_tells_where_a_sync_goes_on",
+            "test_state_log_mirror.py::test_streams_that_are_not_synced_stay_in_the_record",
         ),
         ("test_a_preview_writes_nothing", "test_a_selection_moves_no_other_slot"),
     ),
