@@ -321,8 +321,8 @@ class Run:
 
     def check(self) -> None:
         found = rows(self.folder / "things")
-        merged = self.world.options["write_mode"] == "append_dedup"
-        self._check_numbers(self.expected, found, self.changed if merged else self.again)
+        again = {"append": self.again, "append_dedup": self.changed, "overwrite": set[int]()}
+        self._check_numbers(self.expected, found, again[self.world.options["write_mode"]])
         if self.world.options.get("history"):
             self._check_numbers(self.logged, rows(self.folder / "things_history"), self.again)
         records = self.server.records
@@ -410,6 +410,9 @@ KNOWN: Mapping[str, World] = {
     ),
     "another size of numbered pages in the rest of a cut read": World(
         "Numbered", {"write_mode": "append_dedup"}, [Turn([Put(n) for n in range(7)], (2, 3), 2)], interval=0
+    ),
+    "another size of numbered pages in the rest of an overwrite": World(
+        "Numbered", {"write_mode": "overwrite"}, [Turn([Put(n) for n in range(7)], (2, 1), 2)], interval=0
     ),
     "records that come while a read is cut, beside one without a time": World(
         "Dated",

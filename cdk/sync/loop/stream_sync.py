@@ -103,14 +103,16 @@ class StreamSync:
         self._warn, self._again_warning = FirstWarning(), FirstWarning()
         self._lost = 0
         self._gone: Failure | None = None
+        self._doubles = False
 
-    def _begin(self, *, resumed: bool) -> bool:
-        """Get ready to read what the saved state does not cover; False: it covers nothing, for its files are gone.
+    def _begin(self, *, resumed: bool, unusable: str | None = None) -> bool:
+        """Get ready to read what the saved state does not cover; False: it covers nothing, for its files are of no use.
 
-        resumed: what is read goes on with a generation that was begun. Raises StateError.
+        resumed: what is read goes on with a generation that was begun. unusable: why its files are of no use, where
+        they do not tell themselves. Raises StateError.
         """
         plan, stream, saved = self._plan, self.stream, self.saved
-        if (why := self._writing.unusable(saved.pending)) is not None:
+        if (why := unusable or self._writing.unusable(saved.pending)) is not None:
             logger.warning("%s: %s; reading from the start", stream.name, why)
             # A generation that a platform numbers keeps its number: nobody has seen a row of it.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
@@ -232,6 +234,9 @@ class StreamSync:
                 pages=report.pages + progress.pages,
                 by_slice=report.by_slice.plus(slice, progress),
             )
+        # Its rows are hidden already. A token of this sync may be refused each time: such a read would never end.
+        hidden = self._plan.write_mode == "overwrite" and bool(self.saved.pending) and not report.commits
+        self._doubles = self._doubles or (progress.restarted and hidden)
         if self._answers is not None and isinstance(last, Done) and progress.failure is None:
             self._answers.take(progress.asked)
         if progress.failure is not None and progress.failure.final and self.active:
@@ -287,6 +292,9 @@ class StreamSync:
         """
         if self.report.status is Status.DONE:
             return
+        if self._doubles:
+            self._begin_anew(files)
+            return
         try:
             self._commit(files, spread)
         except FilesGone as error:
@@ -299,6 +307,15 @@ class StreamSync:
             self.report = self._committed = replace(self._committed, total=total, generation=generation)
         else:
             self._lost = 0
+
+    def _begin_anew(self, files: Sequence[DataFile]) -> None:
+        """Leave a generation that would show rows twice, and the files that were to be added to it."""
+        for file in files:
+            self.table.root.delete(file.path)
+        self._doubles = False
+        resumed = self._begin(resumed=False, unusable="the source refused a page token of the interrupted sync")
+        self._committed = replace(self._committed, total=0, generation=self.saved.generation, resumed=resumed)
+        self.report = replace(self._committed, status=self.report.status, failure=self.report.failure)
 
     def _finished(self) -> bool:
         """Whether all has been read; the stream fails where all but what is gone was."""
