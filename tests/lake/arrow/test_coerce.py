@@ -3,6 +3,7 @@
 import math
 from datetime import date, datetime
 from decimal import Decimal
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -37,6 +38,8 @@ def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
         ("0" * 5000 + "1", BIG_INTEGER, Decimal(1)),
         (None, BIG_INTEGER, None),
         (-128, pa.int8(), -128),
+        (UUID(int=1), pa.string(), "00000000-0000-0000-0000-000000000001"),
+        (UUID(int=1), JsonText(), '"00000000-0000-0000-0000-000000000001"'),
     ],
 )
 def test_a_value_that_fits_has_no_note(value: Json, kind: ColumnType, held: Json) -> None:
