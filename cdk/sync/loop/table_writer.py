@@ -114,7 +114,7 @@ class TableWriting:
     def grow(
         self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: TableState, spread: TaskMap
     ) -> tuple[list[Sequence[DataFile] | None], TableState]:
-        """See StreamRun.grow; and the state, with the files of a hidden generation as they are now.
+        """See StreamSync.grow; and the state, with the files of a hidden generation as they are now.
 
         The table's columns come first: where this is cut, they are wider than its rows need, and that is all.
         """

@@ -36,9 +36,9 @@ import sys
 from pathlib import Path
 from cdk.base.times.clock import system_clock
 from cdk.lake.storage.delta_state_store import DeltaStore
-from cdk.lake.storage.folder import Disk
+from cdk.lake.storage.folder import LocalFolder
 from cdk.state.stores import StateKey
-store = DeltaStore(Disk(Path(sys.argv[1])))
+store = DeltaStore(LocalFolder(Path(sys.argv[1])))
 print("ready", flush=True)
 sys.stdin.readline()
 for seq in range(1, 21):
