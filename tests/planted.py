@@ -346,7 +346,7 @@ BUGS = [
     Bug(
         "rows that contradict the marker are an error",
         "lake/delta/stream_table",
-        "if saved is not None and not told:",
+        "if saved is not None and not from_log:",
         "if False:",
         "tests/lake/delta/test_restore_detection.py",
     ),
@@ -385,7 +385,10 @@ BUGS = [
         "tests/lake/admin/test_table_audit.py",
     ),
     Bug(
-        "rows that do not add up are not committed", "lake/delta/receipt", "if left != right:", "if left > right + 99:"
+        "rows that do not add up are not committed",
+        "lake/delta/receipt",
+        "if counted != expected:",
+        "if counted > expected + 99:",
     ),
     Bug(
         "a receipt compares what was read with the files",
@@ -644,7 +647,7 @@ BUGS = [
     Bug(
         "a history knows what it lacks",
         "lake/delta/stream_table",
-        "self.saved.logged_at if self.saved.logged is None else self._held",
+        "self.saved.logged_at if self.saved.logged is None else self._rows_state_version",
         "self.saved.logged_at",
         "tests/lake/delta/test_row_history.py",
     ),
@@ -658,7 +661,7 @@ BUGS = [
     Bug(
         "a history is not filled twice",
         "lake/delta/row_history",
-        "row is not None and row not in known",
+        "row is not None and row not in copied_ids",
         "row is not None",
     ),
     Bug("rows without a history are noted", "lake/delta/row_history", "if not saved.logged:", "if False:"),
@@ -807,7 +810,7 @@ BUGS = [
     Bug(
         "a merge that changes nothing moves the state",
         "lake/delta/write_modes",
-        "if any(found.expected.values()):",
+        "if any(comparison.expected.values()):",
         "if True:",
         "tests/lake/delta/test_engine_merge.py",
     ),
@@ -1092,7 +1095,7 @@ BUGS = [
     Bug(
         "a restored table is read again",
         "sync/loop/skip_windows",
-        "not version == table.held == stood",
+        "not version == table.rows_state_version == stood",
         "not version == stood",
     ),
     Bug(
@@ -1135,14 +1138,14 @@ BUGS = [
     Bug(
         "a constraint that is dropped refuses nothing",
         "lake/delta/stream_table",
-        "            if self.version != seen:\n",
+        "            if self.version != version_before:\n",
         "            if False:\n",
         tests="tests/lake/delta/test_write_modes.py",
     ),
     Bug(
         "a refused first commit is no lost marker",
         "lake/delta/stream_table",
-        "self._states.remove(lambda found: found == version)",
+        "self._states.remove(lambda candidate: candidate == version)",
         "pass",
         tests="tests/lake/delta/test_write_modes.py",
     ),
@@ -1193,8 +1196,8 @@ BUGS = [
     Bug(
         "a base stays while a state that is kept needs it",
         "lake/delta/state_blobs",
-        "needed = {*kept, *self.bases(kept)}",
-        "needed = {*kept}",
+        "needed = {*retained, *self.bases(retained)}",
+        "needed = {*retained}",
     ),
     Bug(
         "a state leans on one that a commit has named",

@@ -148,7 +148,7 @@ def test_a_restore_brings_the_state_of_its_rows_back(lake: Folder) -> None:
 def test_states_that_nobody_needs_are_removed(lake: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     root = lake.join("users")
     run = opened(root)
-    monkeypatch.setattr(tables, "_KEPT", 2)
+    monkeypatch.setattr(tables, "_RETAINED_STATES", 2)
     for n in range(5):
         run.commit(saved(n))
 

@@ -49,7 +49,7 @@ class StreamLocation:
     def settle(self, pipeline: str, table: StreamTable) -> None:
         """Add to the history what it lacks, before the table's state goes elsewhere. Raises what History does."""
         if self.history is not None and table.saved is not None:
-            RowHistory(self.history, table, pipeline, self.stream).make_whole()
+            RowHistory(self.history, table, pipeline, self.stream).catch_up()
 
 
 def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:

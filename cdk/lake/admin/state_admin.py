@@ -94,7 +94,7 @@ class Admin:
             kept = tuple(sorted(self._kept(one, lost), reverse=True))
             marker = lost.state_version
             return StreamStatus(one.name, path, None, None if marker is None else number(marker), kept, str(error))
-        held = table.held
+        held = table.rows_state_version
         return StreamStatus(
             one.name,
             path,
@@ -212,7 +212,9 @@ class Admin:
     def _restore(self, one: StreamLocation, table: StreamTable, change: Change, to: int) -> int:
         """Rows of an older version and the state that belongs to them, in one commit that moves the marker."""
         version, before = successor(table.state_version), table.state_version
-        kept = dict.fromkeys(n for n in (before, table.held, *self._kept(one, table).values()) if n is not None)
+        kept = dict.fromkeys(
+            n for n in (before, table.rows_state_version, *self._kept(one, table).values()) if n is not None
+        )
         table.draft(version, replace(change.saved, history=tuple(kept)))
         with one.root.explaining(one.stream):
             handle = DeltaTable(one.root.uri, storage_options=one.root.storage_options)
@@ -241,7 +243,7 @@ class Admin:
         names = [name.removesuffix(".json") for name in one.states(self.pipeline).names() if name.endswith(".json")]
         there = {int(name) for name in names if name.isdecimal()}
         if table.saved is not None:
-            there &= {n for n in (table.held, *table.saved.history) if n is not None}
+            there &= {n for n in (table.rows_state_version, *table.saved.history) if n is not None}
         elif table.state_version is not None:
             there = {n for n in there if number(n) <= number(table.state_version)}
         return {number(n): n for n in sorted(there)}

@@ -61,14 +61,18 @@ def findings(one: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -
     else:
         if table.state_version is None:
             return
-        if table.held != table.state_version:
-            whose = "no state, so the next sync reads from the start" if table.held is None else _state(table.held)
+        if table.rows_state_version != table.state_version:
+            whose = (
+                "no state, so the next sync reads from the start"
+                if table.rows_state_version is None
+                else _state(table.rows_state_version)
+            )
             yield Finding(one.name, f"the table was restored; its rows belong to {whose}", broken=False)
     for version in _kept(one, pipeline, table):
         try:
             table.load(version)
         except StateError as error:
-            if version != table.held:
+            if version != table.rows_state_version:
                 yield Finding(one.name, f"{_state(version)} cannot be rolled back to: {error}", broken=False)
     if missing := missing_files(one.root, [file.path for file in table.files()]):
         yield Finding(one.name, f"{len(missing)} files of the table are gone, such as {missing[0]}")

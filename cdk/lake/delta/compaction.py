@@ -54,12 +54,12 @@ def _join_in_partitions(handle: DeltaTable, root: Folder, now: datetime) -> int:
     schema = pa.schema(handle.schema().to_arrow())
     files = Rewrite(root, schema, bounded_columns(handle), tuple(partition_by)).joined(groups, run_inline)
     small = [file for group in groups for file in group]
-    there = logged_files(handle)
-    before = total_rows([there[file.path].counted for file in small])
+    logged = logged_files(handle)
+    before = total_rows([logged[file.path].counted for file in small])
     Receipt().check(None if before is None else row_count(files) - before, stream="", path=str(root))
-    if gone := lost_files(root, files):
+    if missing := lost_files(root, files):
         raise StateError(
-            f"the table's small files stay: {gone[0]}, which was to take their rows, is gone", path=str(root)
+            f"the table's small files stay: {missing[0]}, which was to take their rows, is gone", path=str(root)
         )
     with _committing(handle, root):
         handle.create_write_transaction(

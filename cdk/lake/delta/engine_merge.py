@@ -45,15 +45,15 @@ class EngineMerge:
         """The rows for `engine_writes.merged`; one that takes the place of several comes several times."""
         merge = self.merge
         for n, file in enumerate(self.staged):
-            mine = self.operations.filter(pc.equal(self.operations[FILE], n))
+            in_file = self.operations.filter(pc.equal(self.operations[FILE], n))
             start = 0
             for batch in rows_of(merge.staged or merge.root, file.path, {}, merge.schema):
                 end = start + batch.num_rows
-                here = mine.filter(pc.and_(pc.greater_equal(mine[ROW], start), pc.less(mine[ROW], end)))
-                part = cast_batch(batch, merge.schema).take(_array(pc.subtract(here[ROW], start)))
+                in_batch = in_file.filter(pc.and_(pc.greater_equal(in_file[ROW], start), pc.less(in_file[ROW], end)))
+                part = cast_batch(batch, merge.schema).take(_array(pc.subtract(in_batch[ROW], start)))
                 start = end
                 for name in (OPERATION, TARGET):
-                    part = part.append_column(pa.field(name, pa.string()), _array(here[name]))
+                    part = part.append_column(pa.field(name, pa.string()), _array(in_batch[name]))
                 if part.num_rows:
                     yield part
 
@@ -69,17 +69,17 @@ def engine_comparison(
     read = [merge.keyed(merge.staged or merge.root, file.path) for file in staged]
     winners = latest_rows(read, count)
     _check_visible(winners, merge)
-    rows, found = 0, [_PAIRS.empty_table()]
+    rows, comparisons = 0, [_PAIRS.empty_table()]
     # What an existing row without a key holds counts only where it may be one of those that were read.
     names = merge.schema.names if winners[APART].null_count < winners.num_rows else _few(merge)
     for batch in scan(names):
         rows += batch.num_rows
-        there = _keyed(batch, merge)
-        _check_visible(there, merge)
-        met = pairs(there, winners, count)
-        met = met.append_column(RAW_ID, there[RAW_ID].take(met[ROW])).select(_PAIRS.names)
-        found.append(met.cast(_PAIRS))
-    met = pa.concat_tables(found)
+        existing = _keyed(batch, merge)
+        _check_visible(existing, merge)
+        met = pairs(existing, winners, count)
+        met = met.append_column(RAW_ID, existing[RAW_ID].take(met[ROW])).select(_PAIRS.names)
+        comparisons.append(met.cast(_PAIRS))
+    met = pa.concat_tables(comparisons)
     lost = _unique(met.filter(met[STALE])[NUMBER])
     stale = pc.is_in(winners[NUMBER], value_set=lost)
     met = met.filter(pc.invert(pc.is_in(met[NUMBER], value_set=lost)))
@@ -111,25 +111,28 @@ _PAIRS = pa.schema([(NUMBER, pa.int64()), (STALE, pa.bool_()), (RAW_ID, pa.strin
 def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Array) -> pa.Table:
     """What becomes of each winner. met: the rows that they replace. apart: numbers of those without a key."""
     counts = pc.value_counts(_array(met[NUMBER]))
-    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    matched, many = (pc.is_in(winners[NUMBER], value_set=found) for found in (counts.field("values"), several))
-    gone = pc.and_not(winners[DELETED], stale)
-    kept = pc.and_not(pc.invert(winners[DELETED]), stale)
+    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    matched, many = (pc.is_in(winners[NUMBER], value_set=numbers) for numbers in (counts.field("values"), repeated))
+    deletes = pc.and_not(winners[DELETED], stale)
+    survivors = pc.and_not(pc.invert(winners[DELETED]), stale)
     keyless = pc.is_in(winners[NUMBER], value_set=apart)
-    upserts, removals = pc.and_not(pc.and_(kept, matched), many), pc.and_(matched, pc.or_(gone, pc.and_(kept, many)))
+    upserts, removals = (
+        pc.and_not(pc.and_(survivors, matched), many),
+        pc.and_(matched, pc.or_(deletes, pc.and_(survivors, many))),
+    )
     parts = [
-        _said(winners.filter(pc.and_(kept, pc.or_(pc.invert(matched), many))), INSERT),
-        _said(winners.filter(pc.and_not(upserts, keyless)), UPSERT),
-        _said(winners.filter(pc.and_not(removals, keyless)), REMOVE),
+        _operation_rows(winners.filter(pc.and_(survivors, pc.or_(pc.invert(matched), many))), INSERT),
+        _operation_rows(winners.filter(pc.and_not(upserts, keyless)), UPSERT),
+        _operation_rows(winners.filter(pc.and_not(removals, keyless)), REMOVE),
     ]
     # A key finds all of its rows; without one, each has to be named.
     for which, operation in ((upserts, UPSERT), (removals, REMOVE)):
         targets = met.filter(pc.is_in(met[NUMBER], value_set=_array(winners[NUMBER].filter(pc.and_(which, keyless)))))
-        parts.append(_said(winners.take(targets[NUMBER]), operation, targets[RAW_ID]))
+        parts.append(_operation_rows(winners.take(targets[NUMBER]), operation, targets[RAW_ID]))
     return pa.concat_tables(parts)
 
 
-def _said(winners: pa.Table, operation: str, targets: pa.ChunkedArray | None = None) -> pa.Table:
+def _operation_rows(winners: pa.Table, operation: str, targets: pa.ChunkedArray | None = None) -> pa.Table:
     size = winners.num_rows
     table = winners.select([FILE, ROW]).append_column(OPERATION, pa.repeat(pa.scalar(operation), size))
     return table.append_column(TARGET, pa.nulls(size, pa.string()) if targets is None else targets)
@@ -142,10 +145,10 @@ def _keyed(batch: pa.RecordBatch, merge: Merge) -> pa.Table:
     fields = pa.schema([*merge.schema, *own])
 
     def rest(names: Sequence[str] | None, mask: pa.Array) -> pa.Table:
-        wanted = pa.schema([fields.field(name) for name in (merge.schema.names if names is None else names)])
-        there = [name for name in wanted.names if name in table.column_names]
-        rows = table.select(there).filter(mask).combine_chunks().to_batches()
-        return pa.Table.from_batches([cast_batch(part, wanted) for part in rows], wanted)
+        columns = pa.schema([fields.field(name) for name in (merge.schema.names if names is None else names)])
+        present = [name for name in columns.names if name in table.column_names]
+        rows = table.select(present).filter(mask).combine_chunks().to_batches()
+        return pa.Table.from_batches([cast_batch(part, columns) for part in rows], columns)
 
     names = merge.identity.columns(merge.schema)
     part = pa.Table.from_batches([cast_batch(batch.select(names), pa.schema([fields.field(name) for name in names]))])
@@ -153,7 +156,7 @@ def _keyed(batch: pa.RecordBatch, merge: Merge) -> pa.Table:
 
 
 def _check_visible(rows: pa.Table, merge: Merge) -> None:
-    if HIDDEN in {None if one is None else one[:1] for one in pc.unique(rows[APART]).to_pylist()}:
+    if HIDDEN in {None if mark is None else mark[:1] for mark in pc.unique(rows[APART]).to_pylist()}:
         raise FatalError(
             f"a value of the primary key ({', '.join(merge.identity.keys)}) has more than its column holds, such as "
             "fractions of a microsecond, and the table has features with which rows cannot be told apart by more than "

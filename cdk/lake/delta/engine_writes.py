@@ -65,7 +65,7 @@ def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
         source = pa.RecordBatchReader.from_batches(columns, rows)
-        found = (
+        metrics = (
             handle.merge(
                 source,
                 f"{same} AND {operation} <> '{INSERT}'",
@@ -79,7 +79,7 @@ def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
             .execute()
         )
         names = ("inserted", "updated", "deleted")
-        return {name: int(found[f"num_target_rows_{name}"]) for name in names}
+        return {name: int(metrics[f"num_target_rows_{name}"]) for name in names}
 
     return change
 
@@ -90,12 +90,12 @@ def flagged(schema: pa.Schema, generation: int, now: datetime) -> Change:
     value = text if pa.types.is_string(schema.field(DELETED_AT).type) else f"to_timestamp_micros({text})"
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        found = handle.update(
+        metrics = handle.update(
             updates={_quoted(DELETED_AT): value},
-            predicate=_gone(schema, generation),
+            predicate=_stale_rows(schema, generation),
             commit_properties=properties,
         )
-        return {"updated": int(found["num_updated_rows"])}
+        return {"updated": int(metrics["num_updated_rows"])}
 
     return change
 
@@ -104,13 +104,13 @@ def deleted(schema: pa.Schema, generation: int) -> Change:
     """Delete the rows of other generations that are not flagged."""
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        found = handle.delete(_gone(schema, generation), commit_properties=properties)
-        return {"deleted": int(found["num_deleted_rows"])}
+        metrics = handle.delete(_stale_rows(schema, generation), commit_properties=properties)
+        return {"deleted": int(metrics["num_deleted_rows"])}
 
     return change
 
 
-def _gone(schema: pa.Schema, generation: int) -> str:
+def _stale_rows(schema: pa.Schema, generation: int) -> str:
     """As `cdk.lake.parquet.generation_diff` has it: a row without a number is none of the kit's, and stays."""
     other = f"{_quoted(GENERATION)} <> {generation}"
     return f"{other} AND {_quoted(DELETED_AT)} IS NULL" if DELETED_AT in schema.names else other

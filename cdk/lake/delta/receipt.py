@@ -62,7 +62,7 @@ class Receipt:
         return self.added + self.hidden - self.shown
 
     def __add__(self, other: "Receipt") -> "Receipt":
-        return Receipt(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+        return Receipt(*(getattr(self, figure.name) + getattr(other, figure.name) for figure in fields(self)))
 
     def check(self, gained: int | None, *, stream: str, path: str) -> None:
         """Compare the figures. gained: rows that the table's log says it gains; None: some file there has no count.
@@ -81,9 +81,9 @@ class Receipt:
                 self.added - self.removed if gained is None else gained,
             ),
         }
-        for rule, (left, right) in sums.items():
-            if left != right:
-                raise ReceiptError(rule, left, right, asdict(self), stream=stream, path=path)
+        for rule, (counted, expected) in sums.items():
+            if counted != expected:
+                raise ReceiptError(rule, counted, expected, asdict(self), stream=stream, path=path)
 
     def to_json(self) -> Mapping[str, Json]:
         """The figures by their names."""
@@ -98,7 +98,7 @@ class Receipt:
         """The receipt of a commit's metadata; figures of later versions are left out. Raises BadState."""
         try:
             figures = orjson.loads(text)
-            return cls(**{one.name: int(figures.get(one.name, 0)) for one in fields(cls)})
+            return cls(**{figure.name: int(figures.get(figure.name, 0)) for figure in fields(cls)})
         except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
             raise BadState(path, text, "the receipt of a commit, a JSON object of whole numbers") from error
 

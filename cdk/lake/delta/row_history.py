@@ -57,7 +57,7 @@ class RowHistory:
 
         Raises StateError, and what a store or a file raises.
         """
-        if self._followed is None or self._followed == self.main.held:
+        if self._followed is None or self._followed == self.main.rows_state_version:
             return
         files = self._named_since(self._followed)
         if files is None or missing_files(self.table.root, [file.path for file in files]):
@@ -66,12 +66,12 @@ class RowHistory:
             crash_point("before_history")
             self._commit(self._fitting(files))
 
-    def make_whole(self, spread: TaskMap = run_inline) -> None:
+    def catch_up(self, spread: TaskMap = run_inline) -> None:
         """Give the history the columns of the table, and the rows that it lacks. Raises what `follow` does."""
-        names = missing_files(self.table.root, [file.path for file in self.table.files()])
-        if gone := [file for file in self.table.files() if file.path in names]:
-            logger.warning("%s: %d files of %s are gone", self._stream, len(gone), self.table.root)
-            self._commit([], remove=gone)
+        paths = missing_files(self.table.root, [file.path for file in self.table.files()])
+        if missing := [file for file in self.table.files() if file.path in paths]:
+            logger.warning("%s: %d files of %s are gone", self._stream, len(missing), self.table.root)
+            self._commit([], remove=missing)
         self._align(spread)
         if self._followed is None:
             self._fill()
@@ -90,7 +90,7 @@ class RowHistory:
 
     def _named_since(self, followed: int) -> list[DataFile] | None:
         """The files that commits to the table have named since the one to `followed`; None: not all are known."""
-        saved, at = self.main.saved, self.main.held
+        saved, at = self.main.saved, self.main.rows_state_version
         files: list[DataFile] = []
         while saved is not None and at is not None and number(at) > number(followed):
             if saved.logged is not None:
@@ -106,9 +106,9 @@ class RowHistory:
 
     def _align(self, spread: TaskMap) -> None:
         """Bring columns and files to types that hold what the table's do: a widening may have ended between the two."""
-        found = self.table.schema
-        target = self._target(found, frozenset())
-        gains = [field for field in target if field.name not in found.names or _gains(found, field)]
+        current = self.table.schema
+        target = self._target(current, frozenset())
+        gains = [field for field in target if field.name not in current.names or _gains(current, field)]
         self.table.add(gains)
         if self.table.schema.equals(target):
             return
@@ -122,8 +122,8 @@ class RowHistory:
         files = rewrite.files(self.table.files(), spread)
         self.table.commit(saved, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
 
-    def _target(self, found: pa.Schema, exact: frozenset[str]) -> pa.Schema:
-        fields = {field.name: field for field in found}
+    def _target(self, current: pa.Schema, exact: frozenset[str]) -> pa.Schema:
+        fields = {field.name: field for field in current}
         for field in self.main.schema:
             old = fields.get(field.name)
             kind = field.type if old is None else common_type(old.type, field.type, exact=field.name in exact)
@@ -136,35 +136,35 @@ class RowHistory:
     def _fitting(self, files: Sequence[DataFile]) -> list[DataFile]:
         """The files, those anew whose columns have other types than the history's."""
         kinds = {field.name: field.type for field in self.table.schema}
-        fit: list[DataFile] = []
-        unfit: list[DataFile] = []
+        readable: list[DataFile] = []
+        outdated: list[DataFile] = []
         for file in files:
             with self.table.root.explaining(self._stream), self.table.root.reader(file.path) as source:
                 written = pq.read_schema(source)
             same = all(only_gains(field.type, kinds.get(field.name, field.type)) for field in written)
-            (fit if same else unfit).append(file)
-        old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in unfit]
+            (readable if same else outdated).append(file)
+        old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in outdated]
         rewrite = Rewrite(self.table.root, self.table.schema, self._bounded, self.table.partition_by)
-        return [*fit, *rewrite.files(old, run_inline)] if old else fit
+        return [*readable, *rewrite.files(old, run_inline)] if old else readable
 
     def _fill(self) -> None:
         """Copy the rows that files of the table's log have and the history has not, each as its first file has it.
 
         In the driver, 150 bytes of memory a row: this comes once, with the history, or after an accident.
         """
-        known: set[str] = set()
+        copied_ids: set[str] = set()
         for file in self.table.files():
             for batch in _batches(self.table.root, unquote(file.path), [RAW_ID]):
-                known.update(filter(None, batch.column(RAW_ID).to_pylist()))
+                copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
         schema = self.table.schema
         writer = TableWriter(self.table.root, schema, self._bounded, self.table.partition_by)
         try:
             for path, texts in self._files_of_log():
                 for batch in _batches(self.main.root, path, schema.names):
                     ids = batch.column(RAW_ID).to_pylist() if RAW_ID in batch.schema.names else []
-                    new = pa.array([row is not None and row not in known for row in ids], pa.bool_())
+                    new = pa.array([row is not None and row not in copied_ids for row in ids], pa.bool_())
                     if pc.any(new).as_py():
-                        known.update(filter(None, ids))
+                        copied_ids.update(filter(None, ids))
                         writer.write([cast_batch(restored(batch.filter(new), texts, schema), schema)])
             files = writer.close()
         except BaseException:
@@ -179,7 +179,7 @@ class RowHistory:
     def _files_of_log(self) -> Iterator[tuple[str, Texts]]:
         """The files that commits to the table have added and that are there, oldest first; then those it has now."""
         root = self.main.root
-        seen = set()
+        yielded = set()
         for version in range(self.main.version + 1):
             try:
                 lines = actions(root, version)
@@ -187,23 +187,23 @@ class RowHistory:
                 continue  # cleaned up
             for add in (line["add"] for line in lines if "add" in line):
                 path = unquote(add["path"])
-                if path not in seen and root.has([path]):
-                    seen.add(path)
+                if path not in yielded and root.has([path]):
+                    yielded.add(path)
                     yield path, {name: text or None for name, text in add.get("partitionValues", {}).items()}
         for file in self.main.files():
-            if unquote(file.path) not in seen:
+            if unquote(file.path) not in yielded:
                 yield unquote(file.path), file.partition
 
     def _commit(self, files: Sequence[DataFile], remove: Sequence[TableFile] = ()) -> None:
         """Add the files and note how far the table was followed; with files to remove, that this is not known."""
         before = self.table.saved or TableState("incremental", "append")
-        state = None if remove else self.main.held or 0
+        state = None if remove else self.main.rows_state_version or 0
         rows = before.records + row_count(files)
         self.table.commit(replace(before, state=state, records=rows), files, remove=remove)
 
 
-def _gains(found: pa.Schema, field: pa.Field) -> bool:
-    old = found.field(field.name).type
+def _gains(schema: pa.Schema, field: pa.Field) -> bool:
+    old = schema.field(field.name).type
     return bool(old != field.type) and only_gains(old, field.type)
 
 

@@ -41,10 +41,10 @@ class _Base:
 
 
 class StateBlobs:
-    """The states of one stream of one pipeline, in the folder `place`."""
+    """The states of one stream of one pipeline, in `folder`."""
 
-    def __init__(self, place: Folder, stream: str) -> None:
-        self._place = place
+    def __init__(self, folder: Folder, stream: str) -> None:
+        self._folder = folder
         self._stream = stream
         self._base: _Base | None = None
         self._bases: dict[int, int] = {}
@@ -58,7 +58,7 @@ class StateBlobs:
         bases = {n: base for n in (version, *saved.history) if (base := self._bases.get(n)) is not None}
         if bases:
             blob["bases"] = {str(n): base for n, base in bases.items()}
-        self._place.write(f"{version}.json", to_json(blob))
+        self._folder.write(f"{version}.json", to_json(blob))
 
     def _shortened(self, version: int, saved: TableState, entries: Mapping[bytes, Json]) -> Mapping[str, Json]:
         """What a state file says in place of all partitions; nothing where it is to be a base itself."""
@@ -67,13 +67,13 @@ class StateBlobs:
         # A draft that no commit has named may be removed by anybody.
         if base is not None and base.version in {*saved.history, *map(self._bases.get, saved.history)}:
             changed = [entry for key, entry in entries.items() if base.digests.get(key) != digests[key]]
-            gone = [from_json(key) for key in base.digests.keys() - entries.keys()]
-            written = base.written + len(changed) + len(gone)
+            removed = [from_json(key) for key in base.digests.keys() - entries.keys()]
+            written = base.written + len(changed) + len(removed)
             if written <= len(base.digests):
                 base.written = written
                 self._bases[version] = base.version
-                leans = {"version": base.version, "gone": gone, "written": written, "partitions": len(entries)}
-                return {"state": {**saved.state, "states": changed}, "base": leans}
+                reference = {"version": base.version, "gone": removed, "written": written, "partitions": len(entries)}
+                return {"state": {**saved.state, "states": changed}, "base": reference}
         self._base = _Base(version, digests)
         return {}
 
@@ -83,7 +83,7 @@ class StateBlobs:
         try:
             blob.pop("stream")
             self._bases |= {int(n): base for n, base in blob.pop("bases", {}).items()}
-            self._lean(blob, version, path)
+            self._expand(blob, version, path)
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
             return TableState(
                 **{**blob, "history": tuple(blob["history"]), "newest": tuple(blob.get("newest", ()))},
@@ -93,31 +93,31 @@ class StateBlobs:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
-    def _lean(self, blob: dict[str, Json], version: int, path: str) -> None:
+    def _expand(self, blob: dict[str, Json], version: int, path: str) -> None:
         """Put the partitions of its base into a state, and remember the base. Raises what `load` does."""
-        leans = blob.pop("base", None)
-        if leans is None:
+        base = blob.pop("base", None)
+        if base is None:
             if self._base is None and (entries := _entries(blob["state"])):
                 self._base = _Base(version, {key: _digest(entry) for key, entry in entries.items()})
             return
-        whole, _ = self._read(leans["version"])
-        entries = _entries(whole["state"])
+        base_blob, _ = self._read(base["version"])
+        entries = _entries(base_blob["state"])
         if self._base is None:
             digests = {key: _digest(entry) for key, entry in entries.items()}
-            self._base = _Base(leans["version"], digests, leans["written"])
-        for fields in leans["gone"]:
+            self._base = _Base(base["version"], digests, base["written"])
+        for fields in base["gone"]:
             del entries[to_json(fields)]
         entries.update({to_json(entry["partition"]): entry for entry in blob["state"]["states"]})
-        if len(entries) != leans["partitions"]:
-            raise BadState(path, len(entries), f"{leans['partitions']} partitions", stream=self._stream)
+        if len(entries) != base["partitions"]:
+            raise BadState(path, len(entries), f"{base['partitions']} partitions", stream=self._stream)
         blob["state"]["states"] = list(entries.values())
 
     def _read(self, version: int) -> tuple[dict[str, Json], str]:
         """What the file of a version says, and its path."""
         name = f"{version}.json"
-        path = f"{self._place}/{name}"
+        path = f"{self._folder}/{name}"
         try:
-            blob = from_json(self._place.read(name))
+            blob = from_json(self._folder.read(name))
         except FileNotFoundError:
             raise StateError(
                 f"the table stands at state {version}, and this file is missing; bring it back, or move the table "
@@ -140,9 +140,9 @@ class StateBlobs:
         """The versions that states of these versions need besides; of states that were loaded or written here."""
         return {base for version in versions if (base := self._bases.get(version)) is not None}
 
-    def keep(self, kept: Collection[int], upto: int) -> None:
+    def keep(self, retained: Collection[int], upto: int) -> None:
         """Remove all states but these, and those that they need, whose number is not above `upto`; see `remove`."""
-        needed = {*kept, *self.bases(kept)}
+        needed = {*retained, *self.bases(retained)}
         self.remove(lambda version: version not in needed and number(version) <= upto)
 
     def remove(self, spare: Callable[[int], bool]) -> None:
@@ -150,11 +150,11 @@ class StateBlobs:
         with suppress(ConfigError, TransientError):
             for version, name in list(self._named()):
                 if spare(version):
-                    self._place.delete(name)
+                    self._folder.delete(name)
 
     def _named(self) -> Iterator[tuple[int, str]]:
         """The files of states by their versions, and what a write that was cut has left of one."""
-        for name in self._place.names():
+        for name in self._folder.names():
             path = Path(name)
             if path.stem.isdecimal() and path.suffix in {".json", ".tmp"}:
                 yield int(path.stem), name

@@ -55,13 +55,13 @@ from cdk.lake.storage.folder import Folder, as_folder
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
-_KEPT = 20
-_TRIES = 5
+_RETAINED_STATES = 20
+_ATTEMPTS = 5
 _NEWEST = 3
 _CLOCKS_DIFFER = 3_600_000
 """Milliseconds by which clocks of machines that write to one table may differ."""
 _SHOWN = 4096
-_VIOLATED = re.compile("failed validation check|declared as non-nullable")
+_CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable")
 """In what delta-rs says of rows that a constraint refuses."""
 
 
@@ -79,15 +79,15 @@ def repeat_if_changed(table: "StreamTable", attempt: Callable[[], T]) -> T:
     while it reads them are a change, too: OPTIMIZE replaces files, and VACUUM removes what was replaced.
     Raises StateError: the table's newest version names files that are gone.
     """
-    for left in reversed(range(_TRIES)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return attempt()
         except TableChanged as error:
-            if not left:
+            if not attempts_left:
                 raise
             logger.warning("%s; doing it again", error)
         except Exception as error:
-            if not left or not table.lost_files():
+            if not attempts_left or not table.lost_files():
                 raise
             logger.warning("%s: files of the table left while they were read (%s); doing it again", table.root, error)
     raise AssertionError("the last attempt returns or raises")
@@ -96,10 +96,10 @@ def repeat_if_changed(table: "StreamTable", attempt: Callable[[], T]) -> T:
 class FilesGone(TransientError):
     """Files that a commit was to name are gone, or not as they were written. Nothing is committed; read them again."""
 
-    def __init__(self, gone: Sequence[str], count: int, *, stream: str, path: str) -> None:
+    def __init__(self, missing: Sequence[str], count: int, *, stream: str, path: str) -> None:
         super().__init__(
-            f"{len(gone)} of {count} files that a commit was to name are gone, or not as they were written, such as "
-            f"{gone[0]}. VACUUM removes files that no version names yet when they are older than its retention, 0 "
+            f"{len(missing)} of {count} files that a commit was to name are gone, or not as they were written, such as "
+            f"{missing[0]}. VACUUM removes files that no version names yet when they are older than its retention, 0 "
             "hours for example. Nothing was committed; run VACUUM while no sync runs, or with a longer retention",
             stream=stream,
             path=path,
@@ -149,9 +149,9 @@ class StreamTable:
         self.partition_by = tuple(self._handle.metadata().partition_columns)
         if partition_by is not None:
             check_same(self.partition_by, tuple(partition_by), where, str(self.root))
-        self._version = self._seen = self._marker()
+        self._version = self._seen_marker = self._marker()
         self._guard: tuple[int, Guard] | None = None
-        self._held: int | None = None
+        self._rows_state_version: int | None = None
         self.saved: TableState | None = None
         self._undone: tuple[int, ...] = ()
         # Versions go up, also where the marker was lost.
@@ -167,12 +167,12 @@ class StreamTable:
         if self._version is None:
             self._check_new()
             return
-        self._held, told = self._of_rows(self._version)
-        saved = None if self._held is None else self.load(self._held)
-        if saved is not None and not told:
+        self._rows_state_version, from_log = self._of_rows(self._version)
+        saved = None if self._rows_state_version is None else self.load(self._rows_state_version)
+        if saved is not None and not from_log:
             self._check_rows(saved)
         self.saved = saved
-        if self._held != self._version:
+        if self._rows_state_version != self._version:
             with suppress(StateError):
                 self._undone = self.load(self._version).history
 
@@ -211,8 +211,8 @@ class StreamTable:
         if (rows == saved.rows and joined) or (rows > saved.rows and self.other_pipelines):
             return
         raise StateError(
-            f"state {number(self._held or 0)} and the table's rows contradict each other: after it the table had "
-            f"{saved.rows:,} rows, and version {version}, the oldest that its log tells of, has {rows:,} rows and no "
+            f"state {number(self._rows_state_version or 0)} and the table's rows contradict each other: after it the "
+            f"table had {saved.rows:,} rows, and version {version}, the oldest in its log, has {rows:,} rows and no "
             "file of that commit. The table was restored to an older version, and the log was cleaned up since. Take "
             "the state that fits the rows with `spark-cdk state rollback`, this one too if somebody else has added or "
             "deleted the rows, or have all read again with `spark-cdk state reset`",
@@ -271,7 +271,7 @@ class StreamTable:
         A commit of its own, which moves no state. Raises StateConflict: another run moved it since the table was
         opened.
         """
-        for left in reversed(range(_TRIES)):
+        for attempts_left in reversed(range(_ATTEMPTS)):
             schema = self.schema
             missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
             if not missing:
@@ -280,12 +280,12 @@ class StreamTable:
                 self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
             except (DeltaError, OSError) as error:
                 # Somebody else may have changed the columns in the meantime.
-                if not left:
+                if not attempts_left:
                     raise self.root.explain(error, self._stream) from None
             with self.root.explaining(self._stream):
                 self._handle = self._opened()
-            self._seen = self._marker()
-            if self._seen != self._version:
+            self._seen_marker = self._marker()
+            if self._seen_marker != self._version:
                 raise self._conflict(self._version, None)
 
     def compact(self) -> int:
@@ -308,13 +308,13 @@ class StreamTable:
 
         Those that a RESTORE has undone are among them, for it may be undone itself.
         """
-        known = (self._version, self._held, *(self.saved.history if self.saved else ()), *self._undone)
-        return [version for version in dict.fromkeys(known) if version is not None]
+        versions = (self._version, self._rows_state_version, *(self.saved.history if self.saved else ()), *self._undone)
+        return [version for version in dict.fromkeys(versions) if version is not None]
 
     @property
-    def held(self) -> int | None:
+    def rows_state_version(self) -> int | None:
         """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
-        return self._held
+        return self._rows_state_version
 
     def files(self, *keys: str) -> list[TableFile]:
         """The files of the version that the handle is pinned to. keys: see `files_of`."""
@@ -338,12 +338,12 @@ class StreamTable:
             if not missing_files(self.root, [file.path for file in self.files()]):
                 return False
             self._handle = self._opened()
-            self._seen = self._marker()
-            gone = missing_files(self.root, [file.path for file in self.files()])
-        if gone:
+            self._seen_marker = self._marker()
+            missing = missing_files(self.root, [file.path for file in self.files()])
+        if missing:
             raise StateError(
-                f"version {self.version} of the table names {len(gone)} files that are gone, such as {gone[0]}: no "
-                "reader can read it. Restore the files, or the table to a version that has its files",
+                f"version {self.version} of the table names {len(missing)} files that are gone, such as "
+                f"{missing[0]}: no reader can read it. Restore the files, or the table to a version that has its files",
                 path=str(self.root),
                 stream=self._stream,
             )
@@ -352,9 +352,9 @@ class StreamTable:
     def check_files(self, files: Sequence[DataFile]) -> None:
         """Raise FilesGone unless all these files lie here, as large as they were written."""
         with self.root.explaining(self._stream):
-            gone = lost_files(self.root, files)
-        if gone:
-            raise FilesGone(gone, len(files), stream=self._stream, path=str(self.root))
+            missing = lost_files(self.root, files)
+        if missing:
+            raise FilesGone(missing, len(files), stream=self._stream, path=str(self.root))
 
     def commit(
         self,
@@ -385,15 +385,17 @@ class StreamTable:
         """
         alone = alone or overwrite or bool(remove) or change is not None
         before = self._version
-        if self._seen != before:  # refused before; the handle has seen the other run's commit since
+        if self._seen_marker != before:  # refused before; the handle has seen the other run's commit since
             raise self._conflict(before, None)
         version = successor(self._after if before is None else before)
-        history = tuple(self.states)[:_KEPT]
+        history = tuple(self.states)[:_RETAINED_STATES]
         if logged is None and self.saved is None and before is not None:
             logged = ()  # what the lost state had brought is not known
         saved = replace(saved, history=history, logged=None if logged is None else tuple(logged), logged_at=None)
         if self.saved is not None:
-            saved = replace(saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._held)
+            saved = replace(
+                saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._rows_state_version
+            )
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
         saved = replace(saved, rows=rows, newest=(), newest_at=0)
         if files:
@@ -426,11 +428,11 @@ class StreamTable:
         except (DeltaError, OSError) as error:
             self._look_again(error, version)
         else:
-            self._seen = self._marker()
-        if self._seen != version:
+            self._seen_marker = self._marker()
+        if self._seen_marker != version:
             raise self._conflict(version, None)
         crash_point("after_commit")
-        self._version, self._held, self.saved = version, version, saved
+        self._version, self._rows_state_version, self.saved = version, version, saved
         self._prune(version, saved)
 
     def _naming(self, actions: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
@@ -447,20 +449,20 @@ class StreamTable:
 
     def _look_again(self, error: Exception, version: int) -> None:
         """Open the table anew after an error, and raise what it means unless the commit is there all the same."""
-        explained, seen, before = self.root.explain(error, self._stream), self.version, self._version
+        explained, version_before, before = self.root.explain(error, self._stream), self.version, self._version
         with self.root.explaining(self._stream):
             self._handle = self._opened()
-        self._seen = self._marker()
-        if self._seen == version:
+        self._seen_marker = self._marker()
+        if self._seen_marker == version:
             return
-        if self._seen == before and _VIOLATED.search(str(error)):
+        if self._seen_marker == before and _CONSTRAINT_ERROR.search(str(error)):
             # Of a table without a marker, a state that lies beside its rows would say that the marker was lost.
-            self._states.remove(lambda found: found == version)
+            self._states.remove(lambda candidate: candidate == version)
             # The error shows rows.
-            if self.version != seen:
+            if self.version != version_before:
                 raise TableChanged("something else has changed the table", path=str(self.root)) from None
             raise self._violated(error) from None
-        if self._seen == before and self.version != seen and explained is error:
+        if self._seen_marker == before and self.version != version_before and explained is error:
             raise TableChanged(f"something else has changed the table: {error}", path=str(self.root)) from error
         raise self._conflict(before, explained) from (error if explained is error else None)
 
@@ -528,8 +530,8 @@ class StreamTable:
             features = [TableFeatures.TimestampWithoutTimezone]
             self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
             self._handle.update_incremental()
-            self._seen = self._marker()
-            if self._seen != self._version:
+            self._seen_marker = self._marker()
+            if self._seen_marker != self._version:
                 raise self._conflict(self._version, None)
         return Schema.from_arrow(schema)
 
@@ -547,7 +549,7 @@ class StreamTable:
         return state_of_rows(self.root, self._stream, self._app, version=self.version, marker=marker)
 
     def _conflict(self, expected: int | None, error: Exception | None) -> CdkError:
-        if self._seen == expected:
+        if self._seen_marker == expected:
             if isinstance(error, CdkError):
                 return error
             return StateError(f"the table refused a commit: {error}", path=str(self.root), stream=self._stream)
@@ -559,9 +561,9 @@ class StreamTable:
         )
 
     def _violated(self, error: Exception) -> ConfigError:
-        said = str(error).partition("\n")[0].rpartition(": ")[2]
+        reason = str(error).partition("\n")[0].rpartition(": ")[2]
         return ConfigError(
-            f"the table's constraints refuse rows that were read, so none of their commit are written ({said}): "
+            f"the table's constraints refuse rows that were read, so none of their commit are written ({reason}): "
             f"{self.guard.constraints}. Change the rows at their source, or the constraints",
             path=str(self.root),
             stream=self._stream,

@@ -53,18 +53,18 @@ class _Log:
     properties: Mapping[str, str]
     fields: Mapping[str, Mapping[str, Json]]
 
-    def on(self, name: str) -> bool:
+    def enabled(self, name: str) -> bool:
         return self.properties.get(name, "").lower() == "true"
 
     def marked(self, *marks: str) -> str:
         """The fields whose metadata have one of these names, or one that begins with it."""
         return ", ".join(
-            place
-            for place, field in self.fields.items()
+            path
+            for path, field in self.fields.items()
             if any(name.startswith(mark) for name in field.get("metadata") or {} for mark in marks)
         )
 
-    def has(self, *names: str) -> str:
+    def named(self, *names: str) -> str:
         return ", ".join(sorted(self.features.intersection(names)))
 
 
@@ -84,9 +84,9 @@ class Feature:
     names: tuple[str, ...] = ()
     look: Callable[[_Log], str] = lambda _: ""
 
-    def found(self, log: _Log) -> str:
+    def detect(self, log: _Log) -> str:
         """What a table has of it, empty for nothing."""
-        return self.look(log) or log.has(*self.names)
+        return self.look(log) or log.named(*self.names)
 
 
 _ALL_FILES = dict.fromkeys(Use, Way.FILES)
@@ -124,7 +124,7 @@ FEATURES = (
         dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN, Use.JOIN], Way.FILES),
         "no row may leave it",
         "use append, or set delta.appendOnly to false",
-        look=lambda log: "delta.appendOnly" if log.on("delta.appendOnly") else "",
+        look=lambda log: "delta.appendOnly" if log.enabled("delta.appendOnly") else "",
     ),
     Feature(
         "CHECK constraints",
@@ -175,7 +175,7 @@ FEATURES = (
         {**_ALL_FILES, **_ROW_BY_ROW, Use.WIDEN: Way.REFUSED},
         "every row would change in it, and it could not be read across the new type",
         f"{_DISCARD}, or set delta.enableChangeDataFeed to false",
-        look=lambda log: "delta.enableChangeDataFeed" if log.on("delta.enableChangeDataFeed") else "",
+        look=lambda log: "delta.enableChangeDataFeed" if log.enabled("delta.enableChangeDataFeed") else "",
     ),
     Feature(
         "deletion vectors",
@@ -210,33 +210,35 @@ _IDENTITY_WRITER, _FEATURES_WRITER = 6, 7
 
 @dataclass(frozen=True)
 class Guard:
-    """The features of one version of a table. found: each with what the table has of it. required: NOT NULL columns."""
+    """What one version of a table allows."""
 
-    found: Sequence[tuple[Feature, str]] = ()
+    features: Sequence[tuple[Feature, str]] = ()
+    """The features of the table, each with what the table has of it."""
     required: Sequence[str] = ()
+    """The NOT NULL columns."""
     path: str = ""
     stream: str = ""
 
     @property
     def vectors(self) -> bool:
         """Whether files of the table may have deletion vectors."""
-        return any(feature.name == "deletion vectors" for feature, _ in self.found)
+        return any(feature.name == "deletion vectors" for feature, _ in self.features)
 
     @property
     def constraints(self) -> str:
         """What delta-rs checks of rows, as a clause."""
-        return "; ".join(f"{feature.name}: {what}" for feature, what in self.found if feature.ways == _CHECKED)
+        return "; ".join(f"{feature.name}: {what}" for feature, what in self.features if feature.ways == _CHECKED)
 
     def way(self, use: Use) -> Way:
         """How a use is done. Raises ConfigError: it is not."""
         self.check([use])
-        ways = {feature.ways[use] for feature, _ in self.found}
+        ways = {feature.ways[use] for feature, _ in self.features}
         return Way.ENGINE if Way.ENGINE in ways else Way.FILES
 
     def refusals(self, uses: Collection[Use]) -> list[str]:
         """Why uses are refused, a sentence for each feature."""
         lines = []
-        for feature, what in self.found:
+        for feature, what in self.features:
             refused = [use for use in uses if feature.ways.get(use, Way.REFUSED) is Way.REFUSED]
             if refused:
                 name = f"{feature.name} ({what})" if what else feature.name
@@ -266,9 +268,9 @@ def check_openable(path: str, stream: str) -> Iterator[None]:
     try:
         yield
     except DeltaError as error:
-        if (found := _NOT_OPENED.search(str(error))) is None:
+        if (unsupported := _NOT_OPENED.search(str(error))) is None:
             raise
-        name = found[1] or "catalogManaged"
+        name = unsupported[1] or "catalogManaged"
         raise ConfigError(
             f"the table has {_OTHER.name} ({name}), with which delta-rs cannot open it; sync into another path",
             path=path,
@@ -279,30 +281,30 @@ def check_openable(path: str, stream: str) -> Iterator[None]:
 def guard_of(handle: DeltaTable, path: str, stream: str) -> Guard:
     """The guard of the version that the handle is pinned to."""
     log = _log(handle)
-    found = [(feature, what) for feature in FEATURES if (what := feature.found(log))]
+    features = [(feature, what) for feature in FEATURES if (what := feature.detect(log))]
     if log.writer == _IDENTITY_WRITER:
-        found.append((_OTHER, "writer version 6, of identity columns"))
+        features.append((_OTHER, "writer version 6, of identity columns"))
     elif log.writer > _FEATURES_WRITER:
-        found.append((_OTHER, f"writer version {log.writer}"))
-    found += [
+        features.append((_OTHER, f"writer version {log.writer}"))
+    features += [
         (_OTHER, name) for name in sorted(log.features.difference(_HARMLESS, *(feature.names for feature in FEATURES)))
     ]
-    required = [place for place, field in log.fields.items() if "." not in place and not field.get("nullable", True)]
-    return Guard(tuple(found), tuple(required), path, stream)
+    required = [column for column, field in log.fields.items() if "." not in column and not field.get("nullable", True)]
+    return Guard(tuple(features), tuple(required), path, stream)
 
 
-def is_table(place: Folder, stream: str) -> bool:
+def is_table(folder: Folder, stream: str) -> bool:
     """Whether there is a table."""
-    with place.explaining(stream):
-        return DeltaTable.is_deltatable(place.uri, place.storage_options)
+    with folder.explaining(stream):
+        return DeltaTable.is_deltatable(folder.uri, folder.storage_options)
 
 
-def guard_at(place: Folder, stream: str) -> Guard:
+def guard_at(folder: Folder, stream: str) -> Guard:
     """The guard of the newest version of a table; one that allows everything where there is none."""
-    if not is_table(place, stream):
+    if not is_table(folder, stream):
         return Guard()
-    with place.explaining(stream), check_openable(str(place), stream):
-        return guard_of(DeltaTable(place.uri, storage_options=place.storage_options), str(place), stream)
+    with folder.explaining(stream), check_openable(str(folder), stream):
+        return guard_of(DeltaTable(folder.uri, storage_options=folder.storage_options), str(folder), stream)
 
 
 def _log(handle: DeltaTable) -> _Log:
@@ -318,9 +320,9 @@ def _log(handle: DeltaTable) -> _Log:
 
 def _fields(fields: Sequence[Mapping[str, Json]], path: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
     for field in fields:
-        place = f"{path}{field['name']}"
-        yield place, field
-        yield from _inner(field["type"], f"{place}.")
+        location = f"{path}{field['name']}"
+        yield location, field
+        yield from _inner(field["type"], f"{location}.")
 
 
 def _inner(kind: Json, path: str) -> Iterator[tuple[str, Mapping[str, Json]]]:

@@ -122,9 +122,9 @@ class Append(WriteMode):
             table.commit(saved, files, logged=() if files else None, receipt=receipt)
             return files
         table.check_files(files)
-        made = table.change(saved, appended(_rows(table, files), table.schema), receipt, logged=())
+        written = table.change(saved, appended(_rows(table, files), table.schema), receipt, logged=())
         _delete(table, files)
-        return made
+        return written
 
 
 class Overwrite(WriteMode):
@@ -171,10 +171,10 @@ class Overwrite(WriteMode):
             table.change(saved, overwritten(_rows(table, pending), table.schema), receipt, logged=())
             _delete(table, pending)
             return receipt
-        table.commit(saved, pending, overwrite=True, schema=self._whole(), logged=(), receipt=receipt)
+        table.commit(saved, pending, overwrite=True, schema=self._final_schema(), logged=(), receipt=receipt)
         return receipt
 
-    def _whole(self) -> pa.Schema:
+    def _final_schema(self) -> pa.Schema:
         """The generation's columns, and those that somebody has given the table since: it never loses one."""
         return pa.schema(
             [*self._schema, *(field for field in self.table.schema if field.name not in self._schema.names)]
@@ -200,19 +200,19 @@ class AppendDedup(WriteMode):
 
     def open_history(self, opened: Callable[[], RowHistory]) -> None:
         """Let a history follow the table, if it can be opened."""
-        with self._telling():
+        with self._logging_history_errors():
             self._history = opened()
 
     def prepare(self, spread: TaskMap) -> None:
         remove_scratch(self.table.root, system_clock() - _LONGEST_MERGE)
         history, self._history = self._history, None
         if history is not None:
-            with self._telling():
-                history.make_whole(spread)
+            with self._logging_history_errors():
+                history.catch_up(spread)
                 self._history = history
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _logging_history_errors(self) -> Iterator[None]:
         """Say what goes wrong with the history, and go on."""
         try:
             yield
@@ -248,7 +248,7 @@ class AppendDedup(WriteMode):
         for path in merged.spare:
             self.table.root.delete(path)
         if self._history is not None:
-            with self._telling():
+            with self._logging_history_errors():
                 self._history.follow()
         return Committed(saved, True, merged.add, receipt, merged.apart)
 
@@ -290,28 +290,36 @@ class AppendDedup(WriteMode):
         self, merge: Merge, saved: TableState, files: Sequence[DataFile], staged: Receipt
     ) -> tuple[TableState, Merged, Receipt]:
         table = self.table
-        found = engine_comparison(merge, files, table.scan)
+        comparison = engine_comparison(merge, files, table.scan)
         crash_point("merged")
-        saved = replace(saved, records=found.rows + found.added - found.replaced)
-        receipt = _merge_receipt(staged, found)
-        made: Sequence[DataFile] = ()
-        if any(found.expected.values()):
-            change = merged(found.source(), merge.schema, merge.identity.keys)
-            made = table.change(saved, change, receipt, found.expected, logged=self._logged(files))
+        saved = replace(saved, records=comparison.rows + comparison.added - comparison.replaced)
+        receipt = _merge_receipt(staged, comparison)
+        written: Sequence[DataFile] = ()
+        if any(comparison.expected.values()):
+            change = merged(comparison.source(), merge.schema, merge.identity.keys)
+            written = table.change(saved, change, receipt, comparison.expected, logged=self._logged(files))
         else:
             # delta-rs commits no MERGE that changes nothing, and the state has to move.
             table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
         spare = () if merge.staged else tuple(file.path for file in files)
         return (
             saved,
-            Merged(tuple(made), (), found.added, found.replaced, apart=found.apart, where="delta-rs", spare=spare),
+            Merged(
+                tuple(written),
+                (),
+                comparison.added,
+                comparison.replaced,
+                apart=comparison.apart,
+                where="delta-rs",
+                spare=spare,
+            ),
             receipt,
         )
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         super().add(columns)
         if self._history is not None:
-            with self._telling():
+            with self._logging_history_errors():
                 self._history.add(columns)
 
 

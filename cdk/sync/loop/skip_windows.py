@@ -107,7 +107,7 @@ class SkipWindows:
         except StateError:
             return None  # the stream says so itself, when it is read
         saved, version = table.saved, table.state_version
-        if saved is None or not saved.complete or not version == table.held == stood.get(one.name):
+        if saved is None or not saved.complete or not version == table.rows_state_version == stood.get(one.name):
             return None
         return StreamReport(
             plan.name,

@@ -85,8 +85,8 @@ class World:
         first = chance.randrange(9_999)
         self.cursors |= dict.fromkeys(range(first, first + chance.choice([0, 4])), 7)
         self.table.commit(saved(of_many(self.cursors)), wrote(self.root, first))
-        self.states[self.table.held] = of_many(self.cursors)
-        self.versions[self.table.version] = self.table.held
+        self.states[self.table.rows_state_version] = of_many(self.cursors)
+        self.versions[self.table.version] = self.table.rows_state_version
 
     def reopen(self, _: random.Random) -> None:
         self.table = opened(self.root)
@@ -115,15 +115,15 @@ class World:
         """The states that the newest one can be rolled back to; a table that was restored has lost some."""
         table, there = opened(self.root), {int(path.stem) for path in blobs(self.root)}
         assert table.saved is not None
-        assert table.held is not None
-        return [n for n in (table.held, *table.saved.history) if n in there]
+        assert table.rows_state_version is not None
+        return [n for n in (table.rows_state_version, *table.saved.history) if n in there]
 
     def look(self) -> None:
         """Compare the state that the table has now."""
         table = self.table = opened(self.root)
         assert table.saved is not None
         # One that was taken again has a version of its own.
-        state: Json = self.states.setdefault(table.held, table.saved.state)
+        state: Json = self.states.setdefault(table.rows_state_version, table.saved.state)
         assert in_any_order(table.saved.state) == in_any_order(state)
         self.cursors = {entry["partition"]["shop"]: entry["cursor"]["seq"] for entry in state["states"]}
 
