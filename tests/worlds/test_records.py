@@ -419,6 +419,11 @@ KNOWN: Mapping[str, World] = {
         {"write_mode": "append"},
         [Turn([Put(0, 24), Put(0, 0), Put(MISSING, 0, cursor="never")], (1, 2), 2, [Put(1, 7), Put(2, 7)])],
     ),
+    "fields that differ in case alone, null at first": World(
+        "Whole",
+        {"write_mode": "append"},
+        [Turn([Put(1, fields={"a": None, "A": None}), Put(2, fields={"A": [1]}), Put(3, fields={"a": {}})], (1, 1))],
+    ),
     "one version in two spellings": World(
         "Ordered", {"write_mode": "append"}, [Turn([Put(1, 1, 1), Put(2, 0, 0)], (1, 1))], interval=0
     ),

@@ -181,6 +181,8 @@ class RecordBatchBuilder:
                 self._taken.add(name.lower())
                 self._places[name] = name
                 self._change(name, kind if self._infers else pa.string())
+        # Of two names that differ in case alone one has a column, and the other is kept beside it.
+        self._nulls = {name for name in self._nulls if name.lower() not in self._taken}
         if self._new >= self._room:
             self._nulls.clear()
         self._names = frozenset(self._columns) | self._nulls

@@ -453,6 +453,16 @@ def test_a_null_that_has_no_column_is_no_value_and_a_field_that_cannot_have_one_
     assert (third["x"], third[ADDITIONAL]) == (1, '{"y":2}')
 
 
+def test_a_field_that_was_null_stays_with_the_rest_when_another_spelling_of_it_has_the_column() -> None:
+    rows = RecordBatchBuilder({"id": pa.int64()}, generation=1, room=3)
+
+    rows.batch([{"id": 1, "xy": None, "xY": None}])
+    rows.batch([{"id": 2, "xY": 1}])
+    (row,) = rows.batch([{"id": 3, "xy": 2}]).to_pylist()
+
+    assert (row["xY"], row[ADDITIONAL]) == (None, '{"xy":2}')
+
+
 def test_a_text_column_of_an_undeclared_field_notes_what_no_text_holds() -> None:
     _, (row, _) = grown([{"x": NAN, "y": "a\ud800"}, {"x": "a"}], 5)
 
