@@ -4,11 +4,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cdk.base.errors import FatalError, PaginationLoop
-from cdk.base.values import Json
+from cdk.base.values import Json, NotJson
 from cdk.state.position import Checkpoint, Trail
 from cdk.state.slice import Slice
 from cdk.streams.state_mixin import StateMixin
 from cdk.streams.stream import Item, Page
+
+_SHOWN = 120
 
 
 def read_pages(slice: Slice, read_page: Callable[[Slice, Mapping[str, Json] | None], Page]) -> Iterator[Page]:
@@ -21,7 +23,7 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Mapping[str, Json] | No
     while True:
         page = read_page(slice, token)
         _check(page)
-        yield page if page.next is None else page._replace(trail=circle.trail_after(page.next))
+        yield page if page.next is None else page._replace(trail=_trail(circle, page.next))
         token = page.next
         if token is None:
             return
@@ -54,6 +56,17 @@ class Circle:
                 f"the page of {token!r} is named as the next one again; nothing would be new. Check where the "
                 "paginator finds it and how it is sent; then reset the stream's state, which remembers the circle"
             )
+
+
+def _trail(circle: Circle, token: Mapping[str, Json]) -> Trail | None:
+    """The trail after a token. Raises FatalError: a state cannot hold the token."""
+    try:
+        return circle.trail_after(token)
+    except NotJson:
+        raise FatalError(
+            f"the next of a page is {repr(token)[:_SHOWN]}, which JSON cannot hold; expected an object of texts, "
+            "numbers and lists, for it is part of the state"
+        ) from None
 
 
 def _check(page: Page) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import orjson
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
 from cdk.base.secret_marks import SecretMarks
 from cdk.base.times.clock import system_clock
@@ -98,6 +98,7 @@ class Stream(metaclass=_StreamType):
 
     def __init_subclass__(cls, **kwargs: Json) -> None:
         super().__init_subclass__(**kwargs)
+        _check_methods(cls)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
         if "cursor" in cls.__dict__ and "cursor_field" not in cls.__dict__:
@@ -171,8 +172,18 @@ class Stream(metaclass=_StreamType):
         return system_clock()
 
     def items(self, slice: Slice) -> Iterator[Item]:
-        """What `read_records` yields, plus what a mixin adds to it. Called by the engine."""
-        return self.read_records(slice)
+        """What `read_records` yields, plus what a mixin adds to it. Called by the engine.
+
+        Raises FatalError: `read_records` returns something else.
+        """
+        items: object = self.read_records(slice)
+        if not isinstance(items, Iterable) or isinstance(items, Mapping | str):
+            raise FatalError(
+                f"{_place(type(self), 'read_records')} returned a {type(items).__name__}, expected records: `yield` "
+                "each, or return a list of them",
+                stream=self.name,
+            )
+        return iter(items)
 
     @property
     def empty_state(self) -> Json:
@@ -193,6 +204,25 @@ class Stream(metaclass=_StreamType):
         """The primary key as the protocol writes it: a list of paths."""
         key = [self.primary_key] if isinstance(self.primary_key, str) else self.primary_key
         return [[part] if isinstance(part, str) else list(part) for part in key]
+
+
+def _check_methods(cls: type[Stream]) -> None:
+    """Raise ConfigError: the class has a value where streams have a method."""
+    for name, value in vars(cls).items():
+        if callable(value) or hasattr(type(value), "__get__"):
+            continue
+        if inspect.isfunction(getattr(super(cls, cls), name, None)):
+            advice = "call it `schema`" if name == "json_schema" else f"write `def {name}(self, ...)` that returns it"
+            raise ConfigError(
+                f"{cls.__module__}.{cls.__qualname__}.{name} is a {type(value).__name__}, expected a method; {advice}"
+            )
+
+
+def _place(cls: type, method: str) -> str:
+    """Where a person finds a method that was written in Python: its name, and its file and line."""
+    code = getattr(inspect.unwrap(getattr(cls, method)), "__code__", None)
+    where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    return f"{cls.__qualname__}.{method}{where}"
 
 
 def _schema_file(cls: type, name: str) -> JsonSchema:

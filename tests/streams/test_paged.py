@@ -91,6 +91,7 @@ def test_a_long_way_without_a_circle_is_read_to_its_end_page_by_page() -> None:
         (Page(({"id": n} for n in range(2)), None), "are a generator, expected a list"),  # type: ignore[arg-type]
         (Page([], {}), "is {}, expected an object"),
         (Page([], 2), "is 2, expected an object"),  # type: ignore[arg-type]
+        (Page([], {"n": {7}}), r"the next of a page is {'n': \{7\}}, which JSON cannot hold; expected an object"),
     ],
 )
 def test_what_is_no_page_is_refused_in_words(page: Page, said: str) -> None:

@@ -10,6 +10,7 @@ from cdk import (
     Checkpoint,
     ConfigError,
     CountCursor,
+    FatalError,
     Item,
     Json,
     JsonSchema,
@@ -24,6 +25,7 @@ from cdk import (
     Window,
 )
 from cdk.state.slice import WHOLE
+from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import ANY_OBJECT
 from tests.samples import DAY0, Users
 
@@ -160,6 +162,47 @@ def test_a_schema_that_is_no_schema_is_refused_by_name() -> None:
 
     with pytest.raises(ConfigError, match="schema is a type, expected a JSON Schema or a pydantic model"):
         Odd().json_schema()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("json_schema", {"type": "object"}, r"Odd\.json_schema is a dict, expected a method; call it `schema`"),
+        ("partitions", [], r"Odd\.partitions is a list, expected a method; write `def partitions\(self, "),
+        ("read_records", [{"id": 1}], r"Odd\.read_records is a list, expected a method"),
+    ],
+)
+def test_a_value_in_the_place_of_a_method_is_refused_by_name(name: str, value: Json, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        type("Odd", (Described,), {name: value})
+
+
+class Returning(Stream):
+    def __init__(self, found: Json) -> None:
+        super().__init__()
+        self.found = found
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        found: Iterator[Item] = self.found
+        return found
+
+
+@pytest.mark.parametrize("mixin", [(), (StateMixin,)], ids=["plain", "state"])
+@pytest.mark.parametrize(("found", "kind"), [(None, "NoneType"), ({"id": 1}, "dict"), ("x", "str"), (7, "int")])
+def test_what_is_no_records_is_refused_with_the_line_of_the_connector(
+    mixin: tuple[type, ...], found: Json, kind: str
+) -> None:
+    line = Returning.read_records.__code__.co_firstlineno
+    stream = type("Mixed", (*mixin, Returning), {})(found)
+
+    with pytest.raises(FatalError, match=rf"test_stream\.py:{line}\) returned a {kind}, expected records: `yield`"):
+        list(read_slice(stream, Slice()))
+
+
+def test_records_may_be_returned_as_a_list() -> None:
+    (page,) = read_slice(Returning([{"id": 1}, {"id": 2}]), Slice())
+
+    assert page.records == [{"id": 1}, {"id": 2}]
 
 
 def test_a_stream_may_name_stream_beside_what_it_mixes_in() -> None:

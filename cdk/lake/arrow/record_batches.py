@@ -9,13 +9,13 @@ fields of a struct.
 What never gets here: a record that has a key twice, for decoders of JSON keep the last value of it (RFC 8259, 4).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from reprlib import repr as shortened
 
 import pyarrow as pa
 
 from cdk.base.errors import FatalError
-from cdk.base.records.plain_values import ALREADY, plain
+from cdk.base.records.plain_values import ALREADY, json_of, plain
 from cdk.base.records.typed_json_lines import Expected
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json, NotJson, Record
@@ -95,8 +95,15 @@ class RecordBatchBuilder:
     def batch(self, records: Sequence[Record], runs: Runs | None = None) -> pa.RecordBatch:
         """One row per record, in order. runs: the slices that they belong to; by default they are of one, number 0.
 
-        Raises FatalError: a record is not an object, or NotJson, one of its values is not made of JSON's types.
+        Raises FatalError: a record is not an object, or a name in it no text, or NotJson, one of its values is not made
+        of JSON's types.
         """
+        try:
+            return self._batch(records, runs)
+        except NotJson as error:
+            raise _located(records, error) from None
+
+    def _batch(self, records: Sequence[Record], runs: Runs | None) -> pa.RecordBatch:
         changes: dict[int, list[Change]] = {}
         odd: Sequence[int] = ()
         columns = self._straight.of(records)
@@ -125,6 +132,7 @@ class RecordBatchBuilder:
             odd: Sequence[int] = ()
         else:
             odd = [i for i, record in enumerate(records) if self._is_odd(record)]
+            _check_names([records[i] for i in odd])
         if odd and self._new < self._room:
             self._grow([records[i] for i in odd])
         arrays: dict[str, pa.Array] = {}
@@ -151,8 +159,7 @@ class RecordBatchBuilder:
                 array = to_array(values, kind)
                 if array is not None:
                     return array
-            with _naming(name):
-                wide = inferred(values, kind)
+            wide = inferred(values, kind)
             if wide is not None and wide != kind:
                 kind = wide
                 self._change(name, kind)
@@ -169,8 +176,7 @@ class RecordBatchBuilder:
                 if name not in self._columns and column_name(name) == name and name.lower() not in self._taken:
                     found.setdefault(name, []).append(value)
         for name, values in found.items():
-            with _naming(name):
-                kind = inferred(values)
+            kind = inferred(values)
             if kind is None and len(self._nulls) < self._room:
                 self._nulls.add(name)
             if kind is None:
@@ -236,15 +242,31 @@ def _check(records: Sequence[Record]) -> None:
             )
 
 
+def _check_names(records: Sequence[Record]) -> None:
+    for record in records:
+        for name in record:
+            if not isinstance(name, str):
+                raise FatalError(
+                    f"the record {shortened(record)} has a field named {name!r}, of type {type(name).__name__}; expected "
+                    f"a text, such as {str(name)!r}"
+                )
+
+
+def _located(records: Sequence[Record], error: NotJson) -> NotJson:
+    """The error of the first record that JSON cannot hold, with its place."""
+    for record in records:
+        for name, value in record.items():
+            try:
+                json_of(value, special="null")
+            except NotJson as found:
+                advice = "yield a text, a number, a list or a dict"
+                return NotJson(f"the field {name!r} of the record {shortened(record)}: {found}; {advice}")
+    return error
+
+
 def _rest(fields: Record, noted: list[Change]) -> str | None:
     """Fields without a column, as JSON. What is no JSON is left out, and noted."""
-    try:
-        text = json_text(fields)
-    except NotJson:
-        for name, value in fields.items():
-            with _naming(name):
-                json_text(value)
-        raise
+    text = json_text(fields)
     if text is None:
         left_out = {name: value for name, value in fields.items() if json_text(value) is None}
         noted += [change(name, "LEFT_OUT", NO_JSON, value) for name, value in left_out.items()]
@@ -257,23 +279,13 @@ def _column(name: str, values: Sequence[Json], kind: ColumnType, changes: dict[i
     if (array := to_array(values, kind)) is not None:
         return array
     fitted = []
-    with _naming(name):
-        if not ALREADY.issuperset(map(type, values)):
-            values = list(map(plain, values))
-            if (array := to_array(values, kind)) is not None:
-                return array
-        for i, value in enumerate(values):
-            noted: list[Change] = []
-            fitted.append(coerce_value(value, kind, name, noted))
-            if noted:
-                changes.setdefault(i, []).extend(noted)
+    if not ALREADY.issuperset(map(type, values)):
+        values = list(map(plain, values))
+        if (array := to_array(values, kind)) is not None:
+            return array
+    for i, value in enumerate(values):
+        noted: list[Change] = []
+        fitted.append(coerce_value(value, kind, name, noted))
+        if noted:
+            changes.setdefault(i, []).extend(noted)
     return pa.array(fitted, arrow_type(kind))
-
-
-@contextmanager
-def _naming(field: str) -> Iterator[None]:
-    """Say which field holds what is no JSON."""
-    try:
-        yield
-    except NotJson as error:
-        raise NotJson(f"the field {field!r} of a record: {error}") from None

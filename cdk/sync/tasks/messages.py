@@ -15,7 +15,7 @@ from cdk.state.slice import Slice
 from cdk.state.source_state import HttpSnapshot
 from cdk.streams.stream import Stream
 
-_KIT = Path(__file__).parents[1]
+_KIT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)

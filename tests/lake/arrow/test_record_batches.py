@@ -257,8 +257,21 @@ def test_many_levels_are_kept() -> None:
 
 @pytest.mark.parametrize("name", ["any", "text", "int", "x"])
 def test_a_value_that_json_does_not_know_is_refused_by_its_field_and_type(name: str) -> None:
-    with pytest.raises(NotJson, match=f"field '{name}'.*complex"):
-        batch([{}, {name: 1j}])
+    with pytest.raises(NotJson, match=rf"field '{name}' of the record {{.*'id': 7.*complex.*; yield a text"):
+        batch([{}, {"id": 7, name: 1j}])
+
+
+@pytest.mark.parametrize("name", [2, None, ("a",)])
+def test_a_field_whose_name_is_no_text_is_refused_with_its_record(name: Json) -> None:
+    with pytest.raises(FatalError, match=r"the record \{'id': 7, .*\} has a field named .*expected a text"):
+        batch([{"id": 1}, {"id": 7, name: 1}])
+
+
+def test_a_record_in_an_error_is_cut() -> None:
+    with pytest.raises(NotJson) as refused:
+        batch([{"x": "a" * 10_000, "y": {1}}])
+
+    assert len(refused.value.message) < 250
 
 
 @pytest.mark.parametrize("name", ["any", "text", "int", "x"])
