@@ -6,6 +6,7 @@ from pathlib import Path
 from cdk.base.errors import CatalogError, ConfigError
 from cdk.base.values import Json, JsonSchema
 from cdk.cli.input_files import as_model, read_documents
+from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.protocol import (
     AirbyteCatalog,
     AirbyteStream,
@@ -71,6 +72,7 @@ def _want(stream: AirbyteStream) -> ConfiguredAirbyteStream:
 
 
 def _offer(stream: Stream, schema: JsonSchema) -> AirbyteStream:
+    warn_of_slips(stream.name, schema)
     cursor = stream.cursor_field
     return AirbyteStream(
         name=stream.name,

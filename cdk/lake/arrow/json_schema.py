@@ -4,12 +4,16 @@ Only what decides a column's type is looked at. Sources: JSON Schema draft 7 (an
 `$ref` as of 2019-09).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
+from reprlib import repr as shortened
 from types import NoneType
 from typing import TypeAlias
 from urllib.parse import unquote
 
+from cdk.base.keys import Keys, dotted
+from cdk.base.logs import logger
+from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json
 
 Plain: TypeAlias = Mapping[str, Json]
@@ -25,6 +29,12 @@ _NAMES: Mapping[type, str] = {
     str: "string",
     list: "array",
 }
+_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_BY_NAME = ("properties", "definitions", "$defs")
+_OF_SCHEMAS = (*_BY_NAME, "allOf", "anyOf", "oneOf")
+_MOST = 5
+"""Slips that a warning names."""
+
 _MERGED = ("type", "properties", "items")
 _ONE_SAYS = ("format", "airbyte_type", "oneOf", "anyOf")
 
@@ -61,6 +71,56 @@ def both(one: Plain | None, other: Plain | None) -> Plain | None:
         if key in one and key in other and one[key] != other[key]:
             merged[key] = _types(one[key], other[key]) if key == "type" else _parts(key, one[key], other[key])
     return merged if merged.get("type") != [] else None
+
+
+def warn_of_slips(stream: str, schema: Json) -> None:
+    """Log, once for a stream, what of its schema no column can follow: nothing else would say so."""
+    if found := slips(schema):
+        more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        logger.warning(
+            "%s: its schema has slips: %s%s. Until they are mended such fields take any value",
+            stream,
+            "; ".join(found[:_MOST]),
+            more,
+        )
+
+
+def slips(schema: Json) -> list[str]:
+    """Types that there are not, properties that are no schemas, references that lead nowhere, each with its path."""
+    found: list[str] = []
+    stack: list[tuple[Keys, Json]] = [((), schema)]
+    while stack:
+        keys, part = stack.pop()
+        if isinstance(part, bool):
+            continue
+        if not isinstance(part, Mapping):
+            found.append(f"{dotted(keys)} is {_shown(part)}, expected a schema such as {{'type': 'string'}}")
+            continue
+        found += _slips_at(keys, part, schema)
+        for key in _OF_SCHEMAS:
+            inner = part.get(key)
+            if isinstance(inner, Mapping):
+                stack += [((*keys, key, str(name)), value) for name, value in reversed(list(inner.items()))]
+            elif isinstance(inner, list) and key not in _BY_NAME:
+                stack += [((*keys, key, i), value) for i, value in reversed(list(enumerate(inner)))]
+            elif inner is not None:
+                found.append(f"{dotted((*keys, key))} is {_shown(inner)}, expected schemas")
+        if isinstance(items := part.get("items"), Mapping):
+            stack.append(((*keys, "items"), items))
+    return found
+
+
+def _slips_at(keys: Keys, part: Mapping[str, Json], root: Json) -> Iterator[str]:
+    kind = part.get("type", [])
+    for name in kind if isinstance(kind, list) else [kind]:
+        if name not in _TYPES:
+            yield f"{dotted((*keys, 'type'))} is {_shown(name)}{did_you_mean(str(name), _TYPES)}"
+    if "$ref" in part and str(part["$ref"]).startswith("#") and _found(part["$ref"], root) is None:
+        yield f"{dotted((*keys, '$ref'))} is {_shown(part['$ref'])}, which leads nowhere"
+
+
+def _shown(value: Json) -> str:
+    return shortened(value) if value is not None else "null"
 
 
 def type_names(kind: Json) -> list[str]:

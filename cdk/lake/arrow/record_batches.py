@@ -247,8 +247,8 @@ def _check_names(records: Sequence[Record]) -> None:
         for name in record:
             if not isinstance(name, str):
                 raise FatalError(
-                    f"the record {shortened(record)} has a field named {name!r}, of type {type(name).__name__}; expected "
-                    f"a text, such as {str(name)!r}"
+                    f"the record {shortened(record)} has a field named {name!r}, a {type(name).__name__}; expected a "
+                    f"text, such as {str(name)!r}"
                 )
 
 

@@ -13,6 +13,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.columns import OWN_COLUMNS, ColumnType, JsonText, column_name, columns
+from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import Grown, Policy, SchemaChange, plan, with_columns
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.row_history import RowHistory
@@ -41,6 +42,7 @@ class TableWriting:
         self._declared = columns(self._stream.json_schema())
         self._met: dict[str, pa.DataType] = {}
         name = self._stream.name
+        warn_of_slips(name, self._stream.json_schema())
         by, begin = _partition_by(stream_plan, self._declared), _begin(stream_plan, self._declared)
         _check_new(stream_plan, begin, by)
         self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)

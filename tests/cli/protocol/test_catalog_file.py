@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cdk import CatalogError
-from cdk.base.values import Json
+from cdk.base.values import Json, JsonSchema
 from cdk.cli.protocol.catalog_file import load_catalog, offered, whole_catalog
 from cdk.protocol import SyncMode
 from tests.samples import STREAMS, Events, Users
@@ -41,6 +41,16 @@ def test_what_discover_offers_can_be_wanted_as_it_is(tmp_path: Path) -> None:
 
     for text in (line, line["catalog"], json.dumps(log) + "\n" + json.dumps(line) + "\n"):
         assert load_catalog(write(tmp_path, text)) == whole_catalog(STREAMS)
+
+
+def test_what_discover_offers_is_warned_of_where_its_schema_has_slips(caplog: pytest.LogCaptureFixture) -> None:
+    class Slipping(Users):
+        schema: JsonSchema = {"properties": {"id": {"type": "int"}}}  # noqa: RUF012 - as an author writes it
+
+    offered([Slipping(), Users()])
+
+    (message,) = caplog.messages
+    assert message.startswith("slipping: its schema has slips: properties.id.type is 'int'; did you mean 'integer'?")
 
 
 @pytest.mark.parametrize(
