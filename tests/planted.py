@@ -159,7 +159,7 @@ BUGS = [
     Bug(
         "a filter narrows only who asks for it",
         "spark/datasource/source",
-        "if not given.push_down:",
+        "if not options.push_down:",
         "if False:",
         "tests/spark/datasource/test_filter_pushdown.py",
     ),
@@ -278,8 +278,8 @@ BUGS = [
     Bug(
         "what people see of a wait has no secret",
         "sync/loop/runner",
-        "replace(one, why=self._facts.mask(one.why))",
-        "one",
+        "replace(doing, why=self._facts.mask(doing.why))",
+        "doing",
         "tests/spark/test_doing.py",
     ),
     Bug(
@@ -635,7 +635,7 @@ BUGS = [
         "what was read of files that are gone does not count",
         "sync/loop/stream_sync",
         "            self._begin(resumed=True)\n",
-        "            self._read = Counted()\n",
+        "            self._read = RecordCounts()\n",
     ),
     Bug(
         "the history gets a commit's rows once",

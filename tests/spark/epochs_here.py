@@ -21,7 +21,7 @@ def read_epoch(run: StreamSync, most: int, reads: Callable[[Sequence[SliceTask]]
     progress = {item.number: item for item in result.progress}
     for piece in pieces:
         if piece.number in progress:
-            run.take(piece.slice, progress[piece.number])
+            run.add_result(piece.slice, progress[piece.number])
         else:
             run.untouched(piece.slice)
     return list(files)

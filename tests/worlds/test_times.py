@@ -415,7 +415,7 @@ class Times(RuleBasedStateMachine):
         if report.status is not Status.DONE:
             reading.cut, self.settled = True, False
             return
-        assert report.stale is None or self.removal == "report" or not report.stale.kept, report.stale
+        assert report.stale is None or self.removal == "report" or not report.stale.kept_because, report.stale
         known = self.server.records if self.whole else self.server.records[reading.read :]
         records = [(self._key(record), record["n"]) for record in known if record["n"] not in self.server.gone]
         removes = self.removal in {"soft", "hard"}

@@ -192,17 +192,17 @@ def _notes(report: StreamReport) -> Iterator[str]:
     if report.apart:
         yield f"{counted(report.apart, 'row')} without a primary key that fits; each is kept apart"
     # A refusal is told as what went wrong.
-    if report.stale is not None and report.stale.gone and not report.stale.refused:
+    if report.stale is not None and report.stale.missing and not report.stale.refused:
         yield _about_stale(report.stale)
     if report.status is Status.REDUNDANT:
         yield f"{report.window} was read before; --force-rerun reads it again"
 
 
 def _about_stale(stale: StaleCount) -> str:
-    rows = f"{counted(stale.gone, 'row')} that the source has no more"
-    if stale.kept:
-        return f"{rows} stayed: {stale.kept}"
-    return f"{rows} {'was' if stale.gone == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
+    rows = f"{counted(stale.missing, 'row')} that the source has no more"
+    if stale.kept_because:
+        return f"{rows} stayed: {stale.kept_because}"
+    return f"{rows} {'was' if stale.missing == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
 
 
 def _asked(http: HttpMetrics) -> str:

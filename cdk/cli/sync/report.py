@@ -26,7 +26,7 @@ class SyncReport:
             raise click.UsageError(f"'--report': there is no folder {str(path.parent)!r}; make it, or choose another")
         self.runner: SyncRunner | None = None
         self._path, self._secrets, self._clock = path, secrets, clock
-        self._facts = RunFacts(begun=clock())
+        self._facts = RunFacts(started=clock())
 
     def __enter__(self) -> Self:
         return self

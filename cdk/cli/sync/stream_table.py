@@ -39,7 +39,7 @@ class Pace:
 
     def left(self, report: StreamReport, now: float) -> float | None:
         """Seconds to the end at the pace so far; None where that is a guess."""
-        if not (report.whole and report.slices):
+        if not (report.all_planned and report.slices):
             return None
         each = (self.news - self.begun) / report.slices
         return max(0.0, each * (report.planned - report.slices) - (now - self.news))
@@ -57,7 +57,7 @@ def how_far(report: StreamReport, left: float | None = None) -> str:
         return counted(done, "slice") if done > 1 else counted(report.pages, "page")
     if planned <= 1:
         return f"page {report.pages}" if report.pages else "first page" if report.reading else "waiting"
-    if not report.whole:
+    if not report.all_planned:
         return f"{done:,}/{planned:,}+ slices"
     share = f"{done:,}/{planned:,} slices, {100 * done // planned}%"
     return share if left is None or report.status is Status.FAILED else f"{share}, {span(left)} left"

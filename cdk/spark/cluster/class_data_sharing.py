@@ -43,11 +43,11 @@ def archive_options(java: Path, cache: Path) -> str:
                 if used is not None:
                     used.touch()
             return f'{_QUIET} "-XX:SharedArchiveFile={archive}"'
-        seen = archive.with_suffix(".seen")
-        tries = len(seen.read_text()) if seen.exists() else 0
+        counter = archive.with_suffix(".seen")
+        tries = len(counter.read_text()) if counter.exists() else 0
         if writing or tries > _TRIES:
             return ""
-        seen.write_text("." * (tries + 1))
+        counter.write_text("." * (tries + 1))
         if not tries:
             return ""
         _forget_unused(folder)
@@ -60,11 +60,11 @@ def archive_options(java: Path, cache: Path) -> str:
 def _digest(java: Path) -> str:
     """A name for what must be the same: the files of Java and of Spark, and where else classes are."""
     jars = Path(pyspark.__file__).parent / "jars"
-    found = [str(java), str(jars), pyspark.__version__, *(os.environ.get(name, "") for name in _CLASS_PATH)]
+    parts = [str(java), str(jars), pyspark.__version__, *(os.environ.get(name, "") for name in _CLASS_PATH)]
     for file in (java / "lib" / "modules", jars):
         with suppress(OSError):
-            found.append(str(file.stat().st_mtime_ns))
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+            parts.append(str(file.stat().st_mtime_ns))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _take_written(archive: Path) -> bool:
@@ -98,8 +98,8 @@ def _on_top_of(java: Path, base: Path | None) -> str:
     if base is None:
         return ""
     if not base.exists():
-        made = base.with_suffix(f".{os.getpid()}")
-        command = [str(java / "bin" / "java"), "-Xshare:dump", f"-XX:SharedArchiveFile={made}", "-Xlog:disable"]
+        draft = base.with_suffix(f".{os.getpid()}")
+        command = [str(java / "bin" / "java"), "-Xshare:dump", f"-XX:SharedArchiveFile={draft}", "-Xlog:disable"]
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - the user's own Java
-        made.replace(base)
+        draft.replace(base)
     return f'"-XX:SharedArchiveFile={base}" '

@@ -50,16 +50,16 @@ def neighbours(file: Path, but: Collection[str] = ()) -> Code | None:
     Imports inside functions count. but: names that are sent already. None: it imports nothing from there, or is
     installed, as what it imports then is, too.
     """
-    folder, found, todo = file.parent, dict[str, Path](), [file]
+    folder, files_by_name, todo = file.parent, dict[str, Path](), [file]
     while todo and folder.name not in _INSTALLED:
         for name in _imported(todo.pop()) - set(but):
             if (alone := folder / f"{name}.py").is_file():
                 files: Mapping[str, Path] = {alone.name: alone}
             else:
                 files = _below(folder / name) if (folder / name).is_dir() else {}
-            todo.extend(path for inside, path in files.items() if inside not in found and path.suffix == ".py")
-            found.update(files)
-    return Code(f"beside_{file.stem}", found) if found else None
+            todo.extend(path for inside, path in files.items() if inside not in files_by_name and path.suffix == ".py")
+            files_by_name.update(files)
+    return Code(f"beside_{file.stem}", files_by_name) if files_by_name else None
 
 
 def archived(code: Code, sent: Sequence[str], folder: Path) -> Path | None:
@@ -67,8 +67,8 @@ def archived(code: Code, sent: Sequence[str], folder: Path) -> Path | None:
 
     sent: names of what this session was sent, in any order.
     """
-    found = (re.fullmatch(rf"{re.escape(code.name)}-(\d+)-([0-9a-f]+)\.zip", name) for name in sent)
-    last, digest = max(((int(match[1]), match[2]) for match in found if match), default=(0, ""))
+    matches = (re.fullmatch(rf"{re.escape(code.name)}-(\d+)-([0-9a-f]+)\.zip", name) for name in sent)
+    last, digest = max(((int(match[1]), match[2]) for match in matches if match), default=(0, ""))
     if digest == code.digest:
         return None
     archive = folder / f"{code.name}-{last + 1}-{code.digest}.zip"

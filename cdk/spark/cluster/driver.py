@@ -51,7 +51,7 @@ class Driver(Protocol):
     def sent(self) -> list[str]:
         """The names of the archives that this session was sent."""
 
-    def run(self, task: Task, given: Sequence[bytes]) -> list[bytes]:
+    def run(self, task: Task, items: Sequence[bytes]) -> list[bytes]:
         """Call a function with each of the texts given, one Spark task each; the results in order.
 
         Raises what `unless_lost` explains: a task failed again and again.
@@ -124,12 +124,12 @@ class JvmDriver:
     def sent(self) -> list[str]:
         return [path.rpartition("/")[2] for path in self.session.sparkContext.listFiles]
 
-    def run(self, task: Task, given: Sequence[bytes]) -> list[bytes]:
-        if not given:
+    def run(self, task: Task, items: Sequence[bytes]) -> list[bytes]:
+        if not items:
             return []
         with finding_the_kit(self.session):
             # A query took 0.3 s longer to plan and to begin on slow cores, and its workers import pandas first.
-            return self.session.sparkContext.parallelize(given, len(given)).map(task).collect()
+            return self.session.sparkContext.parallelize(items, len(items)).map(task).collect()
 
     def name(self, text: str) -> None:
         self.session.sparkContext.setJobDescription(text)
@@ -192,13 +192,13 @@ class ConnectDriver:
         # The server tells nobody which files it has; what is set here lives as long as they do.
         return str(self._session.conf.get(_SENT, "")).split()
 
-    def run(self, task: Task, given: Sequence[bytes]) -> list[bytes]:
-        count = len(given)
+    def run(self, task: Task, items: Sequence[bytes]) -> list[bytes]:
+        count = len(items)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    columns = [pa.array([number]), pa.array([task(given[number])], pa.binary())]
+                    columns = [pa.array([number]), pa.array([task(items[number])], pa.binary())]
                     yield pa.RecordBatch.from_arrays(columns, names=["number", "result"])
 
         numbers = self._session.range(0, count, 1, count)

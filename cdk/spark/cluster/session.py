@@ -116,8 +116,8 @@ def _own_settings(master: str | None) -> dict[str, str]:
 
 def _archive_options(java: Path) -> str:
     """See archive_options; none where Java is told of archives already."""
-    told = "".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
-    return "" if "Archive" in told or "-Xshare" in told else archive_options(java, cache_folder())
+    java_options = "".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
+    return "" if "Archive" in java_options or "-Xshare" in java_options else archive_options(java, cache_folder())
 
 
 @contextmanager
@@ -126,19 +126,19 @@ def _output_into(log: Path) -> Iterator[None]:
 
     Else who reads our output to its end would wait for the JVM, which lives on to write its archive of classes.
     """
-    ours = {}
+    saved = {}
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         # A program may have been started without one, and then it is None.
         with suppress(OSError, AttributeError):
             stream.flush()
-            ours[number] = os.dup(number)
+            saved[number] = os.dup(number)
     with log.open("ab") as file:
-        for number in ours:
+        for number in saved:
             os.dup2(file.fileno(), number)
     try:
         yield
     finally:
-        for number, copy in ours.items():
+        for number, copy in saved.items():
             os.dup2(copy, number)
             os.close(copy)
 

@@ -28,7 +28,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The slices, dealt out to as many tasks as may read at once. Parents of a substream are read here."""
         with masking(self._reading.secrets), self._tokens.run().working():
-            return self._reading.dealt(list(self.planned()), self._concurrency)
+            return self._reading.distribute(list(self.planned()), self._concurrency)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some slices. An empty plan arrives as a partition of None."""
@@ -46,12 +46,12 @@ class PushdownReader(BatchReader):
         self, opened: OpenStream, reading: TaskReader, *, concurrency: int, partition_columns: tuple[str, ...]
     ) -> None:
         super().__init__(opened, reading, concurrency=concurrency)
-        self._narrowing = FilterPushdown(reading.stream, reading.declared, partition_columns)
+        self._pushdown = FilterPushdown(reading.stream, reading.declared, partition_columns)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Learn what the query wants. All filters are returned: Spark applies them to what is read."""
-        self._narrowing.take(filters)
+        self._pushdown.add_filters(filters)
         return filters
 
     def planned(self) -> Iterator[Slice]:
-        return self._narrowing.apply(self._reading.stream, super().planned())
+        return self._pushdown.apply(self._reading.stream, super().planned())

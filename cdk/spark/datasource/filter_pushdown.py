@@ -49,9 +49,9 @@ class FilterPushdown:
         self._kind = _kind(stream.cursor, declared.get(self._column))
         self._lower: Value | None = None
         self._upper: Value | None = None
-        self._wanted: list[tuple[str, Sequence[Json]]] = []
+        self._partition_filters: list[tuple[str, Sequence[Json]]] = []
 
-    def take(self, filters: Iterable[Filter]) -> None:
+    def add_filters(self, filters: Iterable[Filter]) -> None:
         """Learn from filters, all of which a row must pass."""
         for item in filters:
             match item:
@@ -70,8 +70,8 @@ class FilterPushdown:
     def apply(self, stream: Stream, slices: Iterable[Slice]) -> Iterator[Slice]:
         """The slices that may hold rows, in order; an open window begins later where the filters do."""
         for slice in slices:
-            if self._wants(slice.partition) and (left := self._cut(stream, slice)) is not None:
-                yield left
+            if self._wants(slice.partition) and (narrowed := self._cut(stream, slice)) is not None:
+                yield narrowed
 
     def _between(self, name: str, lower: Json, upper: Json) -> None:
         if name == self._column and self._kind is not None:
@@ -82,12 +82,12 @@ class FilterPushdown:
 
     def _among(self, name: str, values: Sequence[Json]) -> None:
         if name in self._partition_columns:
-            self._wanted.append((name, values))
+            self._partition_filters.append((name, values))
 
     def _wants(self, partition: Partition) -> bool:
         return all(
             name not in partition or any(_may_equal(partition[name], value) for value in values)
-            for name, values in self._wanted
+            for name, values in self._partition_filters
         )
 
     def _cut(self, stream: Stream, slice: Slice) -> Slice | None:
@@ -109,12 +109,12 @@ class FilterPushdown:
         return slice if start is None or _behind(cursor, window.start, start) else _from(slice, start)
 
 
-def is_later(cursor: Cursor, value: Json, moment: datetime) -> bool:
+def is_later(cursor: Cursor, value: Json, other: datetime) -> bool:
     """Whether a cursor's value names a moment after another. Every cursor over moments reads ISO 8601."""
     if isinstance(cursor, ManifestCursor):
-        found = cursor.moment(value)
-        return found is not None and found > moment
-    text = moment.isoformat()
+        timestamp = cursor.moment(value)
+        return timestamp is not None and timestamp > other
+    text = other.isoformat()
     # Of equal ones it gives the last.
     return bool(cursor.greatest([value, text]) == value != text)
 
@@ -153,10 +153,14 @@ def _is(kind: type[Value], value: Json) -> bool:
     return type(value) is int
 
 
-def _may_equal(held: Json, wanted: Json) -> bool:
+def _may_equal(partition_value: Json, filter_value: Json) -> bool:
     """Whether a column could show `held` as `wanted`. A column of texts shows other values as JSON."""
-    if isinstance(wanted, str):
-        return str(held) == wanted if isinstance(held, str) or type(held) is int else True
-    if type(held) is int and type(wanted) is int:
-        return held == wanted
+    if isinstance(filter_value, str):
+        return (
+            str(partition_value) == filter_value
+            if isinstance(partition_value, str) or type(partition_value) is int
+            else True
+        )
+    if type(partition_value) is int and type(filter_value) is int:
+        return partition_value == filter_value
     return True

@@ -107,12 +107,12 @@ def micro_batch_steps(
     bound = None if stream.cursor is None else find_bound(stream, now, lag)
     if stream.cursor is not None and bound is None:
         return
-    seen: set[str] = set()
+    keys: set[str] = set()
     for item in stream.partitions_since(state.parents):
         if isinstance(item, ParentState):
             yield item
-        elif item.key not in seen:
-            seen.add(item.key)
+        elif item.key not in keys:
+            keys.add(item.key)
             yield from _partition(stream.cursor, item, state.of(item), bound)
 
 
@@ -185,11 +185,11 @@ def _windows(cursor: Cursor, after: Json, bound: Bound) -> Iterator[Window]:
     if not bound.closing:
         yield from cursor.windows(after, _FAR, upto=bound.until, again=False)
         return
-    left = list(cursor.windows(after, _FAR, again=False))
-    if not left and cursor.greatest([after, bound.until]) == bound.until:
+    windows = list(cursor.windows(after, _FAR, again=False))
+    if not windows and cursor.greatest([after, bound.until]) == bound.until:
         # An earlier batch ended exactly here, and left out what carries the end's own value.
-        left = [Window(bound.until, bound.until, bound.until)]
-    yield from left
+        windows = [Window(bound.until, bound.until, bound.until)]
+    yield from windows
 
 
 def _value(cursor: Cursor, position: Position) -> Json:

@@ -16,7 +16,7 @@ from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, manifest_source
 from cdk.spark.datasource.options import DataSourceOptions
-from cdk.spark.datasource.tokens import ReadTold, tokens_of
+from cdk.spark.datasource.tokens import ReadEvents, tokens_of
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode
 from cdk.streams.source import Source
@@ -37,7 +37,7 @@ class OpenStream:
     tokens: Tokens = field(default_factory=Tokens)
 
     @classmethod
-    def of(cls, given: DataSourceOptions) -> "OpenStream":
+    def of(cls, options: DataSourceOptions) -> "OpenStream":
         """Find the source, check its config, take one of its streams.
 
         Raises ConfigError: no such connector or stream (with the nearest spelling), or the config does not fit the
@@ -45,14 +45,14 @@ class OpenStream:
         """
         secrets = Secrets()
         with masking(secrets):
-            tokens = tokens_of(given, secrets)
+            tokens = tokens_of(options, secrets)
         with masking(secrets), tokens.run().working():
-            source = _source(given)
-            source.events = ReadTold(given, secrets)
-            config = prepared_config(given.config, source, given.config_from, secrets)
-            stream = _chosen(source, config, given.stream)
-            config_secrets = any(secret_values(source.config_schema, given.config))
-            return cls(stream, secrets, _restored(stream, given.state), config_secrets, tokens)
+            source = _source(options)
+            source.events = ReadEvents(options, secrets)
+            config = prepared_config(options.config, source, options.config_from, secrets)
+            stream = _chosen(source, config, options.stream)
+            config_secrets = any(secret_values(source.config_schema, options.config))
+            return cls(stream, secrets, _restored(stream, options.state), config_secrets, tokens)
 
 
 @contextmanager
@@ -73,12 +73,12 @@ def masking(secrets: Secrets) -> Iterator[None]:
         raise FatalError(f"{secrets.mask(f'{type(error).__name__}: {error}')}\n{text}") from None
 
 
-def _source(given: DataSourceOptions) -> Source:
-    if given.manifest is not None:
-        return manifest_source(given.manifest, trusted=given.allow_custom_code)
-    assert given.connector is not None
-    source = find_source(given.connector)
-    if given.connector.endswith(".py"):
+def _source(options: DataSourceOptions) -> Source:
+    if options.manifest is not None:
+        return manifest_source(options.manifest, trusted=options.allow_custom_code)
+    assert options.connector is not None
+    source = find_source(options.connector)
+    if options.connector.endswith(".py"):
         # Nobody else can import a file that was named by its path: it travels inside the job.
         register_pickle_by_value(sys.modules[_module(source)])  # type: ignore[no-untyped-call]
     return source
@@ -86,8 +86,8 @@ def _source(given: DataSourceOptions) -> Source:
 
 def _module(source: Source) -> str:
     """The module of a source that was read from a file; a plain one was made of the streams in it."""
-    made = source.stream_classes[0] if type(source) is Source else type(source)
-    return made.__module__
+    owner = source.stream_classes[0] if type(source) is Source else type(source)
+    return owner.__module__
 
 
 def _chosen(source: Source, config: Mapping[str, Json], name: str) -> Stream:

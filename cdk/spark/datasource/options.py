@@ -16,7 +16,7 @@ from cdk.base.times.durations import Duration
 from cdk.base.values import Json, from_json
 from cdk.base.yaml_file import YamlFile
 
-_TRUTHS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 _LAG = timedelta(minutes=1)
 _CONCURRENCY = 4
 
@@ -52,45 +52,45 @@ class DataSourceOptions:
     slices_per_batch: int | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str], folder: Path) -> Self:
+    def of(cls, raw: Mapping[str, str], folder: Path) -> Self:
         """Read options as Spark hands them over: all texts, names in any case.
 
         Raises ConfigError: an option is unknown (with the nearest spelling), missing, or holds something else.
         """
-        said = {name.lower(): value for name, value in options.items()}
-        for name in said:
+        options = {name.lower(): value for name, value in raw.items()}
+        for name in options:
             if name not in OPTIONS:
                 raise ConfigError(f"option {name}: is unknown{did_you_mean(name, OPTIONS)}")
-        if ("connector" in said) == ("manifest" in said):
+        if ("connector" in options) == ("manifest" in options):
             raise ConfigError("found both or neither of the options connector and manifest, expected one of them")
-        if "stream" not in said:
+        if "stream" not in options:
             raise ConfigError('option stream: is missing; say .option("stream", NAME)')
-        if len(configs := [name for name in _CONFIGS if name in said]) > 1:
+        if len(configs := [name for name in _CONFIGS if name in options]) > 1:
             raise ConfigError(f"found the options {' and '.join(configs)}, expected at most one of them")
-        if "partition_columns" in said and not _truth("push_down", said):
+        if "partition_columns" in options and not _boolean("push_down", options):
             raise ConfigError("option partition_columns: is of use with push_down only; set push_down to true as well")
-        config, config_from = _config(said, folder)
-        connector = said.get("connector")
+        config, config_from = _config(options, folder)
+        connector = options.get("connector")
         if connector is not None and connector.endswith(".py"):
             connector = str(folder / Path(connector).expanduser())
-        most = said.get("slices_per_batch")
+        most = options.get("slices_per_batch")
         return cls(
             folder=folder,
-            stream=said["stream"],
+            stream=options["stream"],
             connector=connector,
-            manifest=folder / Path(said["manifest"]).expanduser() if "manifest" in said else None,
-            allow_custom_code=_truth("allow_custom_code", said),
+            manifest=folder / Path(options["manifest"]).expanduser() if "manifest" in options else None,
+            allow_custom_code=_boolean("allow_custom_code", options),
             config=config,
             config_from=config_from,
-            config_file=folder / Path(said["config_file"]).expanduser() if "config_file" in said else None,
-            target=_target(said.get("target"), folder),
-            shown="config" in said,
-            state=_state(said.get("state")),
-            concurrency=_whole("concurrency", said.get("concurrency", str(_CONCURRENCY))),
-            push_down=_truth("push_down", said),
-            partition_columns=tuple(re.findall(r"[^,\s]+", said.get("partition_columns", ""))),
-            lag=_duration(said["lag"]) if "lag" in said else _LAG,
-            slices_per_batch=None if most is None else _whole("slices_per_batch", most),
+            config_file=folder / Path(options["config_file"]).expanduser() if "config_file" in options else None,
+            target=_target(options.get("target"), folder),
+            shown="config" in options,
+            state=_state(options.get("state")),
+            concurrency=_positive_integer("concurrency", options.get("concurrency", str(_CONCURRENCY))),
+            push_down=_boolean("push_down", options),
+            partition_columns=tuple(re.findall(r"[^,\s]+", options.get("partition_columns", ""))),
+            lag=_duration(options["lag"]) if "lag" in options else _LAG,
+            slices_per_batch=None if most is None else _positive_integer("slices_per_batch", most),
         )
 
 
@@ -114,12 +114,12 @@ OPTIONS = (
 """Every option there is."""
 
 
-def _config(said: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json], str]:
+def _config(options: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json], str]:
     """The config and what to call it in errors. What it holds may be secret, so errors show only where they are."""
-    if name := next((name for name in ("config", "secret_config") if name in said), None):
-        where, value = f"option {name}", _json(said[name].encode(), f"option {name}")
-    elif "config_file" in said:
-        path = folder / Path(said["config_file"]).expanduser()
+    if name := next((name for name in ("config", "secret_config") if name in options), None):
+        where, value = f"option {name}", _json(options[name].encode(), f"option {name}")
+    elif "config_file" in options:
+        path = folder / Path(options["config_file"]).expanduser()
         where, value = str(path), _file(path)
     else:
         return {}, DataSourceOptions.config_from
@@ -166,14 +166,14 @@ def _names(message: Mapping[str, Json]) -> set[str]:
     return set(message).union(*inner)
 
 
-def _truth(name: str, said: Mapping[str, str]) -> bool:
-    text = said.get(name, "false")
-    if (truth := _TRUTHS.get(text.lower())) is None:
+def _boolean(name: str, options: Mapping[str, str]) -> bool:
+    text = options.get(name, "false")
+    if (truth := _BOOLEANS.get(text.lower())) is None:
         raise ConfigError(f"option {name}: found {text!r}, expected true or false")
     return truth
 
 
-def _whole(name: str, text: str) -> int:
+def _positive_integer(name: str, text: str) -> int:
     if not text.isdecimal() or not (number := int(text)):
         raise ConfigError(f"option {name}: found {text!r}, expected a whole number of at least 1")
     return number

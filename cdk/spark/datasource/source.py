@@ -31,7 +31,7 @@ class CdkDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Check the options by themselves. Raises ConfigError."""
         super().__init__(options)
-        self._given = DataSourceOptions.of(options, Path(self.folder))
+        self._options = DataSourceOptions.of(options, Path(self.folder))
 
     @classmethod
     def name(cls) -> str:
@@ -45,22 +45,24 @@ class CdkDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         """A read of everything, or of what is new since a state."""
         opened, reading = self._read(schema)
-        given = self._given
-        if not given.push_down:
-            return BatchReader(opened, reading, concurrency=given.concurrency)
-        return PushdownReader(opened, reading, concurrency=given.concurrency, partition_columns=given.partition_columns)
+        options = self._options
+        if not options.push_down:
+            return BatchReader(opened, reading, concurrency=options.concurrency)
+        return PushdownReader(
+            opened, reading, concurrency=options.concurrency, partition_columns=options.partition_columns
+        )
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """A read that goes on. Raises ConfigError: Spark would show a secret of the config."""
         opened, reading = self._read(schema)
-        given = self._given
-        if given.shown and opened.config_secrets:
+        options = self._options
+        if options.shown and opened.config_secrets:
             raise ConfigError(
                 "option config: holds a secret, and Spark shows this option in the plans of streaming queries; "
                 "name the option secret_config, which it hides, or use config_file"
             )
         return StreamReader(
-            opened, reading, concurrency=given.concurrency, lag=given.lag, slices=given.slices_per_batch
+            opened, reading, concurrency=options.concurrency, lag=options.lag, slices=options.slices_per_batch
         )
 
     def _read(self, schema: StructType) -> tuple[OpenStream, TaskReader]:
@@ -74,7 +76,7 @@ class CdkDataSource(DataSource):
 
     def _opened(self) -> tuple[OpenStream, TaskReader]:
         # Spark's processes start where its JVM was started, and know nothing of the notebook's folder.
-        sys.path.extend(place for place in (self.folder, *self.path) if place not in sys.path)
+        sys.path.extend(folder for folder in (self.folder, *self.path) if folder not in sys.path)
         # The file of the config may have got new tokens since Spark made this object.
         opened = OpenStream.of(DataSourceOptions.of(self.options, Path(self.folder)))
         return opened, TaskReader.of(opened)
@@ -87,13 +89,13 @@ def register(session: SparkSession) -> None:
     finds its modules. Sets nothing else of the session.
     Raises ConfigError: the Python workers of a cluster do not find the kit.
     """
-    here = type("CdkDataSource", (CdkDataSource,), {"folder": str(Path.cwd()), "path": tuple(sys.path)})
+    data_source = type("CdkDataSource", (CdkDataSource,), {"folder": str(Path.cwd()), "path": tuple(sys.path)})
     if is_remote():
-        session.dataSource.register(here)
+        session.dataSource.register(data_source)
         return
     with finding_the_kit(session):
         _check_workers(session)
-        session.dataSource.register(here)
+        session.dataSource.register(data_source)
 
 
 def _check_workers(session: SparkSession) -> None:

@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with masking(self._reading.secrets), self._tokens.run().working():
             before, after = _state(stream, start), _state(stream, end)
             known = self._walk.known if self._walk is not None and self._walk.at == end else _listed(stream, before)
-            return self._reading.dealt(list(slices_between(stream, before, after, known)), self._concurrency)
+            return self._reading.distribute(list(slices_between(stream, before, after, known)), self._concurrency)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some slices that lie before the end of their window."""
@@ -106,8 +106,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = cursor.moment(window.until)
         assert end is not None
         moments = [cursor.moment(record.get(cursor.field)) for record in page.records]
-        kept = [r for r, at in zip(page.records, moments, strict=True) if at is None or at < end]
-        return replace(page, records=kept)
+        records = [r for r, at in zip(page.records, moments, strict=True) if at is None or at < end]
+        return replace(page, records=records)
 
 
 class _Walk:

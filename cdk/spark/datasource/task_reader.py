@@ -55,7 +55,7 @@ class TaskReader:
         """The columns as `sync` writes them, in Spark's words; all are nullable."""
         return from_arrow_schema(table_schema(self.declared))
 
-    def dealt(self, slices: Sequence[Slice], hands: int) -> list[InputPartition]:
+    def distribute(self, slices: Sequence[Slice], hands: int) -> list[InputPartition]:
         """The slices as at most `hands` partitions, one to each in turn, so that no more are read at once.
 
         Each has the access tokens of the stream, which are obtained here: no task asks for what another has asked for.
@@ -79,16 +79,16 @@ class TaskReader:
         with masking(self.secrets), Run().working(), holding(hand.tokens, last=True):
             run_tokens().learn = self.secrets.add
             for slice in hand.slices:
-                given = False
+                delivered = False
                 # Only a state of exact form remembers records; looking for them costs a digest of each.
                 read = read_without_boundary_duplicates if slice.edge is not None and slice.edge.keys else read_slice
                 for page in read(self.stream, slice):
-                    if page.restarted and given:
+                    if page.restarted and delivered:
                         # Spark has the rows already, and they would come again.
                         raise TransientError(
                             "the source refused its own page token in the middle of a slice; run the query again",
                             stream=self.stream.name,
                         )
                     if records := keep(slice, page).records:
-                        given = True
+                        delivered = True
                         yield rows.batch(records)

@@ -14,7 +14,7 @@ from cdk.streams.source_events import Events
 from cdk.sync.loop.token_files import TokenFiles
 
 
-def tokens_of(given: DataSourceOptions, secrets: Secrets) -> Tokens:
+def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:
     """The tokens of a read, which are secret.
 
     New refresh tokens are kept in the option `target`, as `sync` keeps them. Without it the file of the config has to
@@ -22,11 +22,11 @@ def tokens_of(given: DataSourceOptions, secrets: Secrets) -> Tokens:
     """
     tokens = Tokens()
     tokens.learn = secrets.add
-    if given.target is not None:
-        tokens.store = TokenFiles(folder_at(given.target, {}))
-    elif given.config_file is None:
+    if options.target is not None:
+        tokens.store = TokenFiles(folder_at(options.target, {}))
+    elif options.config_file is None:
         tokens.store = Nowhere("no option config_file or target was given")
-    elif why := cannot_save(given.config_file):
+    elif why := cannot_save(options.config_file):
         tokens.store = Nowhere(f"no option target was given, and {why}")
     return tokens
 
@@ -58,17 +58,17 @@ class Nowhere:
         raise ConfigError(f"{self._why}; give the option target, a folder or an address, to have it kept")
 
 
-class ReadTold(Events):
+class ReadEvents(Events):
     """What a source says while a frame is planned: secrets go to the mask, a changed config to its file."""
 
-    def __init__(self, given: DataSourceOptions, secrets: Secrets) -> None:
-        self._given, self._secrets = given, secrets
+    def __init__(self, options: DataSourceOptions, secrets: Secrets) -> None:
+        self._options, self._secrets = options, secrets
 
     def learned(self, secret: str) -> None:
         self._secrets.add(secret)
 
     def config_changed(self, config: Mapping[str, Json]) -> None:
-        file = self._given.config_file
+        file = self._options.config_file
         why = "there is no file to write it to" if file is None else save_config(file, config)
         if why is not None:
             logger.info("the config has changed; %s", why)

@@ -82,12 +82,12 @@ class ConditionalState:
         options = followed.options
         self.snapshot = HttpSnapshot(self._earlier, followed.now, options.max_validator_age, options.uncacheable)
 
-    def take(self, asked: ConditionalResult | None) -> None:
+    def add_result(self, result: ConditionalResult | None) -> None:
         """Learn what a slice asked that was read to its end."""
         self.taken += 1
-        self.changed |= asked is None or not asked.unchanged
-        if asked is not None and asked.request is not None:
-            self._asked[asked.request] = asked.validators
+        self.changed |= result is None or not result.unchanged
+        if result is not None and result.request is not None:
+            self._asked[result.request] = result.validators
 
     def waits(self, *, finished: bool) -> bool:
         """Whether there is nothing to commit so far, for all that was asked has not changed."""
@@ -104,7 +104,7 @@ class ConditionalState:
         Raises StateTooLarge.
         """
         value = to_value(self._known)
-        told = {
+        document = {
             "kind": value.kind,
             "version": value.version,
             "value": value.value,
@@ -113,14 +113,14 @@ class ConditionalState:
         }
         earlier = {request: known for request, known in self._earlier.items() if request not in self._asked}
         if not (finished or self.alone) and earlier:
-            told["earlier"] = to_value(earlier).value
-        if (size := len(to_json(told))) > self._most:
+            document["earlier"] = to_value(earlier).value
+        if (size := len(to_json(document))) > self._most:
             raise StateTooLarge(
                 f"what its {len(self._asked):,} requests were answered takes {size:,} bytes, and at most "
                 f"{self._most:,} are kept; leave follow_source out, or raise state.max_checkpoint_state_size",
                 stream=self._stream,
             )
-        return told
+        return document
 
     @property
     def _known(self) -> Mapping[str, Validators]:
@@ -128,10 +128,10 @@ class ConditionalState:
 
     def _read(self, before: TableState) -> tuple[Mapping[str, Validators], Mapping[str, Validators]]:
         """What is known of this generation's requests and of the others; nothing of either where it does not count."""
-        path, found = f"source of {self._stream}", _parts(before.source, self._stream)
-        value = requests_of(found, path)
+        path, parts = f"source of {self._stream}", _parts(before.source, self._stream)
+        value = requests_of(parts, path)
         earlier = before.source.get("earlier")
-        others = {} if earlier is None else requests_of(StateValue(found.kind, found.version, earlier), path)
+        others = {} if earlier is None else requests_of(StateValue(parts.kind, parts.version, earlier), path)
         newest = before.history[0] if before.history else None
         if before.source.get("after") != newest or before.source.get("selection") != self._selection:
             return {}, {}
@@ -149,7 +149,7 @@ def multiple_slices_error(stream: str) -> ConfigError:
 
 def has_unremoved_rows(stale: StaleCount) -> bool:
     """Whether rows that the source has no more stayed, and a later read may remove them."""
-    return bool(stale.gone and stale.kept) and stale.removal != "report"
+    return bool(stale.missing and stale.kept_because) and stale.removal != "report"
 
 
 def foreign_source_state(before: TableState | None) -> Json:
@@ -168,9 +168,9 @@ def about_source(source: Json) -> Iterator[str]:
         kind = source.get("kind") if isinstance(source, Mapping) else None
         yield f"source: {kind or 'something'} that is not understood here"
         return
-    for request, said in known.items():
-        validator = said.etag or said.last_modified or "no validator"
-        yield f"source {request[:_SHOWN]}: {validator}, read at {said.read_at or 'an unknown time'}"
+    for request, validators in known.items():
+        validator = validators.etag or validators.last_modified or "no validator"
+        yield f"source {request[:_SHOWN]}: {validator}, read at {validators.read_at or 'an unknown time'}"
 
 
 def _parts(source: Json, stream: str) -> StateValue:
@@ -186,5 +186,5 @@ def _selection(plan: StreamPlan, config: str, removal: RemovalRequest | None) ->
     stream = plan.stream
     modes = [plan.sync_mode, plan.write_mode, plan.policy.value, plan.hard_deletes]
     leaves = None if removal is None else removal.options.model_dump(mode="json")
-    said = canonical([modes, leaves, stream.key_paths, stream.json_schema(), config])
-    return f"sha256:{sha256(said.encode()).hexdigest()}"
+    text = canonical([modes, leaves, stream.key_paths, stream.json_schema(), config])
+    return f"sha256:{sha256(text.encode()).hexdigest()}"

@@ -62,7 +62,7 @@ class EpochLoop:
             results = self._read(pieces) if pieces else []
             crash_point("epoch_read")
             self._grow(pieces, results)
-            self._take(pieces, results)
+            self._add_results(pieces, results)
             self._commit({piece.target for piece in pieces}, results)
             self._watch(0)
         for run in self._runs:
@@ -125,19 +125,19 @@ class EpochLoop:
                 else:
                     result.files[n] = list(fits)
 
-    def _take(self, pieces: Sequence[SliceTask], results: Sequence[BundleResult]) -> None:
+    def _add_results(self, pieces: Sequence[SliceTask], results: Sequence[BundleResult]) -> None:
         progress = {item.number: item for result in results for item in result.progress}
         for piece in pieces:
             run = self._runs[piece.target]
             if piece.number in progress:
                 self._suspects.clear(piece.slice)
-                run.take(piece.slice, progress[piece.number])
+                run.add_result(piece.slice, progress[piece.number])
             else:
                 run.untouched(piece.slice)
-        begun = len(progress)
+        started = len(progress)
         # The next epoch has twice the time; and twice that again, for a source may become quicker.
-        wanted = 8 * self._slices if begun == len(pieces) else 4 * begun
-        self._slices = min(max(wanted, self._concurrency), _MOST_SLICES)
+        target_count = 8 * self._slices if started == len(pieces) else 4 * started
+        self._slices = min(max(target_count, self._concurrency), _MOST_SLICES)
         self._seconds = min(self._seconds * 2, self._interval)
 
     def _commit(self, touched: Collection[int], results: Sequence[BundleResult]) -> None:

@@ -18,7 +18,7 @@ def job_name(pipeline: str, slices: Iterable[tuple[str, Slice]]) -> str:
     by_stream: dict[str, list[Slice]] = {}
     for name, slice in slices:
         by_stream.setdefault(name, []).append(slice)
-    named = [f"{name}{_stretch(found)}" for name, found in list(by_stream.items())[:_NAMED]]
+    named = [f"{name}{_stretch(slices_of_stream)}" for name, slices_of_stream in list(by_stream.items())[:_NAMED]]
     more = f" ({len(by_stream) - _NAMED} more)" if len(by_stream) > _NAMED else ""
     return f"{pipeline}: {', '.join(named)}{more}"
 

@@ -17,8 +17,8 @@ def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
         return False
     if plan.generation > saved.generation:
         return plan.replaces
-    begun = plan.replaces if plan.write_mode == "append_dedup" else saved.write_mode == "overwrite"
-    return begun and not saved.complete and saved.sync_mode == "incremental"
+    refreshing = plan.replaces if plan.write_mode == "append_dedup" else saved.write_mode == "overwrite"
+    return refreshing and not saved.complete and saved.sync_mode == "incremental"
 
 
 def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple[TableState, bool]:

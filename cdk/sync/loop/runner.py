@@ -96,7 +96,7 @@ class SyncRunner:
         self._secrets = list(secret_values(source.config_schema, pipeline.config))
         self._own, self._learn = Secrets(self._secrets), learn
         self._facts = RunFacts(
-            pipeline.name, pipeline.target.path, begun=clock(), mask=lambda text: mask(self._own.mask(text))
+            pipeline.name, pipeline.target.path, started=clock(), mask=lambda text: mask(self._own.mask(text))
         )
         self._reports: Callable[[], Sequence[StreamReport]] = tuple
         self._traces: Path | None = None
@@ -125,8 +125,8 @@ class SyncRunner:
 
     def doing(self) -> Mapping[str, Doing]:
         """What is being done right now, by stream, for people who look on; their secrets masked. From any thread."""
-        seen = {} if self._activities is None else self._activities.seen()
-        return {name: replace(one, why=self._facts.mask(one.why)) for name, one in seen.items()}
+        current = {} if self._activities is None else self._activities.seen()
+        return {name: replace(doing, why=self._facts.mask(doing.why)) for name, doing in current.items()}
 
     def _let_tasks_note(self, target: Folder) -> None:
         """Give tasks a folder to note in what they do, where they and this process see the same disk."""
@@ -211,7 +211,7 @@ class SyncRunner:
         options = self._pipeline.skip_redundant_runs
         if options is None or not options.enabled:
             return None
-        return SkipWindows(self._pipeline, options, secrets=self._secrets, begun=self._facts.begun)
+        return SkipWindows(self._pipeline, options, secrets=self._secrets, started=self._facts.started)
 
     @cached_property
     def _redundant(self) -> Mapping[str, StreamReport]:
@@ -237,7 +237,7 @@ class SyncRunner:
                 opened |= {plan.name: self._open(plan, sync) for plan in plans}
                 runs = [run for run in opened.values() if isinstance(run, StreamSync)]
                 self._facts = replace(self._facts, sync=sync)
-                with self._told([(plan, opened[plan.name]) for plan in plans]):
+                with self._lineage([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)
                     if runs:
                         self._let_tasks_note(target)
@@ -247,10 +247,14 @@ class SyncRunner:
                         ).read_all()
                 crash_point("done")
             if self._windows is not None:
-                done = {one.name for one in report() if one.status is Status.DONE and not one.resumed}
+                done = {
+                    stream_report.name
+                    for stream_report in report()
+                    if stream_report.status is Status.DONE and not stream_report.resumed
+                }
                 self._windows.remember(plans, done, sync=sync, final=self._ended())
 
-    def _told(self, opened: Sequence[Opened]) -> AbstractContextManager[None]:
+    def _lineage(self, opened: Sequence[Opened]) -> AbstractContextManager[None]:
         source = self._source.name or type(self._source).__name__
         return lineage(self._pipeline.name, source, opened, mask=self._facts.mask, clock=self._clock)
 
@@ -283,7 +287,7 @@ class SyncRunner:
             return None
         config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
         return FollowSettings(
-            plan.follow_source, config, self._facts.begun, self._pipeline.state.max_checkpoint_state_size
+            plan.follow_source, config, self._facts.started, self._pipeline.state.max_checkpoint_state_size
         )
 
     def _removal(self, plan: StreamPlan) -> RemovalRequest | None:

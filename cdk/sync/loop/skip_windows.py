@@ -26,12 +26,12 @@ from cdk.sync.settings.stream_plan import StreamPlan
 class SkipWindows:
     """The windows of one sync. Belongs to the driver's thread."""
 
-    def __init__(self, pipeline: Pipeline, options: SkipOptions, *, secrets: Iterable[str], begun: datetime) -> None:
+    def __init__(self, pipeline: Pipeline, options: SkipOptions, *, secrets: Iterable[str], started: datetime) -> None:
         """secrets: those of the config; begun: when the sync did, for what is not over by then may still grow.
 
         Raises ConfigError: there is no log.
         """
-        self._pipeline, self._options, self._secrets, self._begun = pipeline, options, tuple(secrets), begun
+        self._pipeline, self._options, self._secrets, self._started = pipeline, options, tuple(secrets), started
         if pipeline.state.state_provider is None or not pipeline.state.enabled:
             raise ConfigError(
                 "what was read is kept in a log, and there is none; say where it lies in state.state_provider",
@@ -44,15 +44,15 @@ class SkipWindows:
 
         Raises BadState: what an earlier sync left cannot be read. ConfigError: the window is none.
         """
-        found = {}
+        reports = {}
         with self._run(writes=False) as run:
             stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
-            for plan, one in zip(plans, [plan.location for plan in plans], strict=True):
+            for plan, location in zip(plans, [plan.location for plan in plans], strict=True):
                 planned = self._handler(run, plan).plan(self._options.start_time, self._options.end_time)
-                if planned.skip and (report := self._standing(plan, one, stood)) is not None:
+                if planned.skip and (report := self._standing(plan, location, stood)) is not None:
                     window = f"{planned.wanted.start.isoformat()} to {planned.wanted.end.isoformat()}"
-                    found[plan.name] = replace(report, window=window)
-        return found
+                    reports[plan.name] = replace(report, window=window)
+        return reports
 
     def remember(self, plans: Sequence[StreamPlan], done: Collection[str], *, sync: str, final: bool) -> None:
         """Have the log say that the window of these streams was read. final: no stream of the sync failed.
@@ -79,7 +79,7 @@ class SkipWindows:
         log = StateLog(
             open_store(state.state_provider.model_dump(), writes=writes),
             StateKey(self._pipeline.name),
-            clock=lambda: self._begun,
+            clock=lambda: self._started,
             secrets=self._secrets,
             max_checkpoint_state_size=state.max_checkpoint_state_size,
         )
@@ -98,16 +98,17 @@ class SkipWindows:
         }
         return RedundantRunSkipHandler(run, plan.name, selection=selection)
 
-    def _standing(self, plan: StreamPlan, one: StreamLocation, stood: Mapping[str, int]) -> StreamReport | None:
+    def _standing(self, plan: StreamPlan, location: StreamLocation, stood: Mapping[str, int]) -> StreamReport | None:
         """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
-        if not one.there:
+        if not location.there:
             return None
         try:
-            table = one.open(self._pipeline.name)
+            table = location.open(self._pipeline.name)
         except StateError:
             return None  # the stream says so itself, when it is read
         saved, version = table.saved, table.state_version
-        if saved is None or not saved.complete or not version == table.rows_state_version == stood.get(one.name):
+        stood_at = stood.get(location.name)
+        if saved is None or not saved.complete or not version == table.rows_state_version == stood_at:
             return None
         return StreamReport(
             plan.name,

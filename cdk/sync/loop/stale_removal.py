@@ -34,14 +34,14 @@ class RemovalRequest:
     """What is asked of one stream in one sync. unwilling: why this sync removes nothing; empty when it may."""
 
     options: RemoveStaleOptions
-    unwilling: str = ""
+    skip_reason: str = ""
 
     @property
     def intended(self) -> str:
         """What a sync would do, as a clause."""
         what = {"soft": "flagged", "hard": "deleted", "report": "counted"}[self.options.removal]
-        if self.unwilling:
-            return f"rows that the source has no more would stay: {self.unwilling}"
+        if self.skip_reason:
+            return f"rows that the source has no more would stay: {self.skip_reason}"
         return f"rows that the source has no more would be {what} after a complete read"
 
 
@@ -71,7 +71,7 @@ class StaleRemoval:
     """The removing end of one stream in one sync. Belongs to the driver's thread."""
 
     def __init__(
-        self, plan: StreamPlan, writing: TableWriting, wanted: RemovalRequest, *, clock: Clock = system_clock
+        self, plan: StreamPlan, writing: TableWriting, request: RemovalRequest, *, clock: Clock = system_clock
     ) -> None:
         """Have `writing` merge so that what was read last wins, and each key it saw has this generation's number.
 
@@ -79,25 +79,25 @@ class StaleRemoval:
         Raises ConfigError: the table cannot flag rows.
         """
         self.where = f"streams.{plan.name}.remove_stale"
-        self._table, self._options, self._clock = writing.table, wanted.options, clock
+        self._table, self._options, self._clock = writing.table, request.options, clock
         self._keys, self._bounded = _keys(plan), writing.target(0).bounded
-        self._unwilling = wanted.unwilling or ("removal is report" if wanted.options.removal == "report" else "")
-        check_table(plan, self._table, wanted.options.removal)
+        self._skip_reason = request.skip_reason or ("removal is report" if request.options.removal == "report" else "")
+        check_table(plan, self._table, request.options.removal)
         assert isinstance(writing.mode, AppendDedup)  # of others, rows cannot be told apart
         self._mode = writing.mode
         self._mode.identity = replace(self._mode.identity, cursor=None)
 
     def known(self, generation: int, spread: TaskMap) -> int:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""
-        unseen = self._unseen(generation)
+        diff = self._generation_diff(generation)
         if self._by_engine:
-            found, _, _ = unseen.looked(self._table.scan(unseen.looked_at))
+            counts, _, _ = diff.looked(self._table.scan(diff.looked_at))
         else:
             files = self._table.files()
-            found = sum(unseen.counted(files, _where(files, spread)), GenerationCounts())
-        return found.seen + found.gone
+            counts = sum(diff.counted(files, _where(files, spread)), GenerationCounts())
+        return counts.seen + counts.gone
 
-    def settle(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
+    def commit(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
         """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
 
         saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
@@ -105,7 +105,8 @@ class StaleRemoval:
         if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
             self._mode.add([FLAG])
         return repeat_if_changed(
-            self._table, lambda: self._settled_by_engine(saved) if self._by_engine else self._settled(saved, spread)
+            self._table,
+            lambda: self._commit_by_engine(saved) if self._by_engine else self._commit_rewritten(saved, spread),
         )
 
     @property
@@ -114,12 +115,12 @@ class StaleRemoval:
         guard, uses = self._table.guard, _USES.get(self._options.removal, [])
         return guard.vectors or any(guard.way(use) is Way.ENGINE for use in uses)
 
-    def _settled_by_engine(self, saved: TableState) -> tuple[TableState, StaleCount, Receipt]:
-        table, unseen, hard = self._table, self._unseen(saved.generation), self._options.removal == "hard"
-        total, rows, name = unseen.looked(table.scan(unseen.looked_at))
-        count = self._decided(saved, total, lambda: name)
-        gone = count.removed if hard else 0
-        complete, receipt = replace(saved, complete=True, records=rows - gone), Receipt(removed=gone)
+    def _commit_by_engine(self, saved: TableState) -> tuple[TableState, StaleCount, Receipt]:
+        table, diff, hard = self._table, self._generation_diff(saved.generation), self._options.removal == "hard"
+        total, rows, name = diff.looked(table.scan(diff.looked_at))
+        count = self._decide(saved, total, lambda: name)
+        removed = count.removed if hard else 0
+        complete, receipt = replace(saved, complete=True, records=rows - removed), Receipt(removed=removed)
         if not count.removed:
             table.commit(complete, alone=True, receipt=receipt)
         elif hard:
@@ -131,53 +132,57 @@ class StaleRemoval:
         self._log(count)
         return complete, count, receipt
 
-    def _settled(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
-        unseen, files, hard = self._unseen(saved.generation), self._table.files(), self._options.removal == "hard"
+    def _commit_rewritten(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
+        diff, files, hard = (
+            self._generation_diff(saved.generation),
+            self._table.files(),
+            self._options.removal == "hard",
+        )
         run = _where(files, spread)
-        each = unseen.counted(files, run)
+        each = diff.counted(files, run)
         touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
-        count = self._decided(saved, sum(each, GenerationCounts()), lambda: unseen.plan(touched, run))
+        count = self._decide(saved, sum(each, GenerationCounts()), lambda: diff.plan(touched, run))
         if not count.removed:
             touched = []
-        made = unseen.deleted(touched, run) if hard else unseen.flagged(touched, self._clock(), run)
-        gone = count.removed if hard else 0
-        complete = replace(saved, complete=True, records=sum(file.rows for file in files) - gone)
-        receipt = Receipt(removed=gone)
+        rewritten = diff.deleted(touched, run) if hard else diff.flagged(touched, self._clock(), run)
+        removed = count.removed if hard else 0
+        complete = replace(saved, complete=True, records=sum(file.rows for file in files) - removed)
+        receipt = Receipt(removed=removed)
         try:
             # Alone: what was counted is what leaves.
-            self._table.commit(complete, made, remove=touched, alone=True, receipt=receipt)
+            self._table.commit(complete, rewritten, remove=touched, alone=True, receipt=receipt)
         except TableChanged:
-            for file in made:
+            for file in rewritten:
                 self._table.root.delete(file.path)
             raise
         self._log(count)
         return complete, count, receipt
 
     def _log(self, count: StaleCount) -> None:
-        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.gone, _because(count))
+        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.missing, _because(count))
 
-    def _decided(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
+    def _decide(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
         """What is to be done. plan: a name for what is gone."""
         count = StaleCount(self._options.removal, max(total.gone, saved.known or 0), total.seen, total.gone)
-        kept = self._unwilling
-        if saved.known is None and not kept:
-            kept = "the read was begun without remove_stale, so what it saw is not known for sure"
-        refused = "" if kept else self._refused(count, plan)
-        if kept or refused:
-            return replace(count, kept=kept or refused, refused=bool(refused))
-        return replace(count, removed=count.gone)
+        reason = self._skip_reason
+        if saved.known is None and not reason:
+            reason = "the read was begun without remove_stale, so what it saw is not known for sure"
+        refused = "" if reason else self._guard_refusal(count, plan)
+        if reason or refused:
+            return replace(count, kept_because=reason or refused, refused=bool(refused))
+        return replace(count, removed=count.missing)
 
-    def _unseen(self, generation: int) -> GenerationDiff:
+    def _generation_diff(self, generation: int) -> GenerationDiff:
         table = self._table
         return GenerationDiff(table.root, table.schema, generation, self._keys, self._bounded, table.partition_by)
 
-    def _refused(self, count: StaleCount, plan: Callable[[], str]) -> str:
+    def _guard_refusal(self, count: StaleCount, plan: Callable[[], str]) -> str:
         """Why a person has to look first; empty where nobody has to."""
-        options, counted = self._options.guards(), EntityCounts(count.previous, count.current, count.gone)
+        options, counted = self._options.guards(), EntityCounts(count.previous, count.current, count.missing)
         if is_empty(counted, options):
             return empty("", counted)
         if is_too_much(counted, options):
-            name = f"{count.gone}-{plan()}"
+            name = f"{count.missing}-{plan()}"
             if name != options.accept_removals:
                 return too_much("", counted, options, name)
         return ""
@@ -206,4 +211,4 @@ def _keys(plan: StreamPlan) -> tuple[str, ...]:
 
 
 def _because(count: StaleCount) -> str:
-    return f": {count.kept}" if count.kept else ""
+    return f": {count.kept_because}" if count.kept_because else ""

@@ -85,40 +85,40 @@ def mirror_states(
 ) -> None:
     """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
     with open_session(log, run={"id": sync}) as session:
-        told = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
+        logged = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
         effects: list[Json] = []
-        for one in tables:
-            if not one.there:
+        for location in tables:
+            if not location.there:
                 continue
-            table = one.open(log.key.pipeline, lost=True)
+            table = location.open(log.key.pipeline, lost=True)
             if table.saved is None:
                 continue  # the stream says so itself, if its state is lost
-            session.propose(f"stream:{one.name}", STREAM.of(_value(table.saved)))
+            session.propose(f"stream:{location.name}", STREAM.of(_value(table.saved)))
             effects.append(
                 {
-                    "sink": f"delta:{one.root}",
-                    "stream": one.name,
+                    "sink": f"delta:{location.root}",
+                    "stream": location.name,
                     "table_version": table.version,
-                    "txn": {"app": one.app(log.key.pipeline), "version": table.state_version},
+                    "txn": {"app": location.app(log.key.pipeline), "version": table.state_version},
                     "rows": table.saved.records,
                 }
             )
         # A table that was compacted has another version and stands where it stood.
-        moved = [effect for effect in effects if effect["txn"] != told.get(effect["stream"], {}).get("txn")]
-        kept = [effect for name, effect in told.items() if name not in {effect["stream"] for effect in effects}]
+        moved = [effect for effect in effects if effect["txn"] != logged.get(effect["stream"], {}).get("txn")]
+        unchanged = [effect for name, effect in logged.items() if name not in {effect["stream"] for effect in effects}]
         ends = status == "final" and session.head is not None and session.head.status == "partial"
-        session.commit(status, [*kept, *effects] if moved or ends else [])
+        session.commit(status, [*unchanged, *effects] if moved or ends else [])
 
 
-def _begin_anew(one: StreamLocation, pipeline: str, sync: str) -> None:
+def _begin_anew(location: StreamLocation, pipeline: str, sync: str) -> None:
     """Reset a stream's state, unless this sync did so before it was cut."""
-    if not one.there:
+    if not location.there:
         return
-    table = one.open(pipeline, lost=True)
+    table = location.open(pipeline, lost=True)
     if table.state_version is None or (table.saved is not None and table.saved.sync == sync):
         return
     new = reset(table.saved or TableState("", "")).saved
-    one.settle(pipeline, table)
+    location.settle(pipeline, table)
     table.commit(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
 
 

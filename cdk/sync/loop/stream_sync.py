@@ -151,9 +151,9 @@ class StreamSync:
 
     def _check_known(self) -> None:
         """Raise StateError: what the state knows would be read again, and its rows appended."""
-        if not (found := self._reader.mismatch):
+        if not (mismatch := self._reader.mismatch):
             return
-        text = f"{found}; all of it would be read again"
+        text = f"{mismatch}; all of it would be read again"
         if self._plan.write_mode != "append_dedup" and self.saved.records:
             raise StateError(
                 f"{text} and added to the {self.saved.records:,} rows that are there. Have the source name it as "
@@ -167,7 +167,11 @@ class StreamSync:
     def standing(self) -> StreamReport:
         """The report, with what is being read now and what it took so far."""
         return replace(
-            self.report, planned=self._handed, whole=self._planned, reading=self._out, http=self._http + HttpMetrics()
+            self.report,
+            planned=self._handed,
+            all_planned=self._planned,
+            reading=self._out,
+            http=self._http + HttpMetrics(),
         )
 
     @property
@@ -213,7 +217,7 @@ class StreamSync:
         self._out -= 1
         self._again.append(slice)
 
-    def take(self, slice: Slice, progress: SliceResult) -> None:
+    def add_result(self, slice: Slice, progress: SliceResult) -> None:
         """Take over how far a slice got."""
         self._out -= 1
         self._http += progress.http
@@ -238,7 +242,7 @@ class StreamSync:
         hidden = self._plan.write_mode == "overwrite" and bool(self.saved.pending) and not report.commits
         self._doubles = self._doubles or (progress.restarted and hidden)
         if self._answers is not None and isinstance(last, Done) and progress.failure is None:
-            self._answers.take(progress.asked)
+            self._answers.add_result(progress.conditional)
         if progress.failure is not None and progress.failure.final and self.active:
             # The source will never give this slice. The state keeps it open, and the later ones are read first.
             logger.error("%s %s: %s", self.stream.name, slice, progress.failure.message)
@@ -274,14 +278,14 @@ class StreamSync:
                 self.untouched(slice)
 
     def grow(
-        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], spread: TaskMap = run_inline
+        self, grown: Sequence[Grown], files: Sequence[Sequence[DataFile]], spread: TaskMap = run_inline
     ) -> list[Sequence[DataFile] | None]:
         """Give undeclared fields the columns that tasks found they need, and wider ones where there are some.
 
         found, files: of each task. Their files as they then fit the table, written again where they are narrower; None
         where they cannot, and are gone. Raises StateError, and what a store raises.
         """
-        fitting, self.saved = self._writing.grow(found, files, self.saved, spread)
+        fitting, self.saved = self._writing.grow(grown, files, self.saved, spread)
         return fitting
 
     def commit(self, files: Sequence[DataFile], spread: TaskMap = run_inline) -> None:
@@ -437,7 +441,7 @@ class StreamSync:
         """Commit that all was read, and with it what becomes of the rows that were not seen."""
         if self._answers is not None:
             self.saved = replace(self.saved, source=self._source(self._answers, finished=True))
-        saved, stale, receipt = removal.settle(self.saved, spread)
+        saved, stale, receipt = removal.commit(self.saved, spread)
         self._note(Committed(saved, done=True, receipt=receipt))
         self.report = replace(self.report, stale=stale)
         if self._answers is not None and has_unremoved_rows(stale):
@@ -446,7 +450,7 @@ class StreamSync:
             self.table.commit(saved)
             self._note(Committed(saved, done=True))
         if stale.refused:
-            self.fail(Failure.of(RemovalRefused(stale.kept, path=removal.where)))
+            self.fail(Failure.of(RemovalRefused(stale.kept_because, path=removal.where)))
 
     def compact(self) -> None:
         """Join the small files that many short epochs have left, in the tables of a stream that is done."""

@@ -50,7 +50,7 @@ class TableWriting:
             stream_plan = self._plan = replace(stream_plan, write_mode="overwrite")
         self._columns = self._planned()
         _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
-        _tell_of_text(stream_plan, self._columns.columns, self._declared)
+        _warn_of_string_columns(stream_plan, self._columns.columns, self._declared)
         self._may_widen = _may_widen(stream_plan, self.table.guard)
         identity = _identity(stream_plan, self._columns.schema, self._columns.columns)
         self._bounded = _bounded(stream_plan, self._columns.schema)
@@ -67,11 +67,11 @@ class TableWriting:
 
     def target(self, generation: int) -> WriteTarget:
         """What tasks need to know to read and write the stream."""
-        found = self._columns
-        place, by = self.mode.staging, self.table.partition_by
-        follows = found.follows.difference(by) if self._may_widen else frozenset()
+        change = self._columns
+        staging, by = self.mode.staging, self.table.partition_by
+        follows = change.follows.difference(by) if self._may_widen else frozenset()
         return WriteTarget(
-            self._stream, place, found.columns, generation, found.room, follows, self._may_widen, self._bounded, by
+            self._stream, staging, change.columns, generation, change.room, follows, self._may_widen, self._bounded, by
         )
 
     def unusable(self, pending: Sequence[DataFile]) -> str | None:
@@ -114,31 +114,36 @@ class TableWriting:
             raise
 
     def grow(
-        self, found: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: TableState, spread: TaskMap
+        self, grown_by_task: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: TableState, spread: TaskMap
     ) -> tuple[list[Sequence[DataFile] | None], TableState]:
         """See StreamSync.grow; and the state, with the files of a hidden generation as they are now.
 
         The table's columns come first: where this is cut, they are wider than its rows need, and that is all.
         """
         schema, fits = self._columns.schema, []
-        for grown in found:
+        for grown in grown_by_task:
             fits.append(wide := with_columns(schema, grown))
             schema = schema if wide is None else wide
         known = {field.name: field.type for field in self._columns.schema}
         met = {field.name: field.type for field in schema if known.get(field.name) != field.type}
-        accepted = [file for there, fit in zip(files, fits, strict=True) if fit is not None for file in there]
+        accepted = [
+            file
+            for task_files, schema_of_task in zip(files, fits, strict=True)
+            if schema_of_task is not None
+            for file in task_files
+        ]
         one_type = not any(name in known for name in met) and all(
             kinds == (schema.field(name).type,)
-            for grown, fit in zip(found, fits, strict=True)
-            if fit is not None
+            for grown, schema_of_task in zip(grown_by_task, fits, strict=True)
+            if schema_of_task is not None
             for name, kinds in grown.items()
             if name in met
         )
-        place = self.mode.staging
-        written = {} if one_type else {file.path: self._written(place, file) for file in (*saved.pending, *accepted)}
+        staging = self.mode.staging
+        written = {} if one_type else {file.path: self._written(staging, file) for file in (*saved.pending, *accepted)}
         self._meet(met)
         if written:
-            exact = self._rewrite(place).unfit(
+            exact = self._rewrite(staging).unfit(
                 [_named(file) for file in (*saved.pending, *accepted) if self._differs(written[file.path])], spread
             )
             self._meet(dict.fromkeys(exact, pa.string()))
@@ -150,17 +155,17 @@ class TableWriting:
             narrow = [file for file in old if file.path in written and self._differs(written[file.path])]
             if not narrow:
                 return old
-            made = self._rewrite(place).files([_named(file) for file in narrow], spread)
-            return [*(file for file in old if file not in narrow), *made]
+            rewritten = self._rewrite(staging).files([_named(file) for file in narrow], spread)
+            return [*(file for file in old if file not in narrow), *rewritten]
 
         # The state that there is names the hidden files as they were.
         saved = replace(saved, pending=tuple(again(saved.pending)))
         result: list[Sequence[DataFile] | None] = []
-        for there, fit in zip(files, fits, strict=True):
-            result.append(new := None if fit is None else again(there))
-            for file in there:
+        for task_files, schema_of_task in zip(files, fits, strict=True):
+            result.append(new := None if schema_of_task is None else again(task_files))
+            for file in task_files:
                 if new is None or file not in new:
-                    place.delete(file.path)
+                    staging.delete(file.path)
         return result, saved
 
     def _meet(self, met: Mapping[str, pa.DataType]) -> None:
@@ -172,11 +177,11 @@ class TableWriting:
         if self._plan.write_mode == "overwrite":
             self.mode.add(list(self._columns.schema))
 
-    def _rewrite(self, place: Folder) -> Rewrite:
-        return Rewrite(place, self._columns.schema, self._bounded, self.table.partition_by)
+    def _rewrite(self, folder: Folder) -> Rewrite:
+        return Rewrite(folder, self._columns.schema, self._bounded, self.table.partition_by)
 
-    def _written(self, place: Folder, file: DataFile) -> pa.Schema:
-        with place.explaining(), place.reader(file.path) as source:
+    def _written(self, folder: Folder, file: DataFile) -> pa.Schema:
+        with folder.explaining(), folder.reader(file.path) as source:
             return pq.read_schema(source)
 
     def _differs(self, written: pa.Schema) -> bool:
@@ -188,12 +193,14 @@ class TableWriting:
         return _planned(self._plan, self._declared, self.table, exact, self._met)
 
 
-def _tell_of_text(stream_plan: StreamPlan, there: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]) -> None:
+def _warn_of_string_columns(
+    stream_plan: StreamPlan, table_columns: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]
+) -> None:
     """Warn of columns that are text for ever, though the schema declares another type now."""
     names = [
         name
         for name, kind in declared.items()
-        if there.get(name) == pa.string() and not isinstance(kind, JsonText) and kind != pa.string()
+        if table_columns.get(name) == pa.string() and not isinstance(kind, JsonText) and kind != pa.string()
     ]
     if names and stream_plan.policy is Policy.EVOLVE:
         logger.warning(
@@ -210,11 +217,11 @@ def _named(file: DataFile) -> TableFile:
 
 def _may_widen(stream_plan: StreamPlan, guard: Guard) -> bool:
     """Whether the features of the table, and of its history, let columns become wider."""
-    found = [guard]
+    guards = [guard]
     if stream_plan.history is not None:
         with suppress(DeltaError):  # one that cannot be read stops no sync
-            found.append(guard_at(stream_plan.history, f"{stream_plan.stream.name}/history"))
-    return not any(one.refusals([Use.WIDEN]) for one in found)
+            guards.append(guard_at(stream_plan.history, f"{stream_plan.stream.name}/history"))
+    return not any(each.refusals([Use.WIDEN]) for each in guards)
 
 
 def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
@@ -255,7 +262,7 @@ def _planned(
     """What becomes of a table. Raises ConfigError: the stream does not fit it."""
     where, name = str(table.root), stream_plan.stream.name
     new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
-    for column, old, wide in ((one.column, one.old, one.new) for one in new.widen):
+    for column, old, wide in ((wider.column, wider.old, wider.new) for wider in new.widen):
         if column in table.partition_by:
             raise ConfigError(
                 f"the table is partitioned by {column!r}, which is {old} there, and the stream's schema needs "
@@ -344,5 +351,5 @@ def _bounded(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:
     names = [key] if isinstance(key, str) else [name for name in key if isinstance(name, str)]
     cursor = stream_plan.stream.cursor_field
     fields = [*names, cursor] if isinstance(cursor, str) else names
-    wanted = [column_name(name) or name for name in fields]
-    return tuple(name for name in dict.fromkeys(wanted) if name in schema.names)
+    names_of_columns = [column_name(name) or name for name in fields]
+    return tuple(name for name in dict.fromkeys(names_of_columns) if name in schema.names)

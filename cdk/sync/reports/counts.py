@@ -60,8 +60,8 @@ class CommitCounts:
 
     def plus(self, version: int, files: Sequence[DataFile], receipt: Receipt) -> "CommitCounts":
         """These and a commit that added `files`."""
-        one = CommitCount(version, row_count(files), len(files), sum(f.size for f in files), receipt)
-        return CommitCounts((*self.listed, one)[-LISTED:], self.receipt + receipt)
+        commit = CommitCount(version, row_count(files), len(files), sum(f.size for f in files), receipt)
+        return CommitCounts((*self.listed, commit)[-LISTED:], self.receipt + receipt)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class StaleCount:
     removal: str
     previous: int
     current: int
-    gone: int
+    missing: int
     removed: int = 0
-    kept: str = ""
+    kept_because: str = ""
     refused: bool = False

@@ -82,26 +82,26 @@ def lineage(
 ) -> Iterator[None]:
     """Tell what the block, a sync of `streams`, reads and writes; do nothing where there are no settings.
 
-    source: the connector, the namespace of what is read. mask: hides secrets in what is told of errors. Raises what
+    source: the connector, the namespace of what is read. mask: hides secrets in the messages of errors. Raises what
     the block raises, and nothing of its own.
     """
     if not configured(os.environ):
         yield
         return
-    told = _Told(pipeline, source, streams, mask, clock)
-    told.tell("START")
+    events = _LineageRun(pipeline, source, streams, mask, clock)
+    events.emit("START")
     try:
         yield
     except BaseException as error:
-        told.tell("ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL", Failure.of(error).message)
+        events.emit("ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL", Failure.of(error).message)
         raise
     reports = [_report(run) for _, run in streams]
-    whole = all(report.status is Status.DONE for report in reports)
+    complete = all(report.status is Status.DONE for report in reports)
     failures = [f"{report.name}: {report.failure.message}" for report in reports if report.failure is not None]
-    told.tell("COMPLETE" if whole else "FAIL", "\n".join(failures))
+    events.emit("COMPLETE" if complete else "FAIL", "\n".join(failures))
 
 
-class _Told:
+class _LineageRun:
     """A run, and the client that hears of it."""
 
     def __init__(
@@ -115,7 +115,7 @@ class _Told:
             self._client = OpenLineageClient()
             _hurry(self._client.transport)
 
-    def tell(self, kind: str, error: str = "") -> None:
+    def emit(self, kind: str, error: str = "") -> None:
         """Send an event. error: what went wrong, for the last one."""
         if self._client is not None:
             with self._guarded():
@@ -127,23 +127,23 @@ class _Told:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """Let no error out; warn of the first one, also of one that the client only logs."""
-        heard = _Heard()
+        heard = _WarningCollector()
         log = logging.getLogger("openlineage")
         log.addHandler(heard)
         try:
             yield
         except ImportError:
-            heard.said.append(
+            heard.messages.append(
                 "the client is not installed; install spark-cdk[lineage] or set OPENLINEAGE_DISABLED=true"
             )
         except Exception as error:  # noqa: BLE001 - a sync does not end because of it
-            heard.said.append(f"{type(error).__name__}: {error}")
+            heard.messages.append(f"{type(error).__name__}: {error}")
         finally:
             log.removeHandler(heard)
-        if heard.said and not self._warned:
+        if heard.messages and not self._warned:
             self._warned = True
             keys = Secrets(value for name, value in os.environ.items() if _SECRET.match(name))
-            why = _USER.sub(HIDDEN, keys.mask(self._mask(heard.said[0])))
+            why = _USER.sub(HIDDEN, keys.mask(self._mask(heard.messages[0])))
             logger.warning("OpenLineage does not hear all of this sync, which goes on: %s", why)
 
     def _event(self, kind: str, error: str) -> "RunEvent":
@@ -181,15 +181,15 @@ class _Told:
         )
 
 
-class _Heard(logging.Handler):
+class _WarningCollector(logging.Handler):
     """Keeps what the client warns of; without any handler it would go to stderr, secrets and all."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.messages.append(record.getMessage())
 
 
 def _hurry(transport: "Transport") -> None:

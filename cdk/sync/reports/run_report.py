@@ -41,7 +41,7 @@ class RunFacts:
     pipeline: str = ""
     target: str = ""
     sync: str = ""
-    begun: datetime = _EPOCH
+    started: datetime = _EPOCH
     ended: datetime = _EPOCH
     spark: str = ""
     master: str = ""
@@ -59,9 +59,9 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Mapping[str, J
         "target": run.target or None,
         "sync_id": run.sync or None,
         "status": _status(run, streams),
-        "started_at": run.begun.isoformat(),
+        "started_at": run.started.isoformat(),
         "ended_at": run.ended.isoformat(),
-        "duration_seconds": round((run.ended - run.begun).total_seconds(), 3),
+        "duration_seconds": round((run.ended - run.started).total_seconds(), 3),
         "spark": {"version": run.spark, "master": run.master} if run.spark else None,
         "records": _sums(streams),
         "http": sum((stream.http for stream in streams), run.http).to_json(),
@@ -114,11 +114,11 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         "files": {"count": stream.files, "bytes": stream.bytes},
         "slices": {
             "planned": stream.planned,
-            "all_planned": stream.whole,
+            "all_planned": stream.all_planned,
             "done": stream.slices,
             "restarted": stream.restarted,
             # Masked before it is cut: half a secret would not be found.
-            "listed": [{"slice": mask(name)[:_LONGEST_NAME], **_counted(one)} for name, one in detailed.items()],
+            "listed": [{"slice": mask(name)[:_LONGEST_NAME], **_counted(counts)} for name, counts in detailed.items()],
             "others": _counted(others),
         },
         "commits": {
@@ -126,13 +126,13 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
             "receipt": stream.by_commit.receipt.to_json(),
             "listed": [
                 {
-                    "table_version": one.version,
-                    "rows": one.rows,
-                    "files": one.files,
-                    "bytes": one.bytes,
-                    "receipt": one.receipt.to_json(),
+                    "table_version": counts.version,
+                    "rows": counts.rows,
+                    "files": counts.files,
+                    "bytes": counts.bytes,
+                    "receipt": counts.receipt.to_json(),
                 }
-                for one in in_detail
+                for counts in in_detail
             ],
         },
         "stale": None if stream.stale is None else _stale(stream.stale),
@@ -148,9 +148,9 @@ def _stale(stale: StaleCount) -> Mapping[str, Json]:
         "removal": stale.removal,
         "previous": stale.previous,
         "current": stale.current,
-        "gone": stale.gone,
+        "gone": stale.missing,
         "removed": stale.removed,
-        "kept": stale.kept or None,
+        "kept": stale.kept_because or None,
     }
 
 

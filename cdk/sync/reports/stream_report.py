@@ -53,7 +53,7 @@ class StreamReport:
     bytes: int = 0
     files: int = 0
     planned: int = 0
-    whole: bool = False
+    all_planned: bool = False
     reading: int = 0
     http: HttpMetrics = field(default_factory=HttpMetrics)
     by_slice: SliceCounts = field(default_factory=SliceCounts)

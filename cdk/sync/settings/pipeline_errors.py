@@ -21,16 +21,16 @@ def problems(file: YamlFile, error: ValidationError, models: Models) -> list[str
     expected: dict[Keys, list[str]] = {}
     for problem in error.errors():
         loc = problem["loc"]
-        keys, found = _found(file.value, loc)
+        keys, value = _value_at(file.value, loc)
         if problem["type"] == "extra_forbidden":
             unknown[loc] = f"unknown key{did_you_mean(str(loc[-1]), _model(loc, models).model_fields)}"
         elif problem["type"] == "missing":
             unknown[loc] = "is missing"
         else:
-            expected.setdefault((*keys, found), []).append(_expected(problem))
+            expected.setdefault((*keys, value), []).append(_expected(problem))
     return [f"{file.where(keys)}: {text}" for keys, text in unknown.items()] + [
-        f"{file.where(keys)}: found {found}, expected {' or '.join(dict.fromkeys(texts))}"
-        for (*keys, found), texts in expected.items()
+        f"{file.where(keys)}: found {value}, expected {' or '.join(dict.fromkeys(texts))}"
+        for (*keys, value), texts in expected.items()
     ]
 
 
@@ -57,7 +57,7 @@ def _model(loc: Keys, models: Models) -> type[BaseModel]:
     return models[names[:-1]]
 
 
-def _found(value: Json, loc: Keys) -> tuple[Keys, str]:
+def _value_at(value: Json, loc: Keys) -> tuple[Keys, str]:
     """The part of a place that a file has, without the types that pydantic tried there, and what stands there."""
     keys: Keys = ()
     for key in loc:

@@ -43,8 +43,8 @@ _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
 def _target(path: str) -> str:
     if not path or ("://" in path and path.partition("://")[0] not in {"file", *SCHEMES}):
         raise ValueError(f"expected {_PLACES}")
-    if found := _ONE_SLASH.match(path):
-        also = f", where Databricks shows it as the folder /dbfs{path[len('dbfs:') :]}" if found[1] == "dbfs" else ""
+    if match := _ONE_SLASH.match(path):
+        also = f", where Databricks shows it as the folder /dbfs{path[len('dbfs:') :]}" if match[1] == "dbfs" else ""
         raise ValueError(f"expected {_PLACES}; {path!r} is neither{also}")
     if _TABLE_NAME.fullmatch(path):
         raise ValueError(
@@ -243,9 +243,9 @@ class Pipeline(_Part):
         if self._prepared:
             return self
         config = prepared_config(self.config, source, where, secrets)
-        made = self.model_copy(update={"source": self.source.model_copy(update={"config": config})})
-        made._prepared = True  # noqa: SLF001 - its own
-        return made
+        pipeline = self.model_copy(update={"source": self.source.model_copy(update={"config": config})})
+        pipeline._prepared = True  # noqa: SLF001 - its own
+        return pipeline
 
     @property
     def config(self) -> Mapping[str, Json]:

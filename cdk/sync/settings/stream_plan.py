@@ -75,13 +75,13 @@ def chosen_streams(
             raise ConfigError(f"streams: the source has two streams called {name!r}; names must differ")
         known[name] = stream
     options: dict[str, StreamOptions] = {} if chosen is not None else dict.fromkeys(known, StreamOptions())
-    for name, given in (chosen or {}).items():
+    for name, stream_options in (chosen or {}).items():
         meant = [name] if name in known else [full for full, stream in known.items() if stream.name == name]
         if not meant:
             raise ConfigError(f"streams: the source has no stream {name!r}{did_you_mean(name, known)}")
         if len(meant) > 1:
             raise ConfigError(f"streams: found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them")
-        options[meant[0]] = given
+        options[meant[0]] = stream_options
     return [(stream, options[name]) for name, stream in known.items() if name in options]
 
 
@@ -100,8 +100,8 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> Strea
             f"{where}.write_mode: append_dedup keeps one row for each primary key, and the stream has none; "
             f"name its columns in {where}.primary_key, or use append"
         )
-    for name, given in (("deletes", options.deletes == "hard"), ("history", options.history)):
-        if given and write_mode != "append_dedup":
+    for name, enabled in (("deletes", options.deletes == "hard"), ("history", options.history)):
+        if enabled and write_mode != "append_dedup":
             raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
     _check_replaces(options, sync_mode, write_mode, where)
     if options.follow_source is not None:
@@ -170,7 +170,7 @@ def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: Wri
 
 def check_apart(plans: list[StreamPlan]) -> None:
     """Raise ConfigError for a table in another's folder, or in the same: one would delete the files of the other."""
-    roots = [place for plan in plans for place in (plan.root, plan.history) if place is not None]
+    roots = [folder for plan in plans for folder in (plan.root, plan.history) if folder is not None]
     for n, root in enumerate(roots):
         if any(root.inside(other) for other in roots):
             raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")

@@ -25,7 +25,7 @@ def read_pages_conditionally(target: WriteTarget, slice: Slice, progress: SliceR
 
 
 def _conditional(stream: Stream, slice: Slice, known: HttpSnapshot, progress: SliceResult) -> Iterator[ReadPage]:
-    with conditional_reads(known) as asked:
+    with conditional_reads(known) as result:
         try:
             for page in read_without_boundary_duplicates(stream, slice):
                 if isinstance(page.position, Checkpoint):
@@ -38,10 +38,10 @@ def _conditional(stream: Stream, slice: Slice, known: HttpSnapshot, progress: Sl
         except NotModified as same:
             logger.info("%s: nothing new, %s", stream.name, same)
             yield ReadPage((), Done())
-    if asked.request is None:
+    if result.request is None:
         raise FatalError(
             "a followed stream sends a GET for a slice, and this one sent none, so nothing is known of its source; "
             "leave follow_source out",
             stream=stream.name,
         )
-    progress.asked = asked
+    progress.conditional = result

@@ -75,16 +75,16 @@ def run_epoch(spread: TaskMap, job: EpochJob, bundles: Sequence[Sequence[SliceTa
     Raises what `spread` raises.
     """
     count = len(bundles)
-    dealt = _BUDGETS.shares(count)
-    results = spread(_read_share, [(job.share(n, count), bundles[n], dealt[n]) for n in range(count)])
+    shares = _BUDGETS.shares(count)
+    results = spread(_read_share, [(job.share(n, count), bundles[n], shares[n]) for n in range(count)])
     for result in results:
         _BUDGETS.spent(result.spent)
         run_tokens().take(result.tokens)
     return results
 
 
-def _read_share(given: tuple[EpochJob, Sequence[SliceTask], TaskShare]) -> BundleResult:
-    job, pieces, share = given
+def _read_share(work: tuple[EpochJob, Sequence[SliceTask], TaskShare]) -> BundleResult:
+    job, pieces, share = work
     with sharing(share) as ledger, holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
     result.spent, result.tokens = ledger.spent(), held.found
@@ -112,7 +112,7 @@ def read_bundle(
 
     try:
         for piece, page in threads(job.threads)(work(), partial(_read, job.targets, writers, enough, collected)):
-            collected[piece.number].take(page)
+            collected[piece.number].add(page)
         files = {n: writer.close() for n, writer in writers.items()}
         for item in collected.values():
             files[item.piece.target].extend(item.own_files())
@@ -141,9 +141,9 @@ def _read(
     A slice whose page token was refused is read to its end whatever the budget: cut again, it would never get there.
     One whose access token has ended goes on in the next epoch.
     """
-    item, uncut, seen, reached = collected[piece.number], False, False, False
+    item, uncut, got_page, reached = collected[piece.number], False, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
-    slice = SliceProgress(system_clock(), lambda: seen and not reached)
+    slice = SliceProgress(system_clock(), lambda: got_page and not reached)
     try:
         with (
             counting(item.progress.http),
@@ -153,7 +153,7 @@ def _read(
         ):
             for page in read_pages_conditionally(targets[piece.target], piece.slice, item.progress):
                 uncut = uncut or page.restarted
-                seen, reached = True, reached or page.position is not None
+                got_page, reached = True, reached or page.position is not None
                 activity.page(name)
                 crash_point("page_read")
                 yield page

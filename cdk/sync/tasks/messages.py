@@ -100,5 +100,5 @@ class SliceResult:
     restarted: bool = False
     failure: Failure | None = None
     http: HttpMetrics = field(default_factory=HttpMetrics, compare=False)
-    asked: ConditionalResult | None = None
+    conditional: ConditionalResult | None = None
     warning: str = field(default="", compare=False)

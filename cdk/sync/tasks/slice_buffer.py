@@ -118,9 +118,9 @@ class SliceBuffer:
         self._writer = writer
         self._waiting = _Waiting()
         self._own: TableWriter | None = None
-        self._kept: list[TableWriter] = []
+        self._finished: list[TableWriter] = []
 
-    def take(self, page: ReadPage) -> None:
+    def add(self, page: ReadPage) -> None:
         """Take the next page of the slice."""
         if self.broken:
             return
@@ -150,12 +150,12 @@ class SliceBuffer:
     def own_files(self) -> list[DataFile]:
         """Finish the files of this slice alone, without the rows that still wait."""
         self._drop()
-        return [file for writer in self._kept for file in writer.close()]
+        return [file for writer in self._finished for file in writer.close()]
 
     def discard(self) -> None:
         """Leave no file of this slice alone."""
         self._drop()
-        for writer in self._kept:
+        for writer in self._finished:
             writer.discard()
 
     def _hold(self, records: Sequence[Record]) -> None:
@@ -201,7 +201,7 @@ class SliceBuffer:
         self._waiting = _Waiting()
         if self._own is not None:
             self._own.close()
-            self._kept.append(self._own)
+            self._finished.append(self._own)
             self._own = None
 
     def _drop(self) -> None:
@@ -217,8 +217,8 @@ def rejected(batch: pa.RecordBatch, sizes: Sequence[int]) -> list[int]:
     changes = batch.column(META).field("changes")
     if not len(changes.flatten()):
         return [0] * len(sizes)
-    noted, found, begin = pc.greater(pc.list_value_length(changes), 0), [], 0
+    noted, counts, begin = pc.greater(pc.list_value_length(changes), 0), [], 0
     for size in sizes:
-        found.append(pc.sum(noted.slice(begin, size)).as_py() or 0)
+        counts.append(pc.sum(noted.slice(begin, size)).as_py() or 0)
         begin += size
-    return found
+    return counts

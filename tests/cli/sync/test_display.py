@@ -217,12 +217,12 @@ def test_rows_that_the_source_has_no_more_are_noted() -> None:
 
     flagged = StaleCount("soft", 20, 10, 1_200, 1_200)
     assert "\nusers: 1,200 rows that the source has no more were flagged\n" in noted(flagged)
-    deleted = replace(flagged, removal="hard", gone=1, removed=1)
+    deleted = replace(flagged, removal="hard", missing=1, removed=1)
     assert "\nusers: 1 row that the source has no more was deleted\n" in noted(deleted)
-    counted = replace(flagged, removal="report", gone=2, removed=0, kept="removal is report")
+    counted = replace(flagged, removal="report", missing=2, removed=0, kept_because="removal is report")
     assert "\nusers: 2 rows that the source has no more stayed: removal is report\n" in noted(counted)
-    assert "no more" not in noted(replace(counted, gone=0))
-    assert "no more" not in noted(replace(counted, kept="too many", refused=True))
+    assert "no more" not in noted(replace(counted, missing=0))
+    assert "no more" not in noted(replace(counted, kept_because="too many", refused=True))
 
 
 def test_a_stream_that_was_read_before_says_so() -> None:

@@ -35,9 +35,9 @@ def shown(reports: Sequence[StreamReport], *, width: int = 100, height: int = 24
         (replace(READING, pages=0), None, "first page"),
         (READING, 5.0, "page 17"),
         (SLICES, None, "12/30+ slices"),
-        (replace(SLICES, whole=True), None, "12/30 slices, 40%"),
-        (replace(SLICES, whole=True), 18.0, "12/30 slices, 40%, 18 s left"),
-        (replace(SLICES, whole=True, status=Status.FAILED), 18.0, "12/30 slices, 40%"),
+        (replace(SLICES, all_planned=True), None, "12/30 slices, 40%"),
+        (replace(SLICES, all_planned=True), 18.0, "12/30 slices, 40%, 18 s left"),
+        (replace(SLICES, all_planned=True, status=Status.FAILED), 18.0, "12/30 slices, 40%"),
         (replace(SLICES, slices=30, status=Status.DONE), None, "30 slices"),
         (replace(READING, slices=1, status=Status.DONE), None, "17 pages"),
     ],
@@ -47,7 +47,7 @@ def test_how_far_a_stream_is_and_no_more_than_is_known(report: StreamReport, lef
 
 
 def test_the_time_left_follows_from_the_pace_of_the_slices_and_runs_down() -> None:
-    pace, report = Pace(begun=5.0, news=29.0), replace(SLICES, whole=True)
+    pace, report = Pace(begun=5.0, news=29.0), replace(SLICES, all_planned=True)
 
     assert [pace.left(report, now) for now in (29.0, 35.0, 100.0)] == [36.0, 30.0, 0.0]
     assert pace.left(SLICES, 29.0) is None

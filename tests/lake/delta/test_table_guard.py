@@ -411,6 +411,6 @@ def test_rows_that_vectors_deleted_are_not_missed(tmp_path: Path, removal: str) 
 
     assert report.failure is None
     assert report.stale is not None
-    assert (report.stale.previous, report.stale.current, report.stale.gone) == (2, 2, 1)
+    assert (report.stale.previous, report.stale.current, report.stale.missing) == (2, 2, 1)
     assert report.stale.removed == (0 if removal == "report" else 1)
     assert rows(tmp_path) == [(2, 2, 1), *([(3, 3, 1)] if removal == "report" else []), (4, 4, 1)]

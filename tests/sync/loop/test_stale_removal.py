@@ -311,7 +311,7 @@ def test_new_rows_do_not_hide_that_all_old_ones_are_gone(lake: Lake) -> None:
 
     assert (report.status, lake.flagged) == (Status.FAILED, [])
     assert report.stale is not None
-    assert (report.stale.previous, report.stale.current, report.stale.gone) == (10, 100, 10)
+    assert (report.stale.previous, report.stale.current, report.stale.missing) == (10, 100, 10)
 
 
 @pytest.mark.parametrize(("left", "status"), [(2, Status.DONE), (1, Status.FAILED)])
@@ -348,7 +348,7 @@ def test_a_read_that_was_begun_before_anybody_asked_removes_nothing(tmp_path: Pa
 
     assert (resumed.resumed, resumed.status, lake.flagged) == (True, Status.DONE, [])
     assert resumed.stale is not None
-    assert resumed.stale.kept.startswith("the read was begun without remove_stale")
+    assert resumed.stale.kept_because.startswith("the read was begun without remove_stale")
     assert (lake.sync(Users(range(8))).stale, lake.flagged) == (count(10, 8, 2, 2), [8, 9])
 
 
