@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
-from cdk.declarative.docstrings import component_docs
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.field_shapes import (
@@ -34,6 +33,7 @@ from cdk.declarative.model.plug_points import StreamParts
 from cdk.declarative.syntax.parameters import propagate
 from cdk.rest import JsonDecoder
 from cdk.testing import MockApi
+from tools.manifest_docs.docstrings import component_docs
 
 register()
 NAMES = sorted(Component.registry)

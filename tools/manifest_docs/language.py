@@ -1,6 +1,6 @@
 """The manifest language as a whole: its JSON Schema, and its reference pages.
 
-`python -m cdk.declarative.language` prints the schema, `--write` writes the pages.
+`python -m tools.manifest_docs.language` prints the schema, `--write` writes the pages.
 """
 
 import sys
@@ -12,7 +12,6 @@ from pydantic import BaseModel
 
 from cdk.base.values import Json, JsonSchema
 from cdk.declarative.components import register
-from cdk.declarative.docstrings import component_docs
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     Anything,
@@ -31,7 +30,8 @@ from cdk.declarative.model.field_shapes import (
     kind_of,
     models_in,
 )
-from cdk.declarative.pages import component_pages
+from tools.manifest_docs.docstrings import component_docs
+from tools.manifest_docs.pages import component_pages
 
 PAGES = Path("docs/reference/manifest")
 """Where the reference pages lie in the project."""

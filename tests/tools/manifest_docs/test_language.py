@@ -7,12 +7,12 @@ import pytest
 from jsonschema import Draft7Validator
 
 from cdk.base.values import Json, JsonSchema
-from cdk.declarative.language import PAGES, json_schema, write_pages
 from cdk.declarative.manifest import Manifest
-from cdk.declarative.pages import component_pages
+from tools.manifest_docs.language import PAGES, json_schema, write_pages
+from tools.manifest_docs.pages import component_pages
 
 NAMES = json.loads((Path(__file__).parent / "language_names.json").read_text())
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 MANIFEST = {
     "version": "6.0.0",
     "check": {"stream_names": ["users"]},
@@ -93,7 +93,7 @@ def test_what_does_not_load_does_not_fit_the_schema(
 
 
 def test_the_pages_on_disk_are_those_that_are_rendered() -> None:
-    """`python -m cdk.declarative.language --write` renders them."""
+    """`python -m tools.manifest_docs.language --write` renders them."""
     pages = component_pages()
     on_disk = {page.name: page.read_text() for page in (PROJECT / PAGES).glob("*.md") if page.name != "language.md"}
 

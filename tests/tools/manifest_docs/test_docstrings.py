@@ -1,6 +1,6 @@
 from pydantic import BaseModel
 
-from cdk.declarative.docstrings import ComponentDocs, component_docs
+from tools.manifest_docs.docstrings import ComponentDocs, component_docs
 
 
 class Shown(BaseModel):

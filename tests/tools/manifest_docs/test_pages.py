@@ -1,4 +1,4 @@
-from cdk.declarative.pages import component_pages
+from tools.manifest_docs.pages import component_pages
 
 PAGES = component_pages()
 

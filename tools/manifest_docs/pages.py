@@ -8,7 +8,6 @@ import orjson
 from pydantic import BaseModel
 
 from cdk.declarative.components import register
-from cdk.declarative.docstrings import component_docs
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     Choice,
@@ -26,8 +25,9 @@ from cdk.declarative.model.field_shapes import (
     open_to_more,
     words,
 )
+from tools.manifest_docs.docstrings import component_docs
 
-_NOTE = "<!-- Written by `python -m cdk.declarative.language --write`; change the docstrings instead. -->\n"
+_NOTE = "<!-- Written by `python -m tools.manifest_docs.language --write`; change the docstrings instead. -->\n"
 _INTRODUCTION = "[How manifests are written](language.md), and every component, by its family:\n"
 _SOURCE = "source"
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
