@@ -1061,8 +1061,8 @@ BUGS = [
     Bug(
         "rows without a key are said",
         "sync/loop/stream_sync",
-        "if done.apart and not self.report.apart:",
-        "if False:",
+        "        if self.report.apart:\n",
+        "        if False:\n",
         "tests/sync/loop/test_table_writer.py",
     ),
     Bug(
@@ -1313,8 +1313,8 @@ BUGS = [
     Bug(
         "joined files have a receipt",
         "lake/delta/compaction",
-        "custom_metadata={RECEIPT: Receipt().to_text()})\n        handle.",
-        "custom_metadata={})\n        handle.",
+        "custom_metadata={RECEIPT: Receipt().to_text()}),\n",
+        "custom_metadata={}),\n",
     ),
     Bug(
         "each format is named once",
@@ -1493,6 +1493,52 @@ BUGS = [
         "lake/arrow/record_batches",
         "{name for name in self._nulls if name.lower() not in self._taken}",
         "self._nulls",
+    ),
+    Bug(
+        "rows that an OPTIMIZE doubled are refused",
+        "lake/delta/restore_detection",
+        "            moves.append(at)\n",
+        "            pass\n",
+        "tests/lake/delta/test_stream_table.py",
+    ),
+    Bug(
+        "rows that an OPTIMIZE doubled and RESTORE took are not",
+        "lake/delta/stream_table",
+        "or before == after:",
+        "or before > after:",
+    ),
+    Bug(
+        "a table with doubled rows is refused before reading",
+        "sync/loop/table_writer",
+        "        _check_moves(stream_plan, self.table)\n",
+        "",
+        "tests/lake/delta/test_write_modes.py",
+    ),
+    Bug(
+        "an overwrite replaces doubled rows",
+        "sync/loop/table_writer",
+        '    if stream_plan.write_mode != "overwrite":\n        table.check_moves()',
+        "    table.check_moves()",
+        "tests/lake/delta/test_write_modes.py",
+    ),
+    Bug(
+        "a commit that others outrun may be tried later",
+        "lake/delta/stream_table",
+        "class TableChanged(TransientError):",
+        "class TableChanged(StateError):",
+    ),
+    Bug(
+        "rows without a key are counted over all commits",
+        "sync/loop/stream_sync",
+        "apart=report.apart + done.apart,",
+        "apart=report.apart or done.apart,",
+        "tests/sync/loop/test_table_writer.py",
+    ),
+    Bug(
+        "a pipeline may leave small files alone",
+        "sync/loop/epoch_loop",
+        "            if self._joins:\n                run.compact()",
+        "            run.compact()",
     ),
 ]
 

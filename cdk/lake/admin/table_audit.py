@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-import orjson
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import Json
-from cdk.lake.delta.commit_log import actions
 from cdk.lake.delta.receipt import RECEIPT, Receipt
-from cdk.lake.parquet.table_files import LoggedFile, oldest, rows_of, total_rows
+from cdk.lake.parquet.table_files import LoggedFile, actions, apply_commit, changes_rows, oldest, rows_of, total_rows
 from cdk.lake.storage.folder import Folder
 
 _LISTED = 5
@@ -109,7 +107,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
     for version in range(since + 1 if since else 0, now + 1):
         lines = actions(root, version)
         info: Mapping[str, Json] = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
-        operation, gained = str(info.get("operation", "")), _applied(files, lines)
+        operation, gained = str(info.get("operation", "")), apply_commit(files, lines)
         where = f"{root}, version {version}"
         if RECEIPT in info:
             try:
@@ -118,35 +116,13 @@ def audit(root: Folder, stream: str = "") -> Audit:
                 receipt.check(gained, stream=stream, path=where)
             except (BadState, ReceiptError) as error:
                 wrong.append(f"version {version} contradicts its receipt: {error.message}")
-        elif any(_changes_rows(line) for line in lines):
+        elif changes_rows(lines):
             others.append(OtherCommit(version, operation, gained))
         elif gained:
             others.append(OtherCommit(version, operation, gained))
             wrong.append(f"version {version}, {operation}, says that rows only move, and has {_change(gained)}")
     in_files = _in_files(root, files, wrong)
     return Audit(since, start, receipts, total, others, rows_of(files), in_files, wrong)
-
-
-def _applied(files: dict[str, LoggedFile], lines: Sequence[Mapping[str, Json]]) -> int | None:
-    """Let the files of a commit come and go; the rows that come less those that leave, None where some are not counted.
-
-    A file that gets a deletion vector leaves and comes; one that is there already is only described anew.
-    """
-    come = {line["add"]["path"]: _logged(line["add"]) for line in lines if "add" in line}
-    leave = {*come, *(line["remove"]["path"] for line in lines if "remove" in line)} & files.keys()
-    removed = total_rows([files.pop(path).counted for path in leave])
-    files.update(come)
-    added = rows_of(come)
-    return None if added is None or removed is None else added - removed
-
-
-def _logged(add: Mapping[str, Json]) -> LoggedFile:
-    rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
-    return LoggedFile(rows, int((add.get("deletionVector") or {}).get("cardinality", 0)))
-
-
-def _changes_rows(line: Mapping[str, Json]) -> bool:
-    return any(line[kind].get("dataChange", True) for kind in ("add", "remove") if kind in line)
 
 
 def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:

@@ -12,12 +12,11 @@ from cdk.base.errors import BadState, StateError
 from cdk.base.values import from_json
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_audit import Audit, audit
-from cdk.lake.delta.commit_log import actions
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.merge import scratch_files
-from cdk.lake.parquet.table_files import missing_files
+from cdk.lake.parquet.table_files import actions, missing_files
 from cdk.lake.storage.folder import Folder, LocalFolder
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")

@@ -8,6 +8,7 @@ import orjson
 
 from cdk.base.values import Json
 from cdk.lake.delta.stream_table import NOTE
+from cdk.lake.parquet.table_files import actions
 from cdk.lake.storage.folder import Folder
 
 
@@ -47,11 +48,6 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             replaced=any("remove" in line for line in lines),
             note=str(info.get(NOTE, "")),
         )
-
-
-def actions(root: Folder, version: int) -> list[Mapping[str, Json]]:
-    """The actions of one commit. Raises FileNotFoundError: the log has it no more."""
-    return [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
 
 
 def _rows(add: Mapping[str, Json]) -> int | None:

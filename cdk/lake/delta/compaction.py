@@ -3,20 +3,28 @@
 A commit of its own, which changes neither rows nor state; VACUUM removes the old files later.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from cdk.base.errors import StateError
 from cdk.base.task_map import run_inline
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.table_guard import Use, Way, guard_of
-from cdk.lake.parquet.rewrite import LARGE_BYTES, MANY, SMALL_BYTES, Rewrite, crowded
-from cdk.lake.parquet.table_files import bounded_columns, file_actions, files_of, logged_files, lost_files, total_rows
+from cdk.lake.parquet.rewrite import LARGE_BYTES, Rewrite, crowded
+from cdk.lake.parquet.table_files import (
+    TableFile,
+    bounded_columns,
+    file_actions,
+    files_of,
+    logged_files,
+    lost_files,
+    total_rows,
+)
 from cdk.lake.storage.folder import Folder
 
 
@@ -27,29 +35,28 @@ def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
     it does when another has come between; nothing has changed. ReceiptError: the new files have other rows than the old
     ones. And what a store raises.
     """
-    if not handle.metadata().partition_columns:
-        return _join(handle, root)
-    if guard_of(handle, str(root), "").way(Use.JOIN) is Way.ENGINE:
-        return _join(handle, root) if crowded(files_of(handle)) else 0
-    return _join_in_partitions(handle, root, now)
-
-
-def _join(handle: DeltaTable, root: Folder) -> int:
-    sizes = pa.table(handle.get_add_actions())["size_bytes"].to_pylist()
-    small = len([size for size in sizes if size < SMALL_BYTES])
-    if small < MANY:
-        return 0
-    with _committing(handle, root):
-        receipt = CommitProperties(custom_metadata={RECEIPT: Receipt().to_text()})
-        handle.optimize.compact(target_size=LARGE_BYTES, commit_properties=receipt)
-    return small
-
-
-def _join_in_partitions(handle: DeltaTable, root: Folder, now: datetime) -> int:
-    """As `_join`; delta-rs would leave the partition columns out of the files."""
     groups = crowded(files_of(handle))
     if not groups:
         return 0
+    if guard_of(handle, str(root), "").way(Use.JOIN) is Way.ENGINE:
+        return _join_by_engine(handle, root, groups)
+    return _join(handle, root, groups, now)
+
+
+def _join_by_engine(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]]) -> int:
+    """As `_join`, by delta-rs, which heeds deletion vectors.
+
+    delta-rs 1.6 tries its commit again whatever the properties say, also when another OPTIMIZE has removed the same
+    files: the rows are then there twice, and the next sync finds it (`StreamTable.check_moves`).
+    """
+    with _committing(handle, root):
+        receipt = CommitProperties(custom_metadata={RECEIPT: Receipt().to_text()})
+        handle.optimize.compact(target_size=LARGE_BYTES, commit_properties=receipt)
+    return sum(map(len, groups))
+
+
+def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]], now: datetime) -> int:
+    """Write each group as one file, and name these in a commit that counts only if nobody else has committed."""
     partition_by = handle.metadata().partition_columns
     schema = pa.schema(handle.schema().to_arrow())
     files = Rewrite(root, schema, bounded_columns(handle), tuple(partition_by)).joined(groups, run_inline)
@@ -77,6 +84,12 @@ def _join_in_partitions(handle: DeltaTable, root: Folder, now: datetime) -> int:
 def _committing(handle: DeltaTable, root: Folder) -> Iterator[None]:
     try:
         yield
+    except CommitFailedError as error:
+        raise StateError(
+            "the table's small files stay, for something else has changed the table; the next sync looks again",
+            detail=str(error),
+            path=str(root),
+        ) from error
     except DeltaError as error:
         # New files stay for VACUUM: a store may have taken the commit and not said so.
         raise StateError(f"the table's small files stay: {error}", path=str(root)) from error

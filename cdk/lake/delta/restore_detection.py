@@ -5,41 +5,55 @@ each RESTORE to the version it went to, until a commit is met that moved the mar
 that, it tells nothing; then the table's rows have to (`StreamTable`).
 """
 
-import orjson
+from typing import NamedTuple
 
 from cdk.base.errors import StateError
+from cdk.lake.parquet.table_files import actions, changes_rows
 from cdk.lake.storage.folder import Folder
 
 
-def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: int) -> tuple[int | None, bool]:
-    """The version of the state that belongs to the rows of the table's `version`; None: they have none.
+class RowsState(NamedTuple):
+    """Which state belongs to a table's rows, and what has become of their files since.
 
-    The second is whether the log says so: False where it was cleaned up, and the marker may be that of other rows.
+    version: of the state; None: they have none. certain: the log says so; where it was cleaned up, the state may be
+    that of other rows. moves: the versions since that state, newest first, whose commits say that rows only move from
+    file to file; those that a RESTORE has undone are not among them.
+    """
+
+    version: int | None
+    certain: bool
+    moves: tuple[int, ...] = ()
+
+
+def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: int) -> RowsState:
+    """What the log says of the rows of the table's `version`.
+
     app: whose marker. marker: where it stands. Raises StateError: the log cannot tell.
     """
-    log, at, restored = root.join("_delta_log"), version, False
+    at, restored = version, False
+    moves: list[int] = []
     while at >= 0:
         try:
-            lines = log.read(f"{at:020}.json").splitlines()
+            lines = actions(root, at)
         except FileNotFoundError:
             if not restored:
-                return marker, False
+                return RowsState(marker, certain=False, moves=tuple(moves))
             why = f"version {at}, to which it was restored, is gone from the log"
             raise _unknown(why, root, stream) from None
-        actions = [orjson.loads(line) for line in lines]
-        for action in actions:
-            if action.get("txn", {}).get("appId") == app:
-                moved_to: int = action["txn"]["version"]
-                return moved_to, True
+        for line in lines:
+            if line.get("txn", {}).get("appId") == app:
+                return RowsState(line["txn"]["version"], certain=True, moves=tuple(moves))
+        if any("add" in line for line in lines) and not changes_rows(lines):
+            moves.append(at)
         at -= 1
-        for info in (action.get("commitInfo", {}) for action in actions):
+        for info in (line.get("commitInfo", {}) for line in lines):
             if info.get("operation") == "RESTORE":
                 to, restored = info.get("operationParameters", {}).get("version"), True
                 if to is None:
                     why = "it was restored to a time; restore it to a version, by its number"
                     raise _unknown(why, root, stream)
                 at = int(to)
-    return (None if restored else marker), True
+    return RowsState(None if restored else marker, certain=True, moves=tuple(moves))
 
 
 def _unknown(why: str, root: Folder, stream: str) -> StateError:

@@ -22,14 +22,13 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type, only_gains
-from cdk.lake.delta.commit_log import actions
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable, repeat_if_changed
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts, restored
 from cdk.lake.parquet.rewrite import Rewrite
-from cdk.lake.parquet.table_files import TableFile, missing_files
+from cdk.lake.parquet.table_files import TableFile, actions, missing_files
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
 
@@ -51,6 +50,7 @@ class RowHistory:
         self.table = StreamTable(
             root, pipeline, f"{stream}/history", main.schema, lost=True, partition_by=main.partition_by
         )
+        self.table.check_moves()
 
     def follow(self) -> None:
         """Add what the last commit to the table brought, or more where more is lacking.

@@ -32,13 +32,15 @@ from cdk.base.values import to_json
 from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
-from cdk.lake.delta.restore_detection import state_of_rows
+from cdk.lake.delta.restore_detection import RowsState, state_of_rows
 from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
 from cdk.lake.delta.table_guard import Guard, check_openable, guard_of
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.table_files import (
     TableFile,
+    actions,
+    apply_commit,
     file_actions,
     files_of,
     logged_files,
@@ -56,6 +58,8 @@ NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
 _RETAINED_STATES = 20
+_MOVES = 20
+"""Commits that only move rows and are looked at when a table is opened: each costs as much as opening it."""
 _ATTEMPTS = 5
 _NEWEST = 3
 _CLOCKS_DIFFER = 3_600_000
@@ -68,7 +72,7 @@ _CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable
 T = TypeVar("T")
 
 
-class TableChanged(StateError):
+class TableChanged(TransientError):
     """Something else, such as OPTIMIZE, came between. Nothing is committed; do it again on the files that are there."""
 
 
@@ -77,14 +81,21 @@ def repeat_if_changed(table: "StreamTable", attempt: Callable[[], T]) -> T:
 
     attempt: asks for the table's files anew, and removes what it wrote when it raises TableChanged. Files that are gone
     while it reads them are a change, too: OPTIMIZE replaces files, and VACUUM removes what was replaced.
-    Raises StateError: the table's newest version names files that are gone.
+    Raises TableChanged: the last attempt failed so, too. StateError: the table's newest version names files that are
+    gone.
     """
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return attempt()
         except TableChanged as error:
             if not attempts_left:
-                raise
+                raise TableChanged(
+                    f"something else has changed the table each of the {_ATTEMPTS} times that a commit was to be made; "
+                    "nothing of it counts, and the next sync reads again what it held. Run the sync again, at a time "
+                    "when jobs such as OPTIMIZE, or other syncs, do not write to this table all the while",
+                    detail=error.detail,
+                    path=error.path,
+                ) from error
             logger.warning("%s; doing it again", error)
         except Exception as error:
             if not attempts_left or not table.lost_files():
@@ -152,6 +163,7 @@ class StreamTable:
         self._version = self._seen_marker = self._marker()
         self._guard: tuple[int, Guard] | None = None
         self._rows_state_version: int | None = None
+        self._moves: tuple[int, ...] = ()
         self.saved: TableState | None = None
         self._undone: tuple[int, ...] = ()
         # Versions go up, also where the marker was lost.
@@ -167,9 +179,9 @@ class StreamTable:
         if self._version is None:
             self._check_new()
             return
-        self._rows_state_version, from_log = self._of_rows(self._version)
+        self._rows_state_version, certain, self._moves = self._of_rows(self._version)
         saved = None if self._rows_state_version is None else self.load(self._rows_state_version)
-        if saved is not None and not from_log:
+        if saved is not None and not certain:
             self._check_rows(saved)
         self.saved = saved
         if self._rows_state_version != self._version:
@@ -219,6 +231,35 @@ class StreamTable:
             path=str(self.root),
             stream=self._stream,
         )
+
+    def check_moves(self) -> None:
+        """Raise StateError: a commit after this pipeline's last one says that rows only move, and changed their number.
+
+        delta-rs 1.6 commits two OPTIMIZEs that began with the same version one after the other, and both files that
+        they made hold the same rows. The newest commits of the kind are looked at, as the table was opened.
+        """
+        for version in reversed(self._moves[:_MOVES]):
+            with self.root.explaining(self._stream):
+                try:
+                    older = DeltaTable(self.root.uri, version=version - 1, storage_options=self.root.storage_options)
+                    files = logged_files(older)
+                except DeltaError:
+                    continue  # the log was cleaned up
+                before, lines = rows_of(files), actions(self.root, version)
+                apply_commit(files, lines)
+                after = rows_of(files)
+            if before is None or after is None or before == after:
+                continue
+            name = next((line["commitInfo"].get("operation", "") for line in lines if "commitInfo" in line), "")
+            raise StateError(
+                f"version {version}, {name or 'unnamed'}, says that rows only move, and the table had {before:,} rows "
+                f"before it and {after:,} after it. So it is when two jobs join the same files at once. Restore the "
+                f"table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync again: what this "
+                "pipeline has read is there, and what others have added since leaves. If somebody has corrected the "
+                "rows already, take the state that fits them with `spark-cdk state rollback`",
+                path=str(self.root),
+                stream=self._stream,
+            )
 
     @property
     def other_pipelines(self) -> list[str]:
@@ -399,18 +440,18 @@ class StreamTable:
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
         saved = replace(saved, rows=rows, newest=(), newest_at=0)
         if files:
-            named = files[-_NEWEST:]
-            at = max(file.modified for file in named)
-            saved = replace(saved, newest=tuple(file.path for file in named), newest_at=at)
+            newest = files[-_NEWEST:]
+            at = max(file.modified for file in newest)
+            saved = replace(saved, newest=tuple(file.path for file in newest), newest_at=at)
         elif self.saved is not None:
             leaving = {file.path for file in remove}
-            newest = () if overwrite else tuple(path for path in self.saved.newest if path not in leaving)
-            saved = replace(saved, newest=newest, newest_at=self.saved.newest_at)
+            staying = () if overwrite else tuple(path for path in self.saved.newest if path not in leaving)
+            saved = replace(saved, newest=staying, newest_at=self.saved.newest_at)
         crash_point("before_state_blob")
         self.draft(version, saved)
         crash_point("after_state_blob")
         self.check_files(files)
-        actions = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
+        named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
         properties = CommitProperties(
             custom_metadata={
                 "spark-cdk.state": _for_people(saved),
@@ -422,7 +463,7 @@ class StreamTable:
             # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
             max_commit_retries=0 if alone else None,
         )
-        write = change or self._naming(actions, schema, overwrite=overwrite)
+        write = change or self._naming(named, schema, overwrite=overwrite)
         try:
             write(self._handle, properties)
         except (DeltaError, OSError) as error:
@@ -435,13 +476,13 @@ class StreamTable:
         self._version, self._rows_state_version, self.saved = version, version, saved
         self._prune(version, saved)
 
-    def _naming(self, actions: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
+    def _naming(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
         """A change that names files."""
 
         def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
             columns = handle.schema() if schema is None else self._prepared(schema)
             by, mode = list(self.partition_by) or None, "overwrite" if overwrite else "append"
-            handle.create_write_transaction(actions, mode, columns, by, commit_properties=properties)
+            handle.create_write_transaction(named, mode, columns, by, commit_properties=properties)
             handle.update_incremental()
             return {}
 
@@ -463,7 +504,10 @@ class StreamTable:
                 raise TableChanged("something else has changed the table", path=str(self.root)) from None
             raise self._violated(error) from None
         if self._seen_marker == before and self.version != version_before and explained is error:
-            raise TableChanged(f"something else has changed the table: {error}", path=str(self.root)) from error
+            # What delta-rs says of it advises to set isolation levels, which would not help.
+            raise TableChanged(
+                "something else has changed the table", detail=str(error), path=str(self.root)
+            ) from error
         raise self._conflict(before, explained) from (error if explained is error else None)
 
     def change(
@@ -545,7 +589,7 @@ class StreamTable:
             marker: int | None = self._handle.transaction_version(self._app)
         return marker
 
-    def _of_rows(self, marker: int) -> tuple[int | None, bool]:
+    def _of_rows(self, marker: int) -> RowsState:
         return state_of_rows(self.root, self._stream, self._app, version=self.version, marker=marker)
 
     def _conflict(self, expected: int | None, error: Exception | None) -> CdkError:

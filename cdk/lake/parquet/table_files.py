@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from urllib.parse import unquote
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -108,6 +109,35 @@ def rows_of(files: Mapping[str, LoggedFile]) -> int | None:
 def total_rows(counts: Collection[int | None]) -> int | None:
     """The sum; None where one is not known."""
     return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def actions(root: Folder, version: int) -> list[Mapping[str, Json]]:
+    """The actions of one commit. Raises FileNotFoundError: the log has it no more."""
+    return [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
+
+
+def changes_rows(lines: Sequence[Mapping[str, Json]]) -> bool:
+    """Whether a commit says that rows come or go, and do not just move from file to file."""
+    files = [line[kind] for line in lines for kind in ("add", "remove") if kind in line]
+    return any(file.get("dataChange", True) for file in files)
+
+
+def apply_commit(files: dict[str, LoggedFile], lines: Sequence[Mapping[str, Json]]) -> int | None:
+    """Let the files of a commit come and go; the rows that come less those that leave, None where some are not counted.
+
+    A file that gets a deletion vector leaves and comes; one that is there already is only described anew.
+    """
+    come = {line["add"]["path"]: _added(line["add"]) for line in lines if "add" in line}
+    leave = {*come, *(line["remove"]["path"] for line in lines if "remove" in line)} & files.keys()
+    removed = total_rows([files.pop(path).counted for path in leave])
+    files.update(come)
+    added = rows_of(come)
+    return None if added is None or removed is None else added - removed
+
+
+def _added(add: Mapping[str, Json]) -> LoggedFile:
+    rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
+    return LoggedFile(rows, int((add.get("deletionVector") or {}).get("cardinality", 0)))
 
 
 def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:

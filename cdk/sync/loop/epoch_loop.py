@@ -49,6 +49,7 @@ class EpochLoop:
         self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
         self._interval = pipeline.checkpoint_interval.total_seconds()
         self._concurrency, self._name = pipeline.concurrency, pipeline.name
+        self._joins = pipeline.target.join_small_files
         self._seconds, self._suspects = min(_FIRST, self._interval), Suspects()
         # Slices that are not begun come again; too few leave an API that makes tasks wait without requests.
         self._slices = min(_SLICES * pipeline.concurrency, _MOST_SLICES)
@@ -66,7 +67,9 @@ class EpochLoop:
             self._commit({piece.target for piece in pieces}, results)
             self._watch(0)
         for run in self._runs:
-            run.compact()
+            run.warn_of_keys()
+            if self._joins:
+                run.compact()
         self._workers.name("")  # a notebook's session goes on
 
     def _plan(self) -> list[SliceTask]:

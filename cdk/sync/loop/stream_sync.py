@@ -417,13 +417,6 @@ class StreamSync:
 
     def _note(self, done: Committed) -> None:
         """Take over what a commit did."""
-        if done.apart and not self.report.apart:
-            logger.warning(
-                "%s: the primary key of %d rows is null, missing, or no value of its column; each of them is kept as a "
-                "row of its own, and a changed one as another. Choose a primary_key that every record has",
-                self.stream.name,
-                done.apart,
-            )
         self.saved, before, report, commits = done.saved, self._committed, self.report, self.report.by_commit
         self.report = replace(
             report,
@@ -451,6 +444,16 @@ class StreamSync:
             self._note(Committed(saved, done=True))
         if stale.refused:
             self.fail(Failure.of(RemovalRefused(stale.kept_because, path=removal.where)))
+
+    def warn_of_keys(self) -> None:
+        """Warn, at the end of the sync, of the rows whose keys do not tell them apart."""
+        if self.report.apart:
+            logger.warning(
+                "%s: the primary key of %d rows is null, missing, or no value of its column; each of them is kept as a "
+                "row of its own, and a changed one as another. Choose a primary_key that every record has",
+                self.stream.name,
+                self.report.apart,
+            )
 
     def compact(self) -> None:
         """Join the small files that many short epochs have left, in the tables of a stream that is done."""

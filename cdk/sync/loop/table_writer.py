@@ -48,6 +48,7 @@ class TableWriting:
         self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
         if stream_plan.write_mode == "append" and is_refreshed(stream_plan, self.table.saved):
             stream_plan = self._plan = replace(stream_plan, write_mode="overwrite")
+        _check_moves(stream_plan, self.table)
         self._columns = self._planned()
         _check_guards(stream_plan, self._declared, self._columns, self.table.guard)
         _warn_of_string_columns(stream_plan, self._columns.columns, self._declared)
@@ -231,10 +232,17 @@ def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
     if _check_new(stream_plan, begin, by):
         return None
     table = StreamTable(stream_plan.root, pipeline, stream_plan.stream.name, begin, partition_by=by)
+    _check_moves(stream_plan, table)
     planned = _planned(stream_plan, declared, table)
     _check_guards(stream_plan, declared, planned, table.guard)
     _identity(stream_plan, planned.schema, planned.columns)
     return table
+
+
+def _check_moves(stream_plan: StreamPlan, table: StreamTable) -> None:
+    """See `StreamTable.check_moves`. An overwrite replaces all rows, however often they are there."""
+    if stream_plan.write_mode != "overwrite":
+        table.check_moves()
 
 
 def _check_new(stream_plan: StreamPlan, begin: pa.Schema, partition_by: Sequence[str]) -> bool:

@@ -148,12 +148,14 @@ class TargetOptions(_Part):
     """Where the tables lie: `<path>/<stream>`, or `<path>/<namespace>/<stream>`.
 
     path: a folder, or the address of one in a store. storage: how to get there, by the names of delta-rs; what it does
-    not say is looked for in the environment. A folder needs none, and may have it.
+    not say is looked for in the environment. A folder needs none, and may have it. join_small_files: whether the many
+    small files of a table are written again as few large ones at the end of a sync; other jobs may do it instead.
     """
 
     path: Annotated[str, AfterValidator(_target)]
     storage: Mapping[str, str | bool | int] = Field(default_factory=dict, repr=False)
     format: Literal["delta"] = "delta"
+    join_small_files: bool = True
 
 
 class SparkOptions(_Part):

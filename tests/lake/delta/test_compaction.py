@@ -1,6 +1,7 @@
 """Joining small files changes neither rows nor state, and readers of changes see nothing."""
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -91,11 +92,17 @@ def test_files_of_different_partitions_do_not_count_together(tmp_path: Path) -> 
     assert table.compact() == 0
 
 
-def test_a_crowded_partition_is_joined_once_whoever_begins(tmp_path: Path) -> None:
-    table = filled(tmp_path, MANY, "day")
+@pytest.mark.parametrize("by", [(), ("day",)], ids=["plain", "parted"])
+@pytest.mark.parametrize(
+    "first", [lambda root: opened(root).compact(), lambda root: DeltaTable(str(root)).optimize.compact()]
+)
+def test_crowded_files_are_joined_once_whoever_begins(
+    tmp_path: Path, by: tuple[str, ...], first: Callable[[Path], object]
+) -> None:
+    filled(tmp_path, MANY, *by)
     other = opened(tmp_path)
 
-    assert table.compact() == MANY
+    first(tmp_path)
     with pytest.raises(StateError, match="the table's small files stay") as caught:
         other.compact()
 

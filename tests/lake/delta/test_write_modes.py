@@ -399,3 +399,36 @@ def test_rows_that_a_vector_deletes_while_a_column_becomes_wider_stay_deleted(tm
     assert rows(tmp_path) == [(2, 2, 1)]
     sync(tmp_path, Users([wide]), write_mode=mode)
     assert rows(tmp_path) == [(2, 2, 1), (3, 3, 1)]
+
+
+def doubled(folder: Path) -> int:
+    """Two jobs join the table's files at once, and each of its rows is there twice; the version before that."""
+    root = str(folder / "users")
+    one, other = DeltaTable(root), DeltaTable(root)
+    one.optimize.compact()
+    other.optimize.compact()
+    return int(DeltaTable(root).version()) - 1
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_a_table_whose_rows_two_others_have_doubled_is_refused_before_a_request(tmp_path: Path, mode: str) -> None:
+    filled(tmp_path, write_mode=mode)
+    before, read = doubled(tmp_path), list[int]()
+
+    report = reported(tmp_path, Users([of(4)], lambda: read.append(1)), write_mode=mode)
+
+    assert report.failure is not None
+    assert "had 3 rows before it and 6 after it" in report.failure.message
+    assert read == []
+    DeltaTable(str(tmp_path / "users")).restore(before)
+    sync(tmp_path, Users([of(4)]), write_mode=mode)
+    assert rows(tmp_path) == [(n, n, 1) for n in (1, 2, 3, 4)]
+
+
+def test_an_overwrite_replaces_rows_that_two_others_have_doubled(tmp_path: Path) -> None:
+    filled(tmp_path, write_mode="append")
+    doubled(tmp_path)
+
+    sync(tmp_path, Users([of(4)]), **FULL)
+
+    assert rows(tmp_path) == [(4, 4, 1)]

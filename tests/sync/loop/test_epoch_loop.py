@@ -1,6 +1,6 @@
 """How a sync is cut into epochs, without Spark: tasks run in this process, and clocks are told."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from cdk import Item, Json, JsonSchema, Partition, Slice, Stream
+from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream
 from cdk.base.task_map import run_inline
+from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.storage.folder import LocalFolder
 from cdk.sync.loop.epoch_loop import EpochLoop
 from cdk.sync.loop.stream_sync import StreamSync
@@ -53,7 +54,14 @@ class Watched:
     """A sync of one stream. epochs: of each, its seconds and the slices that were handed out."""
 
     def __init__(
-        self, folder: Path, stream: Stream, clock: Clock, *, interval: float = 30, concurrency: int = 4
+        self,
+        folder: Path,
+        stream: Stream,
+        clock: Clock,
+        *,
+        interval: float = 30,
+        concurrency: int = 4,
+        join_small_files: bool = True,
     ) -> None:
         self.run = StreamSync(
             StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", "append"), "test", sync="s1"
@@ -62,7 +70,7 @@ class Watched:
         pipeline = Pipeline(
             name="test",
             source=SourceOptions(connector="given"),
-            target=TargetOptions(path=str(folder)),
+            target=TargetOptions(path=str(folder), join_small_files=join_small_files),
             checkpoint_interval=timedelta(seconds=interval),
             concurrency=concurrency,
         )
@@ -190,3 +198,24 @@ def test_an_interval_of_nothing_commits_each_page(tmp_path: Path) -> None:
     sync.read_all()
 
     assert (sync.run.report.pages, sync.run.report.commits, sync.run.report.written) == (5, 5, 15)
+
+
+class Pages(PagedStream):
+    """A record a page, as many as make files worth joining."""
+
+    name = "pages"
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        del slice
+        page = 0 if token is None else int(token["page"])
+        return Page([{"id": page}], {"page": page + 1} if page < MANY else None)
+
+
+@pytest.mark.parametrize(("join_small_files", "files"), [(True, 1), (False, MANY + 1)])
+def test_small_files_are_joined_at_the_end_unless_the_pipeline_says_otherwise(
+    tmp_path: Path, *, join_small_files: bool, files: int
+) -> None:
+    Watched(tmp_path, Pages(), Clock(), interval=0, join_small_files=join_small_files).read_all()
+
+    table = DeltaTable(str(tmp_path / "table"))
+    assert (len(table.file_uris()), table.count()) == (files, MANY + 1)

@@ -542,6 +542,31 @@ def test_rows_whose_key_is_none_of_the_columns_are_kept_counted_and_said(
     assert "things: the primary key of 3 rows is null, missing, or no value of its column" in caplog.text
 
 
+class Keyless(PagedStream):
+    """Three pages of records, all without the key, then one with it."""
+
+    primary_key = "id"
+    schema: Mapping[str, Json] = {"properties": {"id": INT, "n": INT}}
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        del slice
+        page = 0 if token is None else int(token["page"])
+        if page == 3:
+            return Page([{"id": 1, "n": 100}], None)
+        return Page([{"n": 10 * page + i} for i in range(page + 1)], {"page": page + 1})
+
+
+def test_rows_without_a_key_are_counted_over_all_commits_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    report = ok(tmp_path, Keyless(), write_mode="append_dedup")
+
+    assert (report.commits, report.apart) == (4, 6)
+    said = [line.getMessage() for line in caplog.records if "the primary key of" in line.getMessage()]
+    assert len(said) == 1
+    assert "things: the primary key of 6 rows is null" in said[0]
+
+
 class Shops(Versions):
     """Slices of which each gives a key of the slice before it, and one of the slice after it, twice."""
 
