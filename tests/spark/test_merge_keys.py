@@ -171,6 +171,20 @@ def test_a_row_without_a_key_that_changed_is_another_row_and_one_that_does_not_f
     assert marks(table) == [0, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("kind", "key"), [(MOMENT, f"{FINE}Z"), (LOCAL_TIME, FINE), (LOCAL_TIME, ZONED), (pa.string(), HALF)]
+)
+def test_a_key_of_which_its_column_holds_a_part_is_one_key_in_any_file(
+    tmp_path: Path, kind: pa.DataType, key: str
+) -> None:
+    table = Table(tmp_path, Identity(("id",)), {"id": kind, "mark": pa.int64()})
+    table.take([{"id": key, "mark": 0}])
+
+    table.take([{"id": key, "mark": 1}])
+
+    assert marks(table) == [1]
+
+
 def test_only_files_that_may_hold_rows_without_a_key_are_looked_into_for_one(tmp_path: Path) -> None:
     table = Table(tmp_path, Identity(("id",)), {"id": pa.int64(), "mark": pa.int64()})
     table.take([{"id": n, "mark": n} for n in range(5)])
