@@ -1,0 +1,54 @@
+"""Names are the field's words (CONTRIBUTING.md): the household words among them may only become fewer."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+CODE = Path(__file__).parents[2] / "cdk"
+HOUSEHOLD = frozenset(
+    {
+        *(
+            "ask",
+            "asked",
+            "at_once",
+            "begun",
+            "dealer",
+            "dealt",
+            "found",
+            "freeze",
+            "given",
+            "going_on",
+            "gone",
+            "here",
+        ),
+        *("kept", "known_answers", "left", "made", "mend", "one", "ours", "place", "polite", "said", "says", "seen"),
+        *("settle", "several", "straight", "take", "talk", "tell", "tells", "thaw", "there", "told", "took", "unseen"),
+        *("unwilling", "wanted", "whole"),
+    }
+)
+MOST = 900
+"""How many there are. Lower it where you have made them fewer; never raise it."""
+
+
+def names(node: ast.AST) -> Iterator[str]:
+    """The names that a node defines."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from (node.name, *(argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)))
+        case ast.Name(ctx=ast.Store()):
+            yield node.id
+        case ast.ClassDef():
+            yield node.name.lower()
+
+
+def test_household_words_as_names_become_fewer() -> None:
+    words = Counter(
+        word
+        for file in CODE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in names(node)
+        if (word := name.strip("_").lower()) in HOUSEHOLD
+    )
+
+    assert words.total() <= MOST, words.most_common()
