@@ -40,6 +40,8 @@ def names(node: ast.AST) -> Iterator[str]:
             yield node.id
         case ast.ClassDef():
             yield node.name.lower()
+        case _:
+            return
 
 
 def test_household_words_as_names_become_fewer() -> None:
