@@ -260,8 +260,14 @@ class Times(RuleBasedStateMachine):
         self._sync_while(size, moment, lambda: self._do("vacuum" if vacuum else "optimize", 0))
 
     @precondition(lambda self: self.mode != "append" and not self.removal)
-    @rule(size=st.integers(1, 5), moment=MOMENTS)
-    def sync_while_another_pipeline_syncs(self, size: int, moment: tuple[str, int]) -> None:
+    @rule(size=st.integers(1, 5), moment=MOMENTS, new=st.booleans())
+    def sync_while_another_pipeline_syncs(self, size: int, moment: tuple[str, int], new: bool) -> None:  # noqa: FBT001
+        if new:
+            # Both bring a key that nobody has brought, and nothing else.
+            self.sync(size)
+            self._sync(SECOND)
+            if self._uncut:
+                self.server.put(100 + len(self.server.records), {})
         self._sync_while(size, moment, lambda: self._sync(SECOND))
 
     @precondition(lambda self: self._exists() and self._marker(FIRST) is not None and self._rows())
