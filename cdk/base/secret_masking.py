@@ -15,6 +15,9 @@ HIDDEN = "****"
 _SHORTEST_CODED = 6
 """Shorter texts of base64 and digits would be found in every other value."""
 
+_SHORTEST_PART = 4
+"""Shorter secrets are looked for as words of their own: as parts of others they would be found in every text."""
+
 _LONGEST_LOOSE = 256
 """Longer secrets, such as keys in PEM, are found where all or none of their letters are escaped."""
 
@@ -88,9 +91,15 @@ class Secrets:
     def _compiled(self) -> re.Pattern[str]:
         if self._pattern is None:
             # The longest first: a secret that contains another must not leave its rest behind.
-            longest_first = sorted({form for value in self._values for form in _patterns(value)}, key=len, reverse=True)
-            self._pattern = re.compile("|".join(longest_first))
+            long = {form for value in self._values if len(value) >= _SHORTEST_PART for form in _patterns(value)}
+            short = {form for value in self._values if len(value) < _SHORTEST_PART for form in _patterns(value)}
+            forms = [*_longest_first(long), *(rf"(?<!\w)(?:{form})(?!\w)" for form in _longest_first(short))]
+            self._pattern = re.compile("|".join(forms))
         return self._pattern
+
+
+def _longest_first(forms: set[str]) -> list[str]:
+    return sorted(forms, key=len, reverse=True)
 
 
 def spellings(secret: str) -> dict[str, str]:

@@ -100,5 +100,19 @@ def canonical(value: Json) -> str:
         raise NotJson(f"found a value that JSON cannot hold ({error})") from None
 
 
+def json_kind(value: Json) -> str:
+    """What a value of JSON is, in words: `null`, `a string`."""
+    return _KINDS.get(type(value), "a number")
+
+
+_KINDS: Mapping[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
+
+
 class NotJson(FatalError, TypeError):
     """A value, such as a key or a page token, is nested too deeply, or no JSON."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json, canonical
+from cdk.base.values import Json, canonical, json_kind
 from cdk.cli.input_files import read_document
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import SecretEnvironment, with_variables
@@ -35,7 +35,7 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, Json]:
     found = {} if path is None else read_document(path)
     where = config_name(path)
     if not isinstance(found, Mapping):
-        raise ConfigError(f"found a {type(found).__name__}, expected an object", path=where)
+        raise ConfigError(f"found {json_kind(found)}, expected an object", path=where)
     config: Mapping[str, Json] = with_variables(
         found, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}"
     )

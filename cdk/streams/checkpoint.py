@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cdk.base.logs import logger
-from cdk.base.values import Json
+from cdk.base.values import Json, canonical
 from cdk.state.ack import AckQueue, Ticket
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
 from cdk.state.slice import WHOLE, Partition, Slice
@@ -340,6 +340,11 @@ def _at(edge: Edge, value: Json, stays: Callable[[Json, Json], bool]) -> Edge:
     return replace(edge, value=value, keys=keys, counts={d: n for d, n in edge.counts.items() if d in keys})
 
 
+def _words(position: Position) -> str:
+    """Where a partition stands, as its state is written."""
+    return canonical(dict(position.cursor)) if isinstance(position, Checkpoint) else "read to its end"
+
+
 def _untyped(partition: Partition) -> str:
     """What identifies a partition, whether its ids are numbers or texts."""
     return partition.key.replace('"', "")
@@ -382,6 +387,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._missing = dict(state.missing)
         self._readers: dict[Partition, PartitionReader] = {}
         self._seen: set[str] = set()
+        self._fields: set[frozenset[str]] = set()
         self._alike = {_untyped(partition): partition for partition in state.positions}
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
@@ -405,6 +411,8 @@ class PartitionCheckpointReader(CheckpointReader):
             if item is None and self._newer:
                 self._open(self._newer.popleft())
             elif item is None:
+                if not self._planned:
+                    self._warn_of_fields()
                 self._planned = True
                 self._leave_shared_cursor()
                 return None
@@ -455,13 +463,14 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _open(self, partition: Partition) -> None:
         self._seen.add(partition.key)
+        self._fields.add(frozenset(partition.fields))
         if self._missing.pop(partition, None) is not None:
             self._changed = True
         if partition and partition not in self._positions and WHOLE in self._positions and len(self._seen) == 1:
             logger.warning(
                 "the state keeps one cursor for all partitions (%s): each partition starts from it; "
                 "reset the stream's state to read the whole history of every partition",
-                self._positions[WHOLE],
+                _words(self._positions[WHOLE]),
             )
         alike = self._alike.get(_untyped(partition), partition)
         if partition not in self._positions and alike.key not in self._seen:
@@ -472,6 +481,18 @@ class PartitionCheckpointReader(CheckpointReader):
         self._current = self._readers[partition] = self._inner(partition, position)
         self.mismatch = self.mismatch or self._current.mismatch
         self._tickets[partition] = self._queue.open(_Member(partition))
+
+    def _warn_of_fields(self) -> None:
+        """Say that the state is of no use: it knows partitions by other fields than today's, all of them."""
+        known = {frozenset(partition.fields) for partition in self._state.positions if partition}
+        if known and self._fields and known.isdisjoint(self._fields):
+            there, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
+            logger.warning(
+                "the state knows partitions by %s, and today's have %s: none goes on from the state, all are read from "
+                "their start",
+                there,
+                today or "no fields",
+            )
 
     def _refresh(self, reader: PartitionReader) -> None:
         """Note that a partition has moved, and forget its reader once nothing more can come from it.

@@ -148,7 +148,7 @@ class _Finisher:
             f"{self._stream.name}: {len(undated)} of {len(records)} records of a page have no value of the cursor "
             f"{cursor.field!r} that can be read; the first has {'none' if value is None else repr(value)[:_SHOWN]}. "
             f"The fields that are there: {', '.join(map(repr, fields[:_FIELDS]))}"
-            f"{' and more' if len(fields) > _FIELDS else ''}{'' if near is None else f'; did you mean {near!r}?'} "
+            f"{' and more' if len(fields) > _FIELDS else ''}{'.' if near is None else f'; did you mean {near!r}?'} "
             f"Check the cursor's field and formats: such records come with every read, and `sync` keeps each once only "
             f"while there are at most {Edge.MAX_KEYS:,} of them"
         )

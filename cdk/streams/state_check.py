@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cdk.base.errors import BadState
+from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
 from cdk.state.position import Checkpoint
 from cdk.state.stream_state import StreamState
@@ -13,13 +14,18 @@ _EXTRA = ("state", "lookback_window")
 
 
 def check_values(stream: Stream, state: StreamState) -> None:
-    """Raise BadState: a value that the stream's cursor cannot read. Missing and empty values are none."""
+    """Raise BadState: a value that the stream's cursor cannot read. Null and empty ones are none, and warned of."""
     cursor = stream.cursor
     if cursor is None:
         return
     for path, position in _checkpoints(stream, state):
         value = position.cursor.get(cursor.field)
-        if value not in (None, "") and cursor.greatest([value]) is None:
+        if value in (None, ""):
+            if cursor.field in position.cursor:
+                logger.warning(
+                    "%s.%s is %s: it is read from its start", path, cursor.field, "null" if value is None else "empty"
+                )
+        elif cursor.greatest([value]) is None:
             raise BadState(f"{path}.{cursor.field}", value, cursor.order.expected, stream=stream.name)
 
 

@@ -166,3 +166,15 @@ def test_what_is_no_secret_is_shown() -> None:
 )
 def test_logins_in_urls_are_hidden(text: str, masked: str) -> None:
     assert Secrets().mask(text) == masked
+
+
+@pytest.mark.parametrize("secret", ["1", "ab", "p-1", "x&y"])
+def test_a_very_short_secret_is_hidden_as_a_word_and_not_inside_others(secret: str) -> None:
+    secrets = Secrets([secret, "a-long-secret"])
+
+    for text in ("{}", "key={}&n=2", '{{"key": "{}"}}', "Bearer {}", "a-long-secret {}"):
+        shown = secrets.mask(text.format(secret))
+        assert shown == text.format("****").replace("a-long-secret", "****")
+    around = f"id7{secret}7 X{secret}X _{secret}_"
+    assert secrets.mask(around) == around
+    assert not secrets.holds(around)

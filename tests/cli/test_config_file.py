@@ -54,7 +54,8 @@ def test_every_place_that_does_not_fit_is_named_with_the_file_and_no_secret(tmp_
 
 
 def test_a_config_must_be_an_object(tmp_path: Path) -> None:
-    assert refusal(tmp_path, [1]) == "config.json: found a list, expected an object"
+    for value, said in (([1], "a list"), (None, "null"), ("x", "a string"), (True, "a boolean"), (1.5, "a number")):
+        assert refusal(tmp_path, value) == f"config.json: found {said}, expected an object"
 
 
 def test_variables_of_the_environment_are_put_in_and_are_secret(

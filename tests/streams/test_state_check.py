@@ -44,9 +44,40 @@ def test_a_count_is_a_whole_number() -> None:
         check_values(Events(), of({"seq": "many"}))
 
 
-@pytest.mark.parametrize("value", [None, "", "2024-01-01T00:00:00Z"])
-def test_a_missing_value_is_none(value: Json) -> None:
+@pytest.mark.parametrize(("value", "word"), [(None, "null"), ("", "empty")])
+def test_a_value_that_is_none_is_warned_of(value: Json, word: str, caplog: pytest.LogCaptureFixture) -> None:
     check_values(Orders(), of({"updated_at": value}))
+
+    assert caplog.messages == [f"state of orders.updated_at is {word}: it is read from its start"]
+
+
+@pytest.mark.parametrize("blob", [{}, None, {"updated_at": "2024-01-01T00:00:00Z"}])
+def test_a_state_that_can_be_gone_on_from_is_no_reason_to_warn(blob: Json, caplog: pytest.LogCaptureFixture) -> None:
+    check_values(Orders(), of(blob))
+
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("known", "warnings"),
+    [
+        ([{"customer": 1}, {"customer": 2}], 1),
+        ([{"shop": "a", "customer": 1}], 1),
+        ([{"customer": 1}, {"shop": "gone"}], 0),
+        ([{"shop": "gone"}], 0),
+    ],
+)
+def test_partitions_by_another_field_are_warned_of(
+    known: list[Json],
+    warnings: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cursor = {"updated_at": "2024-01-02T00:00:00Z"}
+    state = of({"states": [{"partition": fields, "cursor": cursor} for fields in known]})
+
+    list(read(ShopOrders(), state))
+
+    assert caplog.text.count("none goes on from the state") == warnings
 
 
 def test_an_unknown_field_is_refused_with_the_one_that_is_meant() -> None:

@@ -35,6 +35,8 @@ def load_state(path: Path | None, streams: Collection[str]) -> list[AirbyteState
     except ConfigError as error:
         raise StateError(error.message, path=error.path) from error
     for message in messages:
+        for name in _nulls(message):
+            logger.warning("%s: the state of %r is null: the stream is read from its start", path, name)
         for name in _names(message):
             if name not in streams:
                 logger.warning(
@@ -90,6 +92,13 @@ def _is_message(value: Mapping[str, Json]) -> bool:
 def _is_other_line(value: Json) -> bool:
     """Whether a line of a read's output is a message of another type."""
     return isinstance(value, Mapping) and value.get("type") in set(Type) - {Type.STATE}
+
+
+def _nulls(message: AirbyteStateMessage) -> list[str]:
+    """The streams whose state is null."""
+    found = message.global_.stream_states if message.global_ is not None else [message.stream] if message.stream else []
+    nulls = [item.stream_descriptor.name for item in found if item.stream_state is None]
+    return nulls + [name for name, blob in (message.data or {}).items() if blob is None]
 
 
 def _names(message: AirbyteStateMessage) -> list[str]:

@@ -256,6 +256,8 @@ def _prepared(request: Request) -> requests.PreparedRequest:
 
 def _translate(request: Request, error: Exception) -> NoReturn:
     """Raise the kit's error for what went wrong. The original's text is not used: it holds the URL with its secrets."""
+    if not _HOST.match(request.url):
+        raise ConfigError(f"{request}: the URL has no scheme; check the URL, https:// or http:// is missing") from None
     cause = _cause(error)
     why = request.hide(f"{type(cause).__name__}: {cause}")
     if isinstance(cause, TimeoutError):

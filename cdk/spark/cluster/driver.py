@@ -23,6 +23,7 @@ from cdk.base.task_map import TaskLost
 
 _FAILURES = (("py4j.protocol", "Py4JError"), ("grpc", "RpcError"))
 # Spark's words since 1.0, in the JVM and under Connect: the job is given up after so many attempts of one task.
+_FULL = re.compile(r"[^\n]*No space left on device[^\n]*")
 _DIED = re.compile(r"Job aborted due to stage failure: Task (?P<task>\d+) in stage [\d.]+ failed \d+ times")
 _CODE = "SPARK_CDK_CODE"
 _SENT = "spark.cdk.sent"
@@ -89,8 +90,10 @@ def translate_lost(
     except _failures() as error:
         if (died := _DIED.search(text := str(error))) is not None and "PythonException" not in text:
             raise TaskLost(int(died["task"]), text) from error
+        full = _FULL.search(text)
+        why = f"{type(error).__name__}: {full[0].strip()}" if full else type(error).__name__
         raise TransientError(
-            f"Spark did not {what} ({type(error).__name__}); {then}",
+            f"Spark did not {what} ({why}); {'make room, and then: ' if full else ''}{then}",
             path=path,
             detail=str(error),
         ) from error

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.durations import Duration
-from cdk.base.values import Json, from_json
+from cdk.base.values import Json, from_json, json_kind
 from cdk.base.yaml_file import YamlFile
 
 _BOOLEANS = {"true": True, "false": False}
@@ -124,7 +124,7 @@ def _config(options: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json
     else:
         return {}, DataSourceOptions.config_from
     if not isinstance(value, dict):
-        raise ConfigError(f"found a {type(value).__name__}, expected an object", path=where)
+        raise ConfigError(f"found {json_kind(value)}, expected an object", path=where)
     return value, where
 
 

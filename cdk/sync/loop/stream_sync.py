@@ -142,8 +142,9 @@ class StreamSync:
             return
         text = (
             f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
-            f"renamed, `spark-cdk state fork` of {others[0]!r} lets {pipeline!r} go on from there; if both are to fill "
-            "the table, do the same, and then `spark-cdk state reset`"
+            f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
+            "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
+            "state reset`"
         )
         if write_mode == "append":
             raise StateError(text, path=str(self.table.root), stream=self.stream.name)

@@ -71,4 +71,5 @@ class StreamReport:
     @property
     def hidden(self) -> bool:
         """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
-        return self.write_mode == "overwrite" and self.status in {Status.READING, Status.FAILED}
+        begun = bool(self.written) or self.resumed
+        return begun and self.write_mode == "overwrite" and self.status in {Status.READING, Status.FAILED}

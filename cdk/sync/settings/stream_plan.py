@@ -20,6 +20,9 @@ from cdk.sync.settings.stream_options import RemoveStaleOptions
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
 
+_LONGEST_NAME = 255 - len(HISTORY)
+"""Bytes of a stream's name: file systems take 255 for a folder's, and that of a history is longer."""
+
 _FORGET_AFTER = timedelta(days=30)
 
 
@@ -112,12 +115,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> Strea
         stream = as_conditional(stream, f"{where}.follow_source")
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
     for name in names:
-        # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.
-        if name in {".", "..", "_delta_log"} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
-            raise ConfigError(
-                f"{where}: a table cannot lie in a folder called {name!r}; rename the stream, or leave it out of "
-                "`streams`"
-            )
+        _check_name(name, where)
     history = target.join(*names[:-1], names[-1] + HISTORY) if options.history else None
     return StreamPlan(
         stream,
@@ -154,6 +152,20 @@ def _forget_after(
         replaces = write_mode == "append_dedup" and not options.history and options.deletes == "soft"
         return _FORGET_AFTER if replaces else None
     return None if after == "never" else after
+
+
+def _check_name(name: str, where: str) -> None:
+    """Raise ConfigError: no table can lie in a folder of this name."""
+    # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.
+    if name in {".", "..", "_delta_log"} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
+        problem = f"called {name!r}"
+    elif (size := len(name.encode())) > _LONGEST_NAME:
+        problem = f"whose name has {size} bytes, expected at most {_LONGEST_NAME}"
+    else:
+        return
+    raise ConfigError(
+        f"{where}: a table cannot lie in a folder {problem}; rename the stream, or leave it out of `streams`"
+    )
 
 
 def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> None:

@@ -113,3 +113,25 @@ def test_a_state_of_a_stream_the_source_lacks_is_warned_about(tmp_path: Path, ca
     load(tmp_path, json.dumps([{"stream": {"stream_descriptor": {"name": "usres"}, "stream_state": {}}}]))
 
     assert "'usres', a stream the source lacks; did you mean 'users'?" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([{"stream": {"stream_descriptor": {"name": "users"}, "stream_state": None}}]),
+        json.dumps({"users": None, "orders": {}}),
+        json.dumps(
+            [
+                {
+                    "type": "GLOBAL",
+                    "global": {"stream_states": [{"stream_descriptor": {"name": "users"}, "stream_state": None}]},
+                }
+            ]
+        ),
+    ],
+)
+def test_a_state_that_is_null_is_warned_about(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert load(tmp_path, text) == {}
+
+    (line,) = caplog.messages
+    assert line.endswith("the state of 'users' is null: the stream is read from its start")

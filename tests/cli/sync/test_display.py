@@ -95,7 +95,8 @@ def test_an_overwrite_that_is_not_complete_is_said_to_be_hidden() -> None:
     failed = replace(USERS, status=Status.FAILED)
 
     assert "\nusers: the new rows are not visible before they are complete\n" in summary(failed)
-    assert "not visible" not in summary(USERS, ORDERS)
+    assert "not visible" not in summary(USERS, ORDERS, replace(failed, read=0, written=0, commits=0))
+    assert "not visible" in summary(replace(failed, read=0, written=0, commits=0, resumed=True))
 
 
 def test_names_and_messages_are_shown_as_they_are() -> None:

@@ -263,6 +263,12 @@ def test_what_is_no_url_is_a_matter_of_the_config(url: str) -> None:
         RequestsTransport().send(Request("GET", url))
 
 
+@pytest.mark.parametrize("url", ["127.0.0.1:18531/items", "localhost:80", "api.test", "/items"])
+def test_a_url_without_a_scheme_is_told_so(url: str) -> None:
+    with pytest.raises(ConfigError, match="has no scheme; check the URL, https:// or http:// is missing"):
+        RequestsTransport().send(Request("GET", url))
+
+
 def test_a_header_with_a_line_break_is_refused(server: Server) -> None:
     with pytest.raises(CdkError) as caught:
         RequestsTransport().send(get(server, "/echo", headers={"Authorization": "Bearer abcd\r\nX: y"}))

@@ -47,6 +47,19 @@ def test_a_task_that_raised_is_none_that_died() -> None:
     assert not isinstance(lost.value, TaskLost)
 
 
+def test_a_disk_that_is_full_is_said_in_the_message() -> None:
+    reason = "OSError: [Errno 28] No space left on device: '/data/part-0.parquet'"
+    with pytest.raises(TransientError) as lost, translate_lost():
+        raise Py4JError(
+            f"{ABORTED}PythonException: Traceback (most recent call last)\n  File x\n{reason}\n\tat org.apache"
+        )
+
+    assert lost.value.message == (
+        f"Spark did not finish a job (Py4JError: {reason}); make room, and then: what was committed is safe: run the "
+        "sync again"
+    )
+
+
 def test_a_mistake_in_a_program_stays_what_it_is() -> None:
     with pytest.raises(TypeError, match="a mistake"), translate_lost():
         raise TypeError("a mistake")

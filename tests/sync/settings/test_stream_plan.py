@@ -17,3 +17,21 @@ def test_a_table_lies_in_no_folder_that_means_something_else(tmp_path: Path, nam
 
     with pytest.raises(ConfigError, match="a table cannot lie in a folder called"):
         plan_stream(stream, StreamOptions(), LocalFolder(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "é" * 130])
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    stream = Orders()
+    stream.name = name
+
+    with pytest.raises(ConfigError, match=r"whose name has \d+ bytes, expected at most 247; rename the stream"):
+        plan_stream(stream, StreamOptions(), LocalFolder(tmp_path))
+
+
+def test_the_longest_name_is_that_of_a_folder_with_its_history(tmp_path: Path) -> None:
+    stream = Orders()
+    stream.name, stream.primary_key = "x" * 247, "id"
+    plan = plan_stream(stream, StreamOptions(write_mode="append_dedup", history=True), LocalFolder(tmp_path))
+
+    assert plan.history is not None
+    (tmp_path / Path(str(plan.history)).name).mkdir()
