@@ -1540,6 +1540,18 @@ BUGS = [
         "            if self._joins:\n                run.compact()",
         "            run.compact()",
     ),
+    Bug(
+        "the property whose name is the column's has it",
+        "lake/arrow/columns",
+        "if column == name and column_name(owner) != owner:",
+        "if False:",
+    ),
+    Bug(
+        "a key without a column of its own is refused",
+        "sync/loop/table_writer",
+        "if owner is not None and owner != field:",
+        "if False:",
+    ),
 ]
 
 

@@ -75,18 +75,40 @@ ColumnType: TypeAlias = pa.DataType | JsonText
 def columns(schema: JsonSchema) -> dict[str, ColumnType]:
     """The type of each declared property of a record, in the schema's order, by the property's name.
 
-    Types are never narrower than the schema. Tables do not tell `id` from `ID`: a property whose column would differ
-    from an earlier one, or from one of the kit's own, in case alone gets no column, and neither does one whose name
-    no column can have.
+    Types are never narrower than the schema. Tables do not tell `id` from `ID`, and `a b` and `a_b` would have one
+    name: of properties that would share a column, the first whose name is the column's has it, else the first. One
+    whose column would be the kit's own, or whose name no column can have, has none either.
     """
-    taken = set(OWN_COLUMNS)
-    declared = {}
-    for name, kind in _properties(plain(schema, schema) or schema).items():
+    properties = _properties(plain(schema, schema) or schema)
+    owners: dict[str, str] = {}
+    for name in properties:
         column = column_name(name)
-        if column is not None and column.lower() not in taken:
-            taken.add(column.lower())
-            declared[name] = _Column(schema).type(kind)
-    return declared
+        if column is None or column.lower() in OWN_COLUMNS:
+            continue
+        owner = owners.setdefault(column.lower(), name)
+        if column == name and column_name(owner) != owner:
+            owners[column.lower()] = name
+    owning = set(owners.values())
+    return {name: _Column(schema).type(kind) for name, kind in properties.items() if name in owning}
+
+
+def column_owner(field: str, declared: Iterable[str]) -> str | None:
+    """Who has the column that a field would have: a field with a column, or the kit's own column; None: nobody."""
+    column = column_name(field)
+    if column is None:
+        return None
+    owners = {(column_name(name) or name).lower(): name for name in declared}
+    return column.lower() if column.lower() in OWN_COLUMNS else owners.get(column.lower())
+
+
+def without_column(schema: JsonSchema, declared: Iterable[str]) -> dict[str, str | None]:
+    """The declared properties that have no column, each with who has it; None: no column can have the name.
+
+    declared: those that have one, as `columns` gives them.
+    """
+    own = set(declared)
+    names = _properties(plain(schema, schema) or schema)
+    return {name: column_owner(name, own) for name in names if name not in own}
 
 
 _INFERRED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64()}

@@ -12,7 +12,17 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap
-from cdk.lake.arrow.columns import OWN_COLUMNS, ColumnType, JsonText, column_name, columns
+from cdk.base.values import JsonSchema
+from cdk.lake.arrow.columns import (
+    ADDITIONAL,
+    OWN_COLUMNS,
+    ColumnType,
+    JsonText,
+    column_name,
+    column_owner,
+    columns,
+    without_column,
+)
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import Grown, Policy, SchemaChange, plan, with_columns
 from cdk.lake.delta.receipt import Receipt
@@ -32,6 +42,8 @@ from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
 from cdk.sync.tasks.messages import WriteTarget
 
+_LISTED = 10
+
 
 class TableWriting:
     """Opens the table, lets it follow the schema as its policy says, and picks the write mode."""
@@ -43,6 +55,8 @@ class TableWriting:
         self._met: dict[str, pa.DataType] = {}
         name = self._stream.name
         warn_of_slips(name, self._stream.json_schema())
+        _warn_of_fields_without_column(name, self._stream.json_schema(), self._declared)
+        _check_fields(stream_plan, self._declared)
         by, begin = _partition_by(stream_plan, self._declared), _begin(stream_plan, self._declared)
         _check_new(stream_plan, begin, by)
         self.table = StreamTable(stream_plan.root, pipeline, name, begin, partition_by=by)
@@ -212,6 +226,42 @@ def _warn_of_string_columns(
         )
 
 
+def _warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Mapping[str, ColumnType]) -> None:
+    """Warn, once, of declared fields whose column is another's."""
+    fields = without_column(schema, declared)
+    if not fields:
+        return
+    listed = [
+        repr(field) if owner is None else f"{field!r} ({'the kit' if owner in OWN_COLUMNS else repr(owner)} has it)"
+        for field, owner in list(fields.items())[:_LISTED]
+    ]
+    more = [f"and {len(fields) - _LISTED} more"] if len(fields) > _LISTED else []
+    logger.warning(
+        "%s: declared fields that get no column, for tables do not tell its name from another's, or cannot have it: "
+        "%s. Their values are kept in %s",
+        stream,
+        ", ".join([*listed, *more]),
+        ADDITIONAL,
+    )
+
+
+def _check_fields(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
+    """Raise ConfigError: a field that the table has to have a column for has none, since another has it."""
+    stream, fields = stream_plan.stream, [("partition_by", field) for field in stream_plan.partition_by]
+    if stream_plan.write_mode == "append_dedup":
+        keys = [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key
+        fields += [("primary_key", key if isinstance(key, str) else key[0]) for key in keys]
+        fields += [("cursor_field", stream.cursor_field)] if isinstance(stream.cursor_field, str) else []
+    for option, field in fields:
+        owner = column_owner(field, declared)
+        if owner is not None and owner != field:
+            raise ConfigError(
+                f"streams.{stream.name}.{option}: {field!r} has no column of its own: tables do not tell it from that "
+                f"of {owner!r}, for case does not count, and blanks and such become _. Choose another field, or have "
+                "the connector give one of the two another name"
+            )
+
+
 def _named(file: DataFile) -> TableFile:
     return TableFile(file.path, file.rows, partition=file.partition, size=file.size)
 
@@ -228,6 +278,7 @@ def _may_widen(stream_plan: StreamPlan, guard: Guard) -> bool:
 def check_writing(stream_plan: StreamPlan, pipeline: str) -> StreamTable | None:
     """Raise what `TableWriting` would, and make and change nothing; the table, where there is one."""
     declared = columns(stream_plan.stream.json_schema())
+    _check_fields(stream_plan, declared)
     by, begin = _partition_by(stream_plan, declared), _begin(stream_plan, declared)
     if _check_new(stream_plan, begin, by):
         return None

@@ -20,6 +20,7 @@ from cdk.lake.arrow.columns import (
     columns,
     inferred,
     table_schema,
+    without_column,
 )
 
 TEXT = JsonText()
@@ -317,8 +318,31 @@ def test_fields_without_a_column_name_of_their_own_have_no_column() -> None:
         {"properties": {name: {"type": "integer"} for name in ["a b", "a_b", "a,b", "A b", "", "\udfff"]}}
     )
 
-    assert declared == {"a b": INT}
+    assert declared == {"a_b": INT}
     assert table_schema(declared).names == ["a_b", *OWN_COLUMNS]
+
+
+@pytest.mark.parametrize(
+    ("names", "owning", "without"),
+    [
+        (["a b", "a_b"], ["a_b"], {"a b": "a_b"}),
+        (["a_b", "a b"], ["a_b"], {"a b": "a_b"}),
+        (["a b", "a,b"], ["a b"], {"a,b": "a b"}),
+        (["A b", "a_b", "x"], ["a_b", "x"], {"A b": "a_b"}),
+        (["id", "ID", "Id"], ["id"], {"ID": "id", "Id": "id"}),
+        (["a\nb", "a_b"], ["a_b"], {"a\nb": "a_b"}),
+        (["", "_Airbyte_Meta"], [], {"": None, "_Airbyte_Meta": "_airbyte_meta"}),
+    ],
+)
+def test_the_property_whose_name_is_the_column_s_has_it(
+    names: list[str], owning: list[str], without: dict[str, str | None]
+) -> None:
+    schema = {"properties": {name: {"type": "integer"} for name in names}}
+
+    declared = columns(schema)
+
+    assert list(declared) == owning
+    assert without_column(schema, declared) == without
 
 
 @pytest.mark.parametrize("levels", [100, 5000])

@@ -584,3 +584,52 @@ def test_of_rows_without_a_cursor_the_one_that_comes_last_in_the_read_wins(tmp_p
     found = {row["id"]: row["n"] for row in rows(tmp_path)}
 
     assert found == {n: 10 * min(n, 11) + 1 for n in range(13)}
+
+
+class Colliding(Things):
+    """Fields that tables do not tell apart, in each order."""
+
+    def __init__(self, records: Sequence[Mapping[str, Json]]) -> None:
+        super().__init__(records, **{"a b": INT, "a_b": INT, "N": INT})
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_of_fields_that_share_a_column_the_one_of_its_name_has_it_and_the_others_are_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    records = [of(1, **{"a b": 10, "a_b": 20, "N": 30}), of(2, **{"a b": 11, "a_b": 21})]
+
+    ok(tmp_path, Colliding(records), write_mode=mode)
+
+    table = DeltaTable(str(tmp_path / "things")).to_pyarrow_table().sort_by("n").to_pylist()
+    assert [(row["n"], row["a_b"], row["_airbyte_additional"]) for row in table] == [
+        (1, 20, '{"a b":10,"N":30}'),
+        (2, 21, '{"a b":11}'),
+    ]
+    warnings = [line.getMessage() for line in caplog.records if "get no column" in line.getMessage()]
+    assert len(warnings) == 1
+    assert "'a b' ('a_b' has it), 'N' ('n' has it)" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "owner"),
+    [
+        ("primary_key", "a b", "a_b"),
+        ("primary_key", "ID", "id"),
+        ("cursor_field", "N", "n"),
+        ("partition_by", "N", "n"),
+    ],
+)
+def test_a_field_that_has_to_have_a_column_and_has_none_is_refused_before_a_request(
+    tmp_path: Path, option: str, field: str, owner: str
+) -> None:
+    class Unread(Colliding):
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            raise AssertionError(slice)
+
+    report = sync(tmp_path, Unread([]), write_mode="append_dedup", **{option: field})
+
+    assert report.failure is not None
+    assert f"streams.things.{option}: {field!r} has no column of its own" in report.failure.message
+    assert f"that of {owner!r}" in report.failure.message
+    assert not (tmp_path / "things").exists()
