@@ -82,11 +82,11 @@ class StateData:
 
         Raises BadState: it is something else; then nothing has changed.
         """
-        given = loads_canonical(data, "bookmarks") if isinstance(data, bytes) else data
-        if not isinstance(given, Mapping):
-            raise BadState("bookmarks", given, "keys and values")
+        elements = loads_canonical(data, "bookmarks") if isinstance(data, bytes) else data
+        if not isinstance(elements, Mapping):
+            raise BadState("bookmarks", elements, "keys and values")
         taken = StateData()
-        for key, value in given.items():
+        for key, value in elements.items():
             taken.add_element(key, value)
         self._texts = taken._texts
 
@@ -155,8 +155,8 @@ class StateStore:
     def completed(self, job_name: str) -> Mapping[str, Json] | None:
         """What a job stored when it was last completed; None where it never was."""
         log = self._log(job_name)
-        found = next((record for record in log.history() if record.status == "final"), None)
-        return None if found is None else _elements(log, found)
+        newest = next((record for record in log.history() if record.status == "final"), None)
+        return None if newest is None else _elements(log, newest)
 
     def _log(self, job_name: str) -> StateLog:
         return StateLog(self._store, StateKey(job_name, _NAMESPACE))

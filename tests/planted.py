@@ -94,7 +94,12 @@ BUGS = [
     Bug("a number belongs to one window", "streams/count_cursor", "number < until", "number <= until"),
     Bug("a moment of another zone is the same one", "base/times/clock", "moment.astimezone(UTC)", "moment"),
     Bug("no two windows are written alike", "streams/datetime_cursor", "self._as_written(upper)", "upper"),
-    Bug("states of reads at once do not mix", "streams/state_mixin", "context.run(_here.set, here)", "_here.set(here)"),
+    Bug(
+        "states of reads at once do not mix",
+        "streams/state_mixin",
+        "context.run(_slice_context.set, slice_context)",
+        "_slice_context.set(slice_context)",
+    ),
     Bug("a refused token restarts its slice", "streams/read_slice", "replace(slice, start=Start())", "slice"),
     Bug("a page has only what its window owns", "streams/read_slice", "cursor.owns(window, r[field])", "True"),
     Bug(
@@ -1108,7 +1113,7 @@ BUGS = [
         "(Interval(_of_millis(start_time_millis), _of_millis(end_time_millis)),)",
         "outward(Interval(_of_millis(start_time_millis), _of_millis(end_time_millis)), self._bucket),",
     ),
-    Bug("a run of a long log reads few records", "state/log/retention", "if kept > _FEW and", "if not kept and"),
+    Bug("a run of a long log reads few records", "state/log/retention", "if count > _FEW and", "if not count and"),
     Bug(
         "a value of the config is never replaced",
         "sources/defaults",
@@ -1333,7 +1338,7 @@ BUGS = [
     Bug(
         "a double holds what an inferred column holds",
         "base/records/inferred",
-        'return "number" if all(-EXACT <= value <= EXACT for value in whole) else "mixed"',
+        'return "number" if all(-EXACT <= value <= EXACT for value in integers) else "mixed"',
         'return "number"',
     ),
     Bug(

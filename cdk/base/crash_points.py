@@ -31,8 +31,8 @@ _reached: Counter[str] = Counter()
 
 def crash_point(name: str) -> None:
     """Die here if the environment says so."""
-    wanted, _, time = os.environ.get("CDK_CRASH_AT", "").partition(":")
-    if wanted != name:
+    point, _, time = os.environ.get("CDK_CRASH_AT", "").partition(":")
+    if point != name:
         return
     _reached[name] += 1
     if _reached[name] == int(time or 1) and _first():

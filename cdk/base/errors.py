@@ -80,9 +80,9 @@ class StateError(CdkError):
 class BadState(StateError):
     """A state blob has a shape that means nothing here. Built from facts: where, what was found, what is expected."""
 
-    def __init__(self, path: str, found: object, expected: str, *, stream: str = "") -> None:
-        super().__init__(f"found {_short(found)}, expected {expected}", path=path, stream=stream)
-        self.found = found
+    def __init__(self, path: str, actual: object, expected: str, *, stream: str = "") -> None:
+        super().__init__(f"found {_short(actual)}, expected {expected}", path=path, stream=stream)
+        self.actual = actual
         self.expected = expected
 
 
@@ -164,13 +164,21 @@ class ReceiptError(BugError):
     """The rows of a commit do not add up, so it was not made. Built from facts: which rule, both sides, all figures."""
 
     def __init__(
-        self, rule: str, left: int, right: int, figures: Mapping[str, int], *, stream: str = "", path: str = ""
+        self,
+        rule: str,
+        left_side: int,
+        right_side: int,
+        figures: Mapping[str, int],
+        *,
+        stream: str = "",
+        path: str = "",
     ) -> None:
         counted = ", ".join(f"{name} {count:,}" for name, count in figures.items())
         where = f"{stream}: " if stream else ""
         super().__init__(
-            f"{where}the rows of a commit do not add up: found {left:,} on the left and {right:,} on the right of "
-            f"{rule}. Nothing was committed and the state has not moved; please report this with the figures: "
+            f"{where}the rows of a commit do not add up: found {left_side:,} on the left and "
+            f"{right_side:,} on the right "
+            f"of {rule}. Nothing was committed and the state has not moved; please report this with the figures: "
             f"{counted}",
             stream=stream,
             path=path,

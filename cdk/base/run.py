@@ -21,10 +21,10 @@ class Run:
     kept: what lives longer than the run, by what would make it.
     """
 
-    def __init__(self, id: str | None = None, kept: Mapping[Callable[[], object], object] | None = None) -> None:
+    def __init__(self, id: str | None = None, shared: Mapping[Callable[[], object], object] | None = None) -> None:
         self.id = uuid4().hex if id is None else id
         self._lock = Lock()
-        self._kept: dict[Callable[[], object], object] = dict(kept or {})
+        self._kept: dict[Callable[[], object], object] = dict(shared or {})
 
     def own(self, make: Callable[[], T]) -> T:
         """What `make` gives, made once for this run."""

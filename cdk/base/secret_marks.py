@@ -23,7 +23,7 @@ class SecretMarks:
     """
 
     def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
-        self._secrets = {quote(place, safe=".[]"): value for place, value in secrets if len(value) >= _SHORTEST}
+        self._secrets = {quote(path, safe=".[]"): value for path, value in secrets if len(value) >= _SHORTEST}
         self._marks: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
@@ -40,9 +40,9 @@ class SecretMarks:
         return _mapped(token, self._restored) if self._secrets else token
 
     def _compiled(self) -> re.Pattern[str]:
-        for place, value in self._secrets.items():
+        for path, value in self._secrets.items():
             for name, text in spellings(value).items():
-                self._marks.setdefault(text, f"<secret {place} {name}>")
+                self._marks.setdefault(text, f"<secret {path} {name}>")
         # The longest first: a secret that contains another must not leave its rest behind.
         exact = map(re.escape, sorted(self._marks, key=len, reverse=True))
         loose = (f"(?P<s{n}>{loose_pattern(value)})" for n, value in enumerate(self._secrets.values()))
@@ -52,18 +52,18 @@ class SecretMarks:
         assert self._pattern is not None
         return self._pattern.sub(self._mark, text)
 
-    def _mark(self, found: re.Match[str]) -> str:
-        if found.lastgroup is None:
-            return self._marks[found.group()]
+    def _mark(self, match: re.Match[str]) -> str:
+        if match.lastgroup is None:
+            return self._marks[match.group()]
         # Some of its letters are escaped, as nothing but URLs do; all of them mean the same.
-        return f"<secret {list(self._secrets)[int(found.lastgroup[1:])]} url>"
+        return f"<secret {list(self._secrets)[int(match.lastgroup[1:])]} url>"
 
     def _restored(self, text: str) -> str:
         return _MARK.sub(self._value, text) if "<secret " in text else text
 
-    def _value(self, found: re.Match[str]) -> str:
-        value = self._secrets.get(found[1])
-        return found.group() if value is None else spellings(value).get(found[2], found.group())
+    def _value(self, match: re.Match[str]) -> str:
+        value = self._secrets.get(match[1])
+        return match.group() if value is None else spellings(value).get(match[2], match.group())
 
 
 def _mapped(value: Json, change: Callable[[str], str]) -> Json:

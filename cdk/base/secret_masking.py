@@ -38,25 +38,25 @@ def secret_values(schema: JsonSchema, config: Json) -> Iterator[str]:
     return (text for _, text in secret_places(schema, config))
 
 
-def secret_places(schema: JsonSchema, config: Json, place: str = "") -> Iterator[tuple[str, str]]:
+def secret_places(schema: JsonSchema, config: Json, path: str = "") -> Iterator[tuple[str, str]]:
     """As `secret_values`, each behind its place in the config, such as `accounts.0.password`."""
     if not isinstance(schema, Mapping):
         # The schema is a connector's, and looked through before anything has been checked.
         return
     if schema.get("airbyte_secret") is True:
-        yield from _texts(config, place)
+        yield from _texts(config, path)
     for keyword in _BRANCHES:
         branches = schema.get(keyword)
         for branch in branches if isinstance(branches, list | tuple) else ():
-            yield from secret_places(branch, config, place)
+            yield from secret_places(branch, config, path)
     properties = schema.get("properties")
     if isinstance(config, Mapping) and isinstance(properties, Mapping):
         for name, part in properties.items():
             if name in config:
-                yield from secret_places(part, config[name], _inner(place, name))
+                yield from secret_places(part, config[name], _inner(path, name))
     if isinstance(config, list) and isinstance(items := schema.get("items"), Mapping):
         for number, item in enumerate(config):
-            yield from secret_places(items, item, _inner(place, number))
+            yield from secret_places(items, item, _inner(path, number))
 
 
 class Secrets:
@@ -122,8 +122,8 @@ def spellings(secret: str) -> dict[str, str]:
     coded = {"hex": raw.hex(), "HEX": raw.hex().upper(), "base32": b32encode(raw).decode().rstrip("=")}
     for name, encode in (("base64", b64encode), ("base64url", urlsafe_b64encode)):
         for shift in range(3):
-            whole = encode(bytes(shift) + raw).decode().rstrip("=")
-            coded[f"{name}-{shift}"] = whole[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
+            encoded = encode(bytes(shift) + raw).decode().rstrip("=")
+            coded[f"{name}-{shift}"] = encoded[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
     return forms | {name: text for name, text in coded.items() if len(text) >= _SHORTEST_CODED}
 
 
@@ -153,21 +153,21 @@ def _letter(letter: str) -> str:
     return f"(?:{'|'.join((*dict.fromkeys(ways), re.escape(letter)))})"
 
 
-def _texts(value: Json, place: str) -> Iterator[tuple[str, str]]:
+def _texts(value: Json, path: str) -> Iterator[tuple[str, str]]:
     match value:
         case bool() | None | "":
             return
         case str() | int() | float():
-            yield place, str(value)
+            yield path, str(value)
         case Mapping():
             for name, item in value.items():
-                yield from _texts(item, _inner(place, name))
+                yield from _texts(item, _inner(path, name))
         case list():
             for number, item in enumerate(value):
-                yield from _texts(item, _inner(place, number))
+                yield from _texts(item, _inner(path, number))
         case _:
             pass
 
 
-def _inner(place: str, name: object) -> str:
-    return f"{place}.{name}" if place else str(name)
+def _inner(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)

@@ -51,9 +51,9 @@ def _from_odd_json(text: bytes | str) -> Json:
     body = text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
     if body.startswith(BOM_UTF8):
         return from_json(body[len(BOM_UTF8) :])
-    whole = _ESCAPE.sub(lambda escape: _REPLACEMENT if escape[1] else escape[0], body)
-    value = orjson.loads(whole)
-    return value if whole == body else json.loads(body)
+    repaired = _ESCAPE.sub(lambda escape: _REPLACEMENT if escape[1] else escape[0], body)
+    value = orjson.loads(repaired)
+    return value if repaired == body else json.loads(body)
 
 
 def to_json(

@@ -86,9 +86,9 @@ def check_depth(text: str, *, anchors: bool = True) -> None:
             raise _wrong(event, "found an alias, expected values")
 
 
-def _shallow(place: yaml.Node | yaml.Event, depth: int) -> None:
+def _shallow(node: yaml.Node | yaml.Event, depth: int) -> None:
     if depth > _DEEPEST:
-        raise _wrong(place, f"it is nested deeper than {_DEEPEST} levels")
+        raise _wrong(node, f"it is nested deeper than {_DEEPEST} levels")
 
 
 def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:

@@ -49,9 +49,9 @@ class _Memory:
         """The page without what is known, and with an edge that remembers the rest."""
         self._advance(page.edge)
         records = page.records
-        kept = self._kept(records) if records else ()
-        if len(kept) < len(records):
-            records = [records[i] for i in kept]
+        new = self._new_records(records) if records else ()
+        if len(new) < len(records):
+            records = [records[i] for i in new]
         skipped = len(page.records) - len(records)
         if page.edge is None and not self._keys and not self._held:
             return replace(page, records=records, skipped=skipped)
@@ -64,7 +64,7 @@ class _Memory:
 
     def _advance(self, edge: Edge | None) -> None:
         """Follow the greatest value, and forget the records that it has left behind."""
-        values = [one for one in (self._greatest, None if edge is None else edge.value) if one is not None]
+        values = [value for value in (self._greatest, None if edge is None else edge.value) if value is not None]
         greatest = self._cursor.greatest(values) if values else None
         if greatest is not None and self._slice.window is not None:
             greatest = self._cursor.reached(self._slice.window, greatest, None)
@@ -79,12 +79,12 @@ class _Memory:
         self._keys = {digest: value for digest, value in self._keys.items() if digest in known or unless(digest, value)}
         self._counts = {digest: self._counts[digest] for digest in self._keys}
 
-    def _kept(self, records: Sequence[Record]) -> Sequence[int]:
+    def _new_records(self, records: Sequence[Record]) -> Sequence[int]:
         """Which of the records are not known. Only those that may come again are looked at closely."""
         values = field_values(records, self._cursor.field)
         undated = frozenset(self._cursor.unreadable(values))
         near: dict[Json, bool] = {}
-        kept, only_owed = [], self._slice.owed is not None
+        indices, only_owed = [], self._slice.owed is not None
         for i, value in enumerate(values):
             if i in undated:
                 new = self._is_new(_digest(records[i]), None)
@@ -96,8 +96,8 @@ class _Memory:
                     near[value] = again
                 new = self._is_new(_digest(records[i]), value) if again else True
             if new:
-                kept.append(i)
-        return kept
+                indices.append(i)
+        return indices
 
     def _is_new(self, digest: str, value: Json) -> bool:
         """Count a record, and say whether it is one more than those that are known."""

@@ -22,8 +22,8 @@ def shown_schema(stream: Stream) -> JsonSchema:
     declared = stream.json_schema()
     known = declared.get("properties")
     properties: dict[str, Json] = dict(known) if isinstance(known, dict) else {}
-    found = inferred_schema(records[:RECORDS])
-    missing = {name: kind for name, kind in found.items() if name not in properties}
+    inferred = inferred_schema(records[:RECORDS])
+    missing = {name: kind for name, kind in inferred.items() if name not in properties}
     return {**declared, "properties": {**properties, **missing}} if missing else declared
 
 

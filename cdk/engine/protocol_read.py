@@ -226,12 +226,14 @@ def _find(configured: ConfiguredAirbyteStream, offered: dict[StreamDescriptor, S
         hint = did_you_mean(str(descriptor), map(str, offered))
         raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r}, which the source lacks{hint}")
     if configured.sync_mode is SyncMode.INCREMENTAL:
-        wanted = ".".join(configured.cursor_field or ())
+        cursor_field = ".".join(configured.cursor_field or ())
         if stream.cursor_field is None:
             logger.warning(
                 "%s has no cursor: it is read in full, although the catalog asks for incremental", descriptor
             )
-        elif wanted and wanted != stream.cursor_field:
-            hint = did_you_mean(wanted, [stream.cursor_field])
-            raise CatalogError(f"the catalog asks for the cursor {wanted!r} of {descriptor}, which it lacks{hint}")
+        elif cursor_field and cursor_field != stream.cursor_field:
+            hint = did_you_mean(cursor_field, [stream.cursor_field])
+            raise CatalogError(
+                f"the catalog asks for the cursor {cursor_field!r} of {descriptor}, which it lacks{hint}"
+            )
     return stream

@@ -71,7 +71,7 @@ class AdaptiveThreadPool(Generic[W]):
         idle = _Idle()
         while True:
             if self._more and self._busy == 0 and self._level == 1 and self._threads:
-                yield from self._here(readings, idle)
+                yield from self._read_inline(readings, idle)
             self._hand_out(readings)
             if self._busy == 0:
                 return
@@ -88,7 +88,7 @@ class AdaptiveThreadPool(Generic[W]):
                 continue
             self._busy -= 1
             if isinstance(item, _Reading):
-                yield from self._here(chain([item], readings), idle)
+                yield from self._read_inline(chain([item], readings), idle)
             elif item.error is not None:
                 raise item.error
 
@@ -105,7 +105,7 @@ class AdaptiveThreadPool(Generic[W]):
             else:
                 self._give(reading)
 
-    def _here(self, readings: Iterable["_Reading[W]"], idle: "_Idle") -> Iterator[tuple[W, ReadPage]]:
+    def _read_inline(self, readings: Iterable["_Reading[W]"], idle: "_Idle") -> Iterator[tuple[W, ReadPage]]:
         """Read on the caller's thread until the process turns out to wait; then a worker goes on."""
         idle.share()
         for reading in readings:

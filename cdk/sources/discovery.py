@@ -60,23 +60,23 @@ def manifest_source(path: Path, *, trusted: bool = False, components: Path | Non
     return ManifestSource.load(path, custom=airbyte_code(components, allowed=trusted))
 
 
-def source_of(found: Json, name: str) -> Source:
+def source_of(candidate: Json, name: str) -> Source:
     """The source that `found` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
-    if isinstance(found, Source):
-        return found
-    if inspect.isclass(found) and issubclass(found, Source):
-        return found()
-    if not isinstance(found, ModuleType):
-        raise ConfigError(f"{name}: found a {type(found).__name__}, expected a Source or a module that holds one")
-    if isinstance(made := vars(found).get("source"), Source):
-        return made
-    sources = [cls for cls in _defined(found) if issubclass(cls, Source)]
+    if isinstance(candidate, Source):
+        return candidate
+    if inspect.isclass(candidate) and issubclass(candidate, Source):
+        return candidate()
+    if not isinstance(candidate, ModuleType):
+        raise ConfigError(f"{name}: found a {type(candidate).__name__}, expected a Source or a module that holds one")
+    if isinstance(source_object := vars(candidate).get("source"), Source):
+        return source_object
+    sources = [cls for cls in _defined(candidate) if issubclass(cls, Source)]
     if len(sources) > 1:
         names = ", ".join(cls.__name__ for cls in sources)
         raise ConfigError(f"{name}: found the sources {names}, expected one; say `source = ...` in the module")
     if sources:
         return sources[0]()
-    classes = [cls for cls in _classes(found) if issubclass(cls, Stream)]
+    classes = [cls for cls in _classes(candidate) if issubclass(cls, Stream)]
     # What others derive from is there for them. A base that is a stream, too, takes a Source that lists it.
     leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
     for cls in leaves:
@@ -138,8 +138,8 @@ def _run(load: Callable[[], T], where: str) -> T:
 
 
 def _exists(module: str) -> bool:
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    if (working_directory := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, working_directory)
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):

@@ -29,13 +29,13 @@ def misfits(config: Json, schema: JsonSchema) -> list[str]:
     bounded = extend(checker, {"pattern": _pattern})  # type: ignore[no-untyped-call] # not typed there
     errors = bounded(schema).iter_errors(config)
     # jsonschema gives an error for each missing name; each tells of all of them.
-    return list(dict.fromkeys(text for error in errors for leaf in _leaves(error) for text in _told(leaf)))
+    return list(dict.fromkeys(text for error in errors for leaf in _leaves(error) for text in _lines(leaf)))
 
 
-def _pattern(_: object, pattern: str, found: Json, __: Json) -> Iterator[ValidationError]:
+def _pattern(_: object, pattern: str, value: Json, __: Json) -> Iterator[ValidationError]:
     """The keyword `pattern`, in limited time."""
-    if isinstance(found, str) and Pattern(pattern).search(found) is None:
-        yield ValidationError(f"{found!r} does not match {pattern!r}")
+    if isinstance(value, str) and Pattern(pattern).search(value) is None:
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
 
 
 def _leaves(error: ValidationError) -> Iterator[ValidationError]:
@@ -52,23 +52,23 @@ def _leaves(error: ValidationError) -> Iterator[ValidationError]:
         yield from _leaves(inner)
 
 
-def _told(error: ValidationError) -> Iterator[str]:
+def _lines(error: ValidationError) -> Iterator[str]:
     keys: Keys = tuple(error.absolute_path)
     known: JsonSchema = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
-    found: Json = error.instance
+    value: Json = error.instance
     expected: Json = error.validator_value
     match error.validator:
         case "required":
             for name in expected:
-                if name not in found:
-                    near = nearest(name, found.keys() - known.keys())
+                if name not in value:
+                    near = nearest(name, value.keys() - known.keys())
                     hint = f" ({near!r} is unknown)" if near else ""
                     yield f"{dotted((*keys, name))}: found nothing{hint}, expected a value"
         case "additionalProperties":
-            for name in sorted(found.keys() - known.keys()):
+            for name in sorted(value.keys() - known.keys()):
                 yield f"{dotted((*keys, name))}: is unknown{did_you_mean(name, known)}"
         case rule:
-            yield f"{dotted(keys) or 'the config'}: found {_shown(found)}, expected {rule} {expected!r}"
+            yield f"{dotted(keys) or 'the config'}: found {_shown(value)}, expected {rule} {expected!r}"
 
 
 def _shown(value: Json) -> str:

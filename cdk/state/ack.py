@@ -43,9 +43,9 @@ class AckQueue(Generic[T]):
         """Mark an item as finished. Closing twice changes nothing."""
         ticket.closed = True
 
-    def take(self) -> list[T]:
+    def pop_closed(self) -> list[T]:
         """Remove and return the closed items at the front, oldest first; empty while the first is still open."""
-        taken = []
+        closed = []
         while self._tickets and self._tickets[0].closed:
-            taken.append(self._tickets.popleft().item)
-        return taken
+            closed.append(self._tickets.popleft().item)
+        return closed

@@ -33,7 +33,7 @@ from cdk.state.window import Window
 _COMPLETE = "__ab_full_refresh_sync_complete"
 _NO_CURSOR = "__ab_no_cursor_state_message"
 _OLD_NO_CURSOR = "__ab_full_refresh_state_message"
-_OURS = "_cdk"
+_OWN_KEY = "_cdk"
 _PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
 _RANGE_TYPES = ("date-range", "integer")
 
@@ -137,13 +137,13 @@ def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
         extra={
             k: v
             for k, v in blob.items()
-            if k not in _PARTITION_KEYS and k != _OURS and not (k == "state" and WHOLE in positions)
+            if k not in _PARTITION_KEYS and k != _OWN_KEY and not (k == "state" and WHOLE in positions)
         },
     )
 
 
 def _is_partition_map(blob: Mapping[str, Json]) -> bool:
-    return bool(blob) and all(isinstance(value, Mapping) for value in blob.values()) and _OURS not in blob
+    return bool(blob) and all(isinstance(value, Mapping) for value in blob.values()) and _OWN_KEY not in blob
 
 
 def _partitions(items: Json, path: str) -> dict[Partition, Position]:
@@ -185,12 +185,12 @@ def _position(position: Position, *, exact: bool) -> dict[str, Json]:
         case Done():
             return {_COMPLETE: True}
         case Checkpoint(cursor, edge, resume, trail):
-            ours = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
+            own = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
             if exact and edge is not None and edge.keys:
-                ours["edge"] = _edge(edge, exact=exact)
+                own["edge"] = _edge(edge, exact=exact)
             if trail is not None:
-                ours["trail"] = _trail(trail)
-            return {**cursor, _OURS: ours} if ours else dict(cursor)
+                own["trail"] = _trail(trail)
+            return {**cursor, _OWN_KEY: own} if own else dict(cursor)
         case _:
             assert_never(position)
 
@@ -204,17 +204,17 @@ def _to_position(blob: Json, path: str) -> Position:
         return Done()
     if not blob or _NO_CURSOR in blob or _OLD_NO_CURSOR in blob:
         return Start()
-    if _OURS not in blob:
+    if _OWN_KEY not in blob:
         return Checkpoint(dict(blob))
-    edge, resume, trail = _to_ours(blob, path)
-    return Checkpoint({k: v for k, v in blob.items() if k != _OURS}, edge, resume, trail)
+    edge, resume, trail = _to_own(blob, path)
+    return Checkpoint({k: v for k, v in blob.items() if k != _OWN_KEY}, edge, resume, trail)
 
 
-def _to_ours(blob: Mapping[str, Json], path: str) -> tuple[Edge | None, Resume | None, Trail | None]:
-    ours, where = blob.get(_OURS, {}), f"{path}.{_OURS}"
-    if not isinstance(ours, Mapping):
-        raise BadState(where, ours, "the object that an earlier run of this kit left there")
-    return _to_edge(ours.get("edge"), where), _to_resume(ours, where), _to_trail(ours.get("trail"), where)
+def _to_own(blob: Mapping[str, Json], path: str) -> tuple[Edge | None, Resume | None, Trail | None]:
+    own, where = blob.get(_OWN_KEY, {}), f"{path}.{_OWN_KEY}"
+    if not isinstance(own, Mapping):
+        raise BadState(where, own, "the object that an earlier run of this kit left there")
+    return _to_edge(own.get("edge"), where), _to_resume(own, where), _to_trail(own.get("trail"), where)
 
 
 def _trail(trail: Trail) -> list[Json]:
@@ -255,13 +255,13 @@ def _open_slice(item: OpenSlice, *, exact: bool) -> dict[str, Json]:
     return blob
 
 
-def _to_resume(ours: Mapping[str, Json], path: str) -> Resume | None:
-    if "through" not in ours:
+def _to_resume(own: Mapping[str, Json], path: str) -> Resume | None:
+    if "through" not in own:
         return None
-    slices = ours.get("slices", [])
+    slices = own.get("slices", [])
     if not isinstance(slices, Sequence):
         raise BadState(f"{path}.slices", slices, "a list of windows that were begun")
-    return Resume(ours["through"], tuple(_to_open_slice(s, f"{path}.slices[{i}]") for i, s in enumerate(slices)))
+    return Resume(own["through"], tuple(_to_open_slice(s, f"{path}.slices[{i}]") for i, s in enumerate(slices)))
 
 
 def _to_open_slice(blob: Json, path: str) -> OpenSlice:
@@ -315,8 +315,8 @@ def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, exact: bool
             greatest = item.edge.value if item.edge else None
             slices.append({"start": item.window.start, "end": item.window.end, "most_recent_cursor_value": greatest})
     blob: dict[str, Json] = {"slices": slices, "state_type": _RANGE_TYPES[0]}
-    ours = _position(position, exact=exact).get(_OURS)
-    return {**blob, _OURS: ours} if ours else blob
+    own = _position(position, exact=exact).get(_OWN_KEY)
+    return {**blob, _OWN_KEY: own} if own else blob
 
 
 def _from_ranges(blob: Mapping[str, Json], path: str, cursor_field: str | None) -> StreamState:
@@ -330,12 +330,12 @@ def _from_ranges(blob: Mapping[str, Json], path: str, cursor_field: str | None) 
     if not slices:
         return StreamState()
     first, *later = slices
-    edge, resume, _ = _to_ours(blob, path)
+    edge, resume, _ = _to_own(blob, path)
     if resume is None and later:
         resume = Resume(first["end"], tuple(_closed_range(item) for item in later))
     value = first.get("most_recent_cursor_value")
     position = Checkpoint({cursor_field: first["start"] if value is None else value}, edge, resume)
-    extra = {k: v for k, v in blob.items() if k not in ("slices", "state_type", _OURS)}
+    extra = {k: v for k, v in blob.items() if k not in ("slices", "state_type", _OWN_KEY)}
     return StreamState({WHOLE: position}, extra=extra, ranges_from=first["start"])
 
 

@@ -159,9 +159,11 @@ class SliceCheckpointReader(PartitionReader):
                 resume = None
             case _:
                 resume = None
-                found = ", ".join(map(repr, position.cursor)) if isinstance(position, Checkpoint) else "its end"
-                place = f" of {partition.key}" if partition else ""
-                self.mismatch = f"the state{place} knows {found}, and no value of the cursor {cursor.field!r}"
+                cursor_fields = ", ".join(map(repr, position.cursor)) if isinstance(position, Checkpoint) else "its end"
+                of_partition = f" of {partition.key}" if partition else ""
+                self.mismatch = (
+                    f"the state{of_partition} knows {cursor_fields}, and no value of the cursor {cursor.field!r}"
+                )
         self._remembered = self._edge
         self._undated = {} if self._edge is None else self._edge.undated
         if resume is None:
@@ -212,12 +214,12 @@ class SliceCheckpointReader(PartitionReader):
             return self._owed.popleft()
         if self._again:
             item = self._again.popleft()
-            return self.resume(self._begun(self._tickets[item.window.until]), item.position, item.edge)
+            return self.resume(self._slice_of(self._tickets[item.window.until]), item.position, item.edge)
         for window in self._windows:
             if self._through is None:
                 self._through = window.start
             ticket = self._tickets[window.until] = self._queue.open(_Opened(window, Start()))
-            return self._begun(ticket)
+            return self._slice_of(ticket)
         self._planned = True
         return None
 
@@ -243,7 +245,7 @@ class SliceCheckpointReader(PartitionReader):
             return replace(slice, window=replace(window, start=edge.value), start=Start(), edge=known, met=None)
         return replace(slice, start=position, met=edge)
 
-    def _begun(self, ticket: Ticket[_Opened]) -> Slice:
+    def _slice_of(self, ticket: Ticket[_Opened]) -> Slice:
         """The slice of a window, with what is known of the records that it will meet again.
 
         Windows that are read at once cannot tell whether another is giving a record without a cursor value. So the
@@ -284,8 +286,10 @@ class SliceCheckpointReader(PartitionReader):
         owing, self._owing = self._owing, []
         for ticket in owing:
             held = {} if ticket.item.edge is None else ticket.item.edge.held
-            given = {digest: max(self._undated.get(digest, 0), self._claimed.get(digest, 0)) for digest in held}
-            if owed := {digest: count - given[digest] for digest, count in held.items() if count > given[digest]}:
+            delivered = {digest: max(self._undated.get(digest, 0), self._claimed.get(digest, 0)) for digest in held}
+            if owed := {
+                digest: count - delivered[digest] for digest, count in held.items() if count > delivered[digest]
+            }:
                 self._claimed.update({digest: held[digest] for digest in owed})
                 self._owed.append(Slice(self.partition, ticket.item.window, edge=self._known(), owed=owed))
             else:
@@ -293,7 +297,7 @@ class SliceCheckpointReader(PartitionReader):
 
     def _close(self, ticket: Ticket[_Opened]) -> None:
         self._queue.close(ticket)
-        for item in self._queue.take():
+        for item in self._queue.pop_closed():
             del self._tickets[item.window.until]
             self._any_closed = True
             self._planned = self._planned or item.window.last
@@ -303,7 +307,7 @@ class SliceCheckpointReader(PartitionReader):
             if self._edge is None or self._edge.value != value:
                 self._edge = _at(self._edge or Edge(value), value, self._stays)
 
-    def _merge(self, first: Edge | None, second: Edge | None, kept: Container[str] = ()) -> Edge | None:
+    def _merge(self, first: Edge | None, second: Edge | None, staying: Container[str] = ()) -> Edge | None:
         """What is remembered of two edges, at the greater value. kept: digests that stay wherever their records lie.
 
         Where both have met a record both have counted it: the greater number holds, not their sum.
@@ -316,7 +320,7 @@ class SliceCheckpointReader(PartitionReader):
             digest: value
             for edge in (first, second)
             for digest, value in edge.keys.items()
-            if digest in kept or self._stays(value, greatest)
+            if digest in staying or self._stays(value, greatest)
         }
         counts = {d: max(first.count(d), second.count(d)) for d in {**first.counts, **second.counts} if d in keys}
         held = {d: max(first.held.get(d, 0), second.held.get(d, 0)) for d in {**first.held, **second.held}}
@@ -454,12 +458,12 @@ class PartitionCheckpointReader(CheckpointReader):
             return 0
         absent = [partition for partition in self._positions if partition.key not in self._seen]
         missing = {partition: self._missing.get(partition, now) for partition in absent}
-        gone = [partition for partition, since in missing.items() if now - since >= after]
-        for partition in gone:
+        forgotten = [partition for partition, since in missing.items() if now - since >= after]
+        for partition in forgotten:
             del self._positions[partition], missing[partition]
-        self._changed = self._changed or bool(gone) or missing != self._missing
+        self._changed = self._changed or bool(forgotten) or missing != self._missing
         self._missing = missing
-        return len(gone)
+        return len(forgotten)
 
     def _open(self, partition: Partition) -> None:
         self._seen.add(partition.key)
@@ -519,7 +523,7 @@ class PartitionCheckpointReader(CheckpointReader):
             self._changed = True
 
     def _advance_parents(self) -> None:
-        for member in self._queue.take():
+        for member in self._queue.pop_closed():
             if member.parent is not None and self._parents.get(member.parent.name) != member.parent.state:
                 self._parents[member.parent.name] = member.parent.state
                 self._changed = True

@@ -44,7 +44,7 @@ class Cursor(ABC):
         Of equals the last.
         """
         rank = self.order.rank
-        ranked = [(found, i) for i, value in enumerate(values) if (found := rank(value)) is not None]
+        ranked = [(order, i) for i, value in enumerate(values) if (order := rank(value)) is not None]
         return json_value(values[max(ranked)[1]]) if ranked else None
 
     def unreadable(self, values: Sequence[Json]) -> Sequence[int]:

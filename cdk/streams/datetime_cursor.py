@@ -169,13 +169,13 @@ class DatetimeCursor(Cursor):
 
     def _length(self, value: timedelta | str, name: str) -> timedelta:
         """A duration. Raises ConfigError: it is none, or has months, which differ in length."""
-        found: object = value
+        duration: object = value
         try:
-            found = parse_duration(value) if isinstance(value, str) else value
+            duration = parse_duration(value) if isinstance(value, str) else value
         except ValueError:
-            found = None
-        if isinstance(found, timedelta):
-            return found
+            duration = None
+        if isinstance(duration, timedelta):
+            return duration
         raise ConfigError(
             f"cursor {self.field!r}: {name} is {value!r}, expected a timedelta or a text such as P1D, P2W or PT30M"
         )

@@ -72,8 +72,8 @@ class CountOrder(Order):
             except ValueError:
                 pass
         number = _decimal(value)
-        whole = number is not None and number.adjusted() < _MOST_DIGITS and number == number.to_integral_value()
-        return int(number) if number is not None and whole else None
+        is_integer = number is not None and number.adjusted() < _MOST_DIGITS and number == number.to_integral_value()
+        return int(number) if number is not None and is_integer else None
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def json_value(value: Json) -> Json:
         return value
     if not isinstance(value, Decimal):
         return value
-    whole = value.adjusted() < _MOST_DIGITS and value == value.to_integral_value()
-    return int(value) if whole else str(value)
+    is_integer = value.adjusted() < _MOST_DIGITS and value == value.to_integral_value()
+    return int(value) if is_integer else str(value)
 
 
 def _decimal(value: Json) -> Decimal | None:

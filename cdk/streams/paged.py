@@ -71,9 +71,9 @@ def _trail(circle: Circle, token: Mapping[str, Json]) -> Trail | None:
 
 def _check(page: Page) -> None:
     """Raise FatalError for what a page cannot be; authors write it without types."""
-    found: object = page
-    if not isinstance(found, Page):
-        raise FatalError(f"read_page gave a {type(found).__name__}, expected Page(records, next)")
+    value: object = page
+    if not isinstance(value, Page):
+        raise FatalError(f"read_page gave a {type(value).__name__}, expected Page(records, next)")
     records: object = page.records
     if not isinstance(records, Sequence):
         raise FatalError(f"the records of a page are a {type(records).__name__}, expected a list")

@@ -108,9 +108,9 @@ class _Finisher:
         if not isinstance(records, JsonLines) and (kinds := set(map(type, records)) - {dict}):
             self._check_records(records, kinds)
         if cursor is not None and records:
-            found = field_values(records, cursor.field)
-            warning = warning or self._undated(cursor, records, found)
-            values = _present(found)
+            cursor_values = field_values(records, cursor.field)
+            warning = warning or self._undated(cursor, records, cursor_values)
+            values = _present(cursor_values)
             if not self._owns_all(cursor, values):
                 records = self._owned(cursor, records)
                 values = _present(field_values(records, cursor.field))
@@ -129,18 +129,18 @@ class _Finisher:
             stream=self._stream.name,
         )
 
-    def _undated(self, cursor: Cursor, records: Sequence[Record], found: Sequence[Json]) -> str:
+    def _undated(self, cursor: Cursor, records: Sequence[Record], values: Sequence[Json]) -> str:
         """What to say, once, of records without a cursor value that can be read."""
         if self._warned:
             return ""
         # To parse each value of each page is dear, and a source that writes another format does so from the start.
-        missing = None in found
+        missing = None in values
         look, self._first = self._first or missing, False
-        undated = cursor.unreadable(found) if look else ()
+        undated = cursor.unreadable(values) if look else ()
         if not undated:
             return ""
         self._warned = True
-        value = found[undated[0]]
+        value = values[undated[0]]
         # To look at one of many records that are still text would decode them all.
         fields = sorted(records.last() if isinstance(records, JsonLines) else records[-1])
         near = None if cursor.field in fields else nearest(cursor.field, fields)

@@ -14,23 +14,23 @@ from cdk.streams.checkpoint import CheckpointReader
 from cdk.streams.stream import Item, Stream
 
 
-class _Here:
+class _SliceContext:
     """The slice being read in this context: its state as the author sees it, and what was said but not yet yielded."""
 
     def __init__(self, slice: Slice) -> None:
         self.cursor: dict[str, Json] = dict(slice.start.cursor) if isinstance(slice.start, Checkpoint) else {}
-        self.said: Checkpoint | None = None
+        self.pending: Checkpoint | None = None
 
-    def take(self) -> Iterator[Checkpoint]:
-        if self.said is not None:
-            said, self.said = self.said, None
-            yield said
-
-
-_here: ContextVar[_Here | None] = ContextVar("cdk_slice_state", default=None)
+    def pop_pending(self) -> Iterator[Checkpoint]:
+        if self.pending is not None:
+            checkpoint, self.pending = self.pending, None
+            yield checkpoint
 
 
-class _Shown(CheckpointReader):
+_slice_context: ContextVar[_SliceContext | None] = ContextVar("cdk_slice_state", default=None)
+
+
+class _ObservedReader(CheckpointReader):
     """A reader whose stream shows each checkpoint as its `state`."""
 
     def __init__(self, stream: "StateMixin", reader: CheckpointReader) -> None:
@@ -77,21 +77,21 @@ class StateMixin(Stream):
     @property
     def state(self) -> Json:
         """The state of the slice being read, or of the stream when none is."""
-        if (here := _here.get()) is not None:
-            return here.cursor
+        if (context := _slice_context.get()) is not None:
+            return context.cursor
         return encode(self._restored or self._shown, incremental=self.incremental)
 
     @state.setter
     def state(self, value: Json) -> None:
-        if (here := _here.get()) is None:
+        if (context := _slice_context.get()) is None:
             self._restored = decode(value, path=f"{self.name}.state", cursor_field=self.cursor_field)
         elif isinstance(position := decode(value).of(WHOLE), Checkpoint):
-            here.cursor = dict(value)
-            here.said = position
+            context.cursor = dict(value)
+            context.pending = position
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         state, self._restored = self._restored or state, None
-        return _Shown(self, super().checkpoint_reader(state))
+        return _ObservedReader(self, super().checkpoint_reader(state))
 
     def show(self, state: StreamState) -> None:
         """Let `state` show what a read has reached."""
@@ -99,14 +99,14 @@ class StateMixin(Stream):
 
     def items(self, slice: Slice) -> Iterator[Item]:
         # Each slice has a context of its own, so that nested and threaded reads of streams do not mix.
-        here, context = _Here(slice), copy_context()
-        context.run(_here.set, here)
+        slice_context, context = _SliceContext(slice), copy_context()
+        context.run(_slice_context.set, slice_context)
         items = context.run(iter, super().items(slice))
         end = object()
         while (item := context.run(next, items, end)) is not end:
-            yield from here.take()
+            yield from slice_context.pop_pending()
             yield item  # type: ignore[misc] # an Item, since it is not `end`
-        yield from here.take()
+        yield from slice_context.pop_pending()
 
 
 class IncrementalMixin(StateMixin):

@@ -126,8 +126,8 @@ class Stream(metaclass=_StreamType):
         if schema is None:
             return _schema_file(type(self), self.name)
         # A pydantic model; the kit's streams need not import it.
-        if callable(made := getattr(schema, "model_json_schema", None)):
-            schema = made()
+        if callable(model_schema := getattr(schema, "model_json_schema", None)):
+            schema = model_schema()
         if not isinstance(schema, Mapping):
             raise ConfigError(
                 f"schema is a {type(schema).__name__}, expected a JSON Schema or a pydantic model", stream=self.name
@@ -179,7 +179,7 @@ class Stream(metaclass=_StreamType):
         items: object = self.read_records(slice)
         if not isinstance(items, Iterable) or isinstance(items, Mapping | str):
             raise FatalError(
-                f"{_place(type(self), 'read_records')} returned a {type(items).__name__}, expected records: `yield` "
+                f"{_location(type(self), 'read_records')} returned a {type(items).__name__}, expected records: `yield` "
                 "each, or return a list of them",
                 stream=self.name,
             )
@@ -218,7 +218,7 @@ def _check_methods(cls: type[Stream]) -> None:
             )
 
 
-def _place(cls: type, method: str) -> str:
+def _location(cls: type, method: str) -> str:
     """Where a person finds a method that was written in Python: its name, and its file and line."""
     code = getattr(inspect.unwrap(getattr(cls, method)), "__code__", None)
     where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"

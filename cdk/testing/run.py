@@ -54,8 +54,8 @@ class Run:
     @property
     def state_messages(self) -> list[AirbyteStateMessage]:
         """The last state of each stream, as the next read takes it."""
-        said = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
-        return list({state.stream.stream_descriptor: state for state in said if state.stream is not None}.values())
+        messages = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
+        return list({state.stream.stream_descriptor: state for state in messages if state.stream is not None}.values())
 
 
 def read(
@@ -105,8 +105,8 @@ def _read(
                 execute=execute,
             )
         except StreamsFailed as error:
-            found = next(iter(error.failures.values()))
-            run.error = found if len(error.failures) == 1 and isinstance(found, CdkError) else error
+            failure = next(iter(error.failures.values()))
+            run.error = failure if len(error.failures) == 1 and isinstance(failure, CdkError) else error
         except CdkError as error:
             run.error = error
     return run

@@ -235,8 +235,8 @@ def test_a_lease_can_be_held_again_once_it_is_free(store: StateStore) -> None:
 
 
 def test_a_place_tells_the_record_and_the_key_apart(store: StateStore) -> None:
-    assert len({store.place(KEY, 41), store.place(KEY, 42), store.place(OTHER, 42)}) == 3
-    assert "42" in store.place(KEY, 42)
+    assert len({store.address_of(KEY, 41), store.address_of(KEY, 42), store.address_of(OTHER, 42)}) == 3
+    assert "42" in store.address_of(KEY, 42)
 
 
 def test_runs_go_on_from_each_other(reopen: Open, store: StateStore) -> None:
@@ -258,7 +258,7 @@ def test_of_many_runs_on_one_record_one_commits(reopen: Open, store: StateStore)
     together = threading.Barrier(len(logs))
 
     def run(log: StateLog) -> bool:
-        frozen = log.freeze("stream:users", COUNTER.of({"run": id(log)}))
+        frozen = log.check("stream:users", COUNTER.of({"run": id(log)}))
         together.wait(timeout=20)
         try:
             log.append(None, {"stream:users": frozen}, status="final")

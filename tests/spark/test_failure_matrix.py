@@ -343,4 +343,4 @@ def test_a_table_that_refuses_a_removal_is_asked_again(lake: Lake, tmp_path: Pat
 
     assert looks("a", "b").removed == 1
     assert table.rows == ["a", "b"]
-    assert looks("a", "b").gone == ()
+    assert looks("a", "b").missing == ()

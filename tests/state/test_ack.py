@@ -22,7 +22,7 @@ def test_take_never_passes_an_open_item_and_gives_each_once_in_order(steps: list
             queue.close(ticket)
             closed.add(ticket.item)
         elif step == "take":
-            taken += queue.take()
+            taken += queue.pop_closed()
             front = next((i for i in range(len(tickets)) if i not in closed), len(tickets))
 
             assert taken == list(range(front))
@@ -36,6 +36,6 @@ def test_closing_twice_or_after_taking_changes_nothing() -> None:
     for _ in range(2):
         queue.close(ticket)
 
-    assert queue.take() == ["a"]
+    assert queue.pop_closed() == ["a"]
     queue.close(ticket)
-    assert queue.take() == []
+    assert queue.pop_closed() == []

@@ -221,7 +221,7 @@ def test_a_malformed_state_is_refused_with_place_found_and_expected(blob: Json, 
     with pytest.raises(BadState) as refused:
         decode(blob, cursor_field="u")
 
-    assert (refused.value.path, refused.value.found) == (path, found)
+    assert (refused.value.path, refused.value.actual) == (path, found)
     assert str(refused.value).startswith(f"{path}: found {found!r}, expected ")
 
 

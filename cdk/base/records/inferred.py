@@ -27,16 +27,16 @@ def inferred_type(values: Iterable[Json]) -> JsonType | None:
 
     integer: they fit 64 bits. number: a double holds each. mixed: no narrower type than text does. Raises NotJson.
     """
-    there = [_number(plain(value)) for value in values if value is not None]
-    types = set(map(type, there))
+    present = [_number(plain(value)) for value in values if value is not None]
+    types = set(map(type, present))
     types.discard(NoneType)
     if not types:
         return None
     if types <= {int, float}:
-        whole = [value for value in there if type(value) is int]
+        integers = [value for value in present if type(value) is int]
         if float in types:
-            return "number" if all(-EXACT <= value <= EXACT for value in whole) else "mixed"
-        return "integer" if all(-(2**63) <= value < 2**63 for value in whole) else "mixed"
+            return "number" if all(-EXACT <= value <= EXACT for value in integers) else "mixed"
+        return "integer" if all(-(2**63) <= value < 2**63 for value in integers) else "mixed"
     return _SIMPLE.get(types.pop(), "mixed") if len(types) == 1 else "mixed"
 
 
@@ -49,8 +49,8 @@ def _number(value: Json) -> Json:
         return int(text) if len(text) <= _MOST_DIGITS else value
     number = float(text)
     # What `repr` gives reads back the same, yet a double rounds most whole numbers of many digits.
-    whole = value == value.to_integral_value()
-    return number if (Decimal(number) if whole else Decimal(repr(number))) == value else value
+    is_integer = value == value.to_integral_value()
+    return number if (Decimal(number) if is_integer else Decimal(repr(number))) == value else value
 
 
 def inferred_schema(records: Iterable[Record]) -> dict[str, Json]:
@@ -72,4 +72,7 @@ def _types(values: Sequence[Json]) -> list[str]:
         return [] if kind is None else ["null", kind]
     # A number alone is mixed where neither an integer nor a double of 64 bits holds it.
     each = {inferred_type([value]) for value in values if value is not None}
-    return ["null", *sorted({"string", *("number" if one == "mixed" else str(one) for one in each)})]
+    return [
+        "null",
+        *sorted({"string", *("number" if kind_of_value == "mixed" else str(kind_of_value) for kind_of_value in each)}),
+    ]

@@ -50,7 +50,7 @@ class JsonLines(Sequence[Record]):
         """The value of a field of each record, None where it is absent. The text stays."""
         if (lines := self.lines) is None or not is_plain(field):
             return [record.get(field) for record in self]
-        return [found.value for found in _one_field(field).decode_lines(lines)]
+        return [line.value for line in _one_field(field).decode_lines(lines)]
 
     def last(self) -> Record:
         """A copy of the last record. The text stays."""
@@ -97,8 +97,8 @@ def field_values(records: Sequence[Record], field: str) -> list[Json]:
 
 def elements(text: bytes) -> "Sequence[msgspec.Raw]":
     """The elements of a list in valid JSON, each as text."""
-    found: Sequence[msgspec.Raw] = _elements_at(()).decode(text)
-    return found
+    parts: Sequence[msgspec.Raw] = _elements_at(()).decode(text)
+    return parts
 
 
 def is_plain(name: str) -> bool:
@@ -115,24 +115,24 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
     if b"\n" in body or not all(map(is_plain, where)) or not is_text(body):
         return None
     try:
-        found = _elements_at(where).decode(body)
+        items = _elements_at(where).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     for _ in where:
-        found = found.inner
+        items = items.inner
     # Without a look at each, a null or a number among the objects would go on as a record.
-    if {memoryview(text)[0] for text in found} != _OBJECTS:
+    if {memoryview(text)[0] for text in items} != _OBJECTS:
         return None
-    lines, last = b"\n".join(found), found[-1]
+    lines, last = b"\n".join(items), items[-1]
     end = body.rindex(last) + len(memoryview(last))
     begin = end - len(lines)
     # Of a name that comes twice the last counts, as in all decoders. The same text may stand elsewhere, too: what is
     # taken out must be a list.
-    if b'": ' in bytes(found[0]) or body[begin - 1 : begin] + body[end : end + 1] != b"[]":
+    if b'": ' in bytes(items[0]) or body[begin - 1 : begin] + body[end : end + 1] != b"[]":
         return None
     if not body.startswith(lines.replace(b"\n", b","), begin):
         return None
-    return JsonLines(lines, len(found)), body[:begin] + body[end:]
+    return JsonLines(lines, len(items)), body[:begin] + body[end:]
 
 
 def is_text(body: bytes) -> bool:

@@ -41,7 +41,7 @@ class Expected:
         self._failed = self._missed = 0
 
     @property
-    def wanted(self) -> bool:
+    def worth_decoding(self) -> bool:
         """Whether it pays to try a further page that is text."""
         return self._failed < _TIRED
 
@@ -50,7 +50,7 @@ class Expected:
         """Whether it pays to try a further page when it is cut out."""
         return self._failed < _TIRED and self._missed < _TIRED
 
-    def tell(self, *, fits: bool) -> None:
+    def note_page(self, *, fits: bool) -> None:
         """Note whether a page was of the type and of use, or had to be decoded after all."""
         self._failed = 0 if fits else self._failed + 1
 
@@ -93,7 +93,7 @@ class ExpectedLines(JsonLines):
     def text_size(self) -> int | None:
         return sum(map(len, self._lists)) if self._records is None else None
 
-    def take(self, expected: Expected) -> Objects | None:
+    def pop_objects(self, expected: Expected) -> Objects | None:
         """The records as objects, once; None where another type is expected, or somebody has looked at the records.
 
         Objects that are freed right after their use are still in the processor's cache: a tenth of a task's CPU.
@@ -130,8 +130,8 @@ def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
     first, *others = pages
     if not others:
         return first
-    if isinstance(first, ExpectedLines) and (found := first.and_others(others)) is not None:
-        return found
+    if isinstance(first, ExpectedLines) and (all_pages := first.and_others(others)) is not None:
+        return all_pages
     texts = [lines for page in pages if (lines := page.lines) is not None]
     if len(texts) < len(pages):
         return [record for page in pages for record in page]

@@ -24,8 +24,8 @@ def duration(value: Json) -> timedelta:
     if isinstance(value, timedelta) and value >= timedelta():
         return value
     try:
-        if isinstance(value, str) and (found := _TEXT.fullmatch(value.strip())):
-            return float(found[1]) * _UNITS[found[2]]
+        if isinstance(value, str) and (match := _TEXT.fullmatch(value.strip())):
+            return float(match[1]) * _UNITS[match[2]]
     except OverflowError:
         pass
     raise ValueError("expected a duration such as 500ms, 30s, 90m, 6h or 2d")

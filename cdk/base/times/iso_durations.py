@@ -48,8 +48,8 @@ def parse_duration(text: str) -> timedelta | CalendarDuration:
         float(number.replace(",", ".")) if number else 0.0 for number in match.groups()[1:]
     )
     rest = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-    whole = int(years * 12 + months)
-    duration = CalendarDuration(whole, rest) if whole else rest
+    total_months = int(years * 12 + months)
+    duration = CalendarDuration(total_months, rest) if total_months else rest
     return -duration if match[1] == "-" else duration
 
 

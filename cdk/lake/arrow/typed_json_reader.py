@@ -68,7 +68,7 @@ class TypedJsonReader:
     def of(self, records: Sequence[Record]) -> Mapping[str, pa.Array] | None:
         """The columns of records that are still text; None where they must be decoded."""
         expected = self._expected
-        if expected is None or not expected.wanted or not isinstance(records, JsonLines):
+        if expected is None or not expected.worth_decoding or not isinstance(records, JsonLines):
             return None
         if records.text_size is None and not isinstance(records, ExpectedLines):
             return None
@@ -76,11 +76,11 @@ class TypedJsonReader:
             found = self._arrays(records, expected)
         except (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, _InDoubt):
             found = None
-        expected.tell(fits=found is not None)
+        expected.note_page(fits=found is not None)
         return found
 
     def _arrays(self, records: JsonLines, expected: Expected) -> Mapping[str, pa.Array] | None:
-        if isinstance(records, ExpectedLines) and (objects := records.take(expected)) is not None:
+        if isinstance(records, ExpectedLines) and (objects := records.pop_objects(expected)) is not None:
             parts = [_arrays_of(objects, self._columns)]
             del objects
         elif (lines := records.lines) is not None:

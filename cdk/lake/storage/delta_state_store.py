@@ -83,7 +83,7 @@ class DeltaStore:
     def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - a table cannot tell who is alive
         return nullcontext()
 
-    def place(self, key: StateKey, seq: int) -> str:
+    def address_of(self, key: StateKey, seq: int) -> str:
         return f"{self._place} {key} seq={seq}"
 
     def close(self) -> None:

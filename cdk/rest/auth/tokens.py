@@ -142,7 +142,7 @@ class Tokens:
 
     def run(self) -> Run:
         """A run that uses these, which live on after it."""
-        return Run(kept={Tokens: self})
+        return Run(shared={Tokens: self})
 
     def __reduce__(self) -> tuple[type["Tokens"], tuple[()]]:
         """What travels to another process: nothing. Refresh tokens stay where they are owned."""

@@ -6,13 +6,13 @@ One number for each id, so that what changes is small:
 
 | number | what is known | seen in a run | missing from a complete run |
 |---|---|---|---|
-| `1`, THERE | the source has it, the sink shows it | stays | is removed, or missed for the first time |
+| `1`, PRESENT | the source has it, the sink shows it | stays | is removed, or missed for the first time |
 | -1, -2, ... | missed by so many complete runs | revived | is removed, or missed once more |
 | `0`, LEAVING | its removal was begun, and not confirmed | revived | removed again |
 | `2`, UNSURE | it was seen, and the sink has not confirmed that it shows it | revived | as `1` |
 
 An id leaves the set when the sink has confirmed its removal. Reviving what was never removed changes nothing, so
-whatever is not THERE is revived.
+whatever is not PRESENT is revived.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from cdk.state.log import Kind
 ENTITIES = Kind("cdk/entity-set")
 """The kind of `entities:` slots."""
 
-THERE, LEAVING, UNSURE = 1, 0, 2
+PRESENT, LEAVING, UNSURE = 1, 0, 2
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Compared:
     """
 
     previous: int
-    gone: tuple[str, ...]
+    missing: tuple[str, ...]
     retried: tuple[str, ...]
     revived: tuple[str, ...]
     protected: int
@@ -54,10 +54,10 @@ def read_sets(value: Json, path: str) -> dict[str, dict[str, int]]:
     if not isinstance(scopes, dict):
         raise BadState(path, value, "an object with `scopes`")
     sets = {}
-    for scope, kept in scopes.items():
-        ids = kept.get("ids") if isinstance(kept, dict) else None
+    for scope, value_of_scope in scopes.items():
+        ids = value_of_scope.get("ids") if isinstance(value_of_scope, dict) else None
         if not isinstance(ids, dict):
-            raise BadState(f"{path} scopes[{scope!r}]", kept, "an object with `ids`")
+            raise BadState(f"{path} scopes[{scope!r}]", value_of_scope, "an object with `ids`")
         if any(type(number) is not int or number > UNSURE for number in ids.values()):
             wrong = next(id for id, number in ids.items() if type(number) is not int or number > UNSURE)
             raise BadState(f"{path} scopes[{scope!r}].ids[{wrong!r}]", ids[wrong], "1, 0, 2 or a negative number")
@@ -80,12 +80,12 @@ def missed(number: int, grace: int) -> int:
 
 def met(number: int | None, *, first: bool) -> int:
     """What becomes of an id that is seen. first: nothing was known before, so nothing can have been removed."""
-    return THERE if number == THERE or (first and number is None) else UNSURE
+    return PRESENT if number == PRESENT or (first and number is None) else UNSURE
 
 
 def compare(
     known: Mapping[str, int],
-    seen: AbstractSet[str],
+    current: AbstractSet[str],
     *,
     comparable: AbstractSet[str],
     first: bool = False,
@@ -93,22 +93,22 @@ def compare(
     spared: Callable[[str], bool] = lambda _: False,
 ) -> Compared:
     """A scope that was read completely. comparable: the known ids that this run may compare itself with."""
-    ids = {id: met(known.get(id), first=first) for id in seen}
-    gone, retried = list[str](), list[str]()
+    ids = {id: met(known.get(id), first=first) for id in current}
+    missing, retried = list[str](), list[str]()
     previous = protected = 0
     for id, number in known.items():
         compares = id in comparable and not spared(id)
         previous += compares and number != LEAVING
-        if id in seen:
+        if id in current:
             continue
         ids[id] = missed(number, grace) if compares else number
         protected += id in comparable and not compares
         if compares and ids[id] == LEAVING:
-            (retried if number == LEAVING else gone).append(id)
-    revived = sorted(id for id in seen if ids[id] == UNSURE)
-    return Compared(previous, tuple(sorted(gone)), tuple(sorted(retried)), tuple(revived), protected, ids)
+            (retried if number == LEAVING else missing).append(id)
+    revived = sorted(id for id in current if ids[id] == UNSURE)
+    return Compared(previous, tuple(sorted(missing)), tuple(sorted(retried)), tuple(revived), protected, ids)
 
 
-def merged(known: Mapping[str, int], seen: AbstractSet[str], *, first: bool = False) -> dict[str, int]:
+def merged(known: Mapping[str, int], current: AbstractSet[str], *, first: bool = False) -> dict[str, int]:
     """What is to be remembered of a scope where nothing may be removed: what was known, and what was seen."""
-    return {**known, **{id: met(known.get(id), first=first) for id in seen}}
+    return {**known, **{id: met(known.get(id), first=first) for id in current}}

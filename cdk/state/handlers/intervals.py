@@ -28,29 +28,29 @@ Spans: TypeAlias = tuple[Interval, ...]
 
 def normal(spans: Iterable[Interval]) -> Spans:
     """The same moments as a normal set."""
-    made: list[Interval] = []
+    merged: list[Interval] = []
     for span in sorted(spans):
         if span.start >= span.end:
             continue
-        if made and span.start <= made[-1].end:
-            made[-1] = Interval(made[-1].start, max(made[-1].end, span.end))
+        if merged and span.start <= merged[-1].end:
+            merged[-1] = Interval(merged[-1].start, max(merged[-1].end, span.end))
         else:
-            made.append(span)
-    return tuple(made)
+            merged.append(span)
+    return tuple(merged)
 
 
 def minus(spans: Spans, others: Spans) -> Spans:
     """The moments of `spans` that are not in `others`."""
-    left: list[Interval] = []
+    remaining: list[Interval] = []
     for span in spans:
         start = span.start
         for other in others:
             if other.end <= start or span.end <= other.start:
                 continue
-            left.append(Interval(start, other.start))
+            remaining.append(Interval(start, other.start))
             start = other.end
-        left.append(Interval(start, span.end))
-    return normal(left)
+        remaining.append(Interval(start, span.end))
+    return normal(remaining)
 
 
 def floor(moment: datetime, bucket: timedelta) -> datetime:

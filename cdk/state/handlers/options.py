@@ -97,6 +97,6 @@ def _line(path: str, problem: Mapping[str, Json]) -> str:
     where = f"{path}.{dotted(keys)}" if keys else path
     if problem["type"] == "extra_forbidden":
         return f"{where}: unknown key{did_you_mean(str(keys[-1]), StatefulOptions.model_fields)}"
-    found, said = problem["input"], str(problem.get("ctx", {}).get("error", problem["msg"]))
-    shown = type(found).__name__ if isinstance(found, dict | list) or keys[:1] == ("state_provider",) else repr(found)
-    return f"{where}: found {shown}, expected {said.removeprefix('expected ').removeprefix('Input should be ')}"
+    value, expected = problem["input"], str(problem.get("ctx", {}).get("error", problem["msg"]))
+    shown = type(value).__name__ if isinstance(value, dict | list) or keys[:1] == ("state_provider",) else repr(value)
+    return f"{where}: found {shown}, expected {expected.removeprefix('expected ').removeprefix('Input should be ')}"

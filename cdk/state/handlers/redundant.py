@@ -33,7 +33,7 @@ class Planned:
     and stays so.
     """
 
-    wanted: Interval
+    requested: Interval
     spans: Spans
     gap: Interval | None = None
 
@@ -75,20 +75,22 @@ class RedundantRunSkipHandler:
         start = end - self._bucket if start is None else in_utc(start, "start_time")
         if start >= end:
             raise ConfigError(f"found {start.isoformat()} to {end.isoformat()}, expected a start before the end")
-        wanted, gap = outward(Interval(start, end), self._bucket), None
+        requested, gap = outward(Interval(start, end), self._bucket), None
         covered = inward(self._shown, self._bucket)
-        before = [span.end for span in covered if span.end < wanted.start]
+        before = [span.end for span in covered if span.end < requested.start]
         if before and max(covered).end == before[-1]:
-            gap = Interval(before[-1], wanted.start)
-            logger.info("%s: nothing has read %s", self.slot, _said(gap))
+            gap = Interval(before[-1], requested.start)
+            logger.info("%s: nothing has read %s", self.slot, _range_text(gap))
             if self._run.options.on_gap == "fill":
-                oldest = floor(wanted.start - self._run.options.max_fill, self._bucket)
+                oldest = floor(requested.start - self._run.options.max_fill, self._bucket)
                 filled = max(gap.start, oldest)
                 gap = Interval(gap.start, filled) if gap.start < filled else None
-                wanted = Interval(filled, wanted.end)
-        planned = Planned(wanted, minus((wanted,), covered), gap)
+                requested = Interval(filled, requested.end)
+        planned = Planned(requested, minus((requested,), covered), gap)
         if planned.skip:
-            logger.info("%s: skipped: %s was read before; set force_rerun to read it again", self.slot, _said(wanted))
+            logger.info(
+                "%s: skipped: %s was read before; set force_rerun to read it again", self.slot, _range_text(requested)
+            )
         return planned
 
     def should_skip_this_run(
@@ -145,9 +147,9 @@ class RedundantRunSkipHandler:
         """Have the next commit remember what is covered. Raises BugError: a step failed."""
         if self._failed:
             raise BugError(f"{self.slot}: the steps {', '.join(sorted(self._failed))} failed; nothing may be proposed")
-        whole = normal([*self._covered, *inward(self._done, self._bucket)])
-        kept = whole[-self._run.options.max_intervals :]
-        covered = [[span.start.isoformat(), span.end.isoformat()] for span in kept]
+        spans = normal([*self._covered, *inward(self._done, self._bucket)])
+        newest = spans[-self._run.options.max_intervals :]
+        covered = [[span.start.isoformat(), span.end.isoformat()] for span in newest]
         self._run.session.propose(self.slot, INTERVALS.of({"selection": self._selection, "covered": covered}))
 
 
@@ -171,5 +173,5 @@ def _read(value: Json, selection: str, path: str) -> Spans:
     return normal(spans) if value["selection"] == selection else ()
 
 
-def _said(span: Interval) -> str:
+def _range_text(span: Interval) -> str:
     return f"{span.start.isoformat()} to {span.end.isoformat()}"

@@ -18,12 +18,12 @@ class EntityCounts:
 
     previous: int
     current: int
-    gone: int
+    missing: int
 
     @property
     def percent(self) -> float:
         """How much of what was known would go."""
-        return 100.0 * self.gone / self.previous if self.previous else 0.0
+        return 100.0 * self.missing / self.previous if self.previous else 0.0
 
 
 def is_empty(counted: EntityCounts, options: StatefulOptions) -> bool:
@@ -34,7 +34,7 @@ def is_empty(counted: EntityCounts, options: StatefulOptions) -> bool:
 def is_too_much(counted: EntityCounts, options: StatefulOptions) -> bool:
     """Whether more would go than the fail-safe lets pass: more than so many percent, and more than so many at all."""
     threshold = options.fail_safe_threshold
-    return threshold < _OFF and counted.percent > threshold and counted.gone > options.fail_safe_min
+    return threshold < _OFF and counted.percent > threshold and counted.missing > options.fail_safe_min
 
 
 def empty(scope: str, counted: EntityCounts) -> str:
@@ -49,9 +49,10 @@ def too_much(scope: str, counted: EntityCounts, options: StatefulOptions, plan: 
     """What to say of a scope that would lose too much."""
     other = f" (it is {options.accept_removals!r}, which is another plan)" if options.accept_removals else ""
     return (
-        f"{named(scope)}: found {counted.gone:,} of {counted.previous:,} entities missing ({counted.percent:.1f} %), "
-        f"expected at most {options.fail_safe_threshold:g} % (fail_safe_threshold); nothing of it was removed. Look at "
-        f"the source and its filters; if they are gone indeed, run once with accept_removals: {plan}{other}"
+        f"{named(scope)}: found {counted.missing:,} of {counted.previous:,} entities missing "
+        f"({counted.percent:.1f} %), expected at most {options.fail_safe_threshold:g} % "
+        f"(fail_safe_threshold); nothing of it was removed. Look at the source and its filters; if they are gone "
+        f"indeed, run once with accept_removals: {plan}{other}"
     )
 
 

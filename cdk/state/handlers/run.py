@@ -25,7 +25,7 @@ class StatefulRun:
         return self.mode.write == "commit"
 
     @property
-    def unwilling(self) -> str:
+    def skip_reason(self) -> str:
         """Why this run removes nothing, whatever it finds; empty when it may."""
         if not self.options.enabled:
             return "stateful_ingestion.enabled is false"

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from cdk.base.errors import BugError
 from cdk.base.logs import logger
 from cdk.base.values import canonical
-from cdk.state.handlers.entity_set import ENTITIES, LEAVING, THERE, Compared, compare, merged, read_sets, write_sets
+from cdk.state.handlers.entity_set import ENTITIES, LEAVING, PRESENT, Compared, compare, merged, read_sets, write_sets
 from cdk.state.handlers.removal_guards import EntityCounts, RemovalRefused, empty, is_empty, is_too_much, too_much
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log.canonical_json import digest
@@ -53,7 +53,7 @@ class ScopeReport:
     scope: str
     previous: int
     current: int
-    gone: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     removed: int = 0
     revived: int = 0
     pending: tuple[str, ...] = ()
@@ -169,60 +169,60 @@ class StaleEntityRemovalHandler:
         self._settled = True
         known = self._known()
         compared = {name: self._compare(name, ids) for name, ids in known.items()}
-        kept, refused = self._judged(compared)
+        kept_because, refused = self._judge(compared)
         asks = self._run.writes
-        sets = self._merged({name: ids for name, ids in known.items() if kept[name]})
-        sets.update({name: dict(c.ids) for name, c in compared.items() if not kept[name]})
+        sets = self._merged({name: ids for name, ids in known.items() if kept_because[name]})
+        sets.update({name: dict(c.ids) for name, c in compared.items() if not kept_because[name]})
         self._propose(sets)
-        removals = {name: () if kept[name] else (*c.retried, *c.gone) for name, c in compared.items()}
+        removals = {name: () if kept_because[name] else (*c.retried, *c.missing) for name, c in compared.items()}
         if asks and (refused or any(removals.values()) or any(c.revived for c in compared.values())):
             self._run.session.commit("partial")
         reports = []
         for name, c in compared.items():
-            back = self._asked(c.revived, sink.revive) if asks else set()
-            away = self._asked(removals[name], self._remove(sink)) if asks else set()
-            sets[name] = {id: THERE if id in back else number for id, number in sets[name].items() if id not in away}
+            back = self._confirmed(c.revived, sink.revive) if asks else set()
+            away = self._confirmed(removals[name], self._remove(sink)) if asks else set()
+            sets[name] = {id: PRESENT if id in back else number for id, number in sets[name].items() if id not in away}
             pending = tuple(sorted(id for id, number in sets[name].items() if number == LEAVING))
-            gone = tuple(sorted((*c.retried, *c.gone)))
-            figures = (c.previous, len(self._seen(name)), gone, len(away), len(back), pending, c.protected)
-            reports.append(ScopeReport(name, *figures, kept=kept[name]))
+            removable = tuple(sorted((*c.retried, *c.missing)))
+            figures = (c.previous, len(self._current(name)), removable, len(away), len(back), pending, c.protected)
+            reports.append(ScopeReport(name, *figures, kept=kept_because[name]))
         if any(report.removed or report.revived for report in reports):
             self._propose(sets)
         for report in reports:
-            _tell(self.slot, report, wrote=asks)
+            _log(self.slot, report, wrote=asks)
         if refused:
             if asks:
                 self._run.session.commit("partial")
             raise RemovalRefused("; ".join(refused), path=self.slot)
         return tuple(reports)
 
-    def _judged(self, compared: dict[str, Compared]) -> tuple[dict[str, str], list[str]]:
+    def _judge(self, compared: dict[str, Compared]) -> tuple[dict[str, str], list[str]]:
         """Why each scope keeps what it has, if it does, and what a person has to look at."""
         options = self._run.options
-        kept: dict[str, str] = {}
+        kept_because: dict[str, str] = {}
         refused: list[str] = []
         heavy: dict[str, EntityCounts] = {}
         for name, c in compared.items():
-            counted = EntityCounts(c.previous, len(self._seen(name)), len(c.gone))
-            kept[name] = self._scope(name).gap or self._run.unwilling
-            if kept[name]:
+            counted = EntityCounts(c.previous, len(self._current(name)), len(c.missing))
+            kept_because[name] = self._scope(name).gap or self._run.skip_reason
+            if kept_because[name]:
                 continue
             if is_empty(counted, options):
-                kept[name] = empty(name, counted)
-                refused.append(kept[name])
+                kept_because[name] = empty(name, counted)
+                refused.append(kept_because[name])
             elif is_too_much(counted, options):
                 heavy[name] = counted
-        plan = digest(canonical({name: compared[name].gone for name in heavy}).encode()).partition(":")[2][:12]
+        plan = digest(canonical({name: compared[name].missing for name in heavy}).encode()).partition(":")[2][:12]
         if plan != options.accept_removals:
             for name, counted in heavy.items():
-                kept[name] = too_much(name, counted, options, plan)
-                refused.append(kept[name])
-        return kept, refused
+                kept_because[name] = too_much(name, counted, options, plan)
+                refused.append(kept_because[name])
+        return kept_because, refused
 
     def _compare(self, name: str, known: Mapping[str, int]) -> Compared:
         return compare(
             known,
-            self._seen(name),
+            self._current(name),
             comparable=self._shown.get(name, {}).keys(),
             first=self._first,
             grace=self._run.options.grace_runs,
@@ -237,14 +237,14 @@ class StaleEntityRemovalHandler:
         everywhere = set[str]().union(*(scope.seen for scope in self._scopes.values()))
         numbers = {id: number for ids in self._standing.values() for id, number in ids.items()}
         for name, known in sets.items():
-            seen = self._seen(name)
-            stay = {id: number for id, number in known.items() if id in seen or id not in everywhere}
-            sets[name] = stay | {id: numbers[id] for id in seen if id not in known and id in numbers}
+            ids_of_scope = self._current(name)
+            stay = {id: number for id, number in known.items() if id in ids_of_scope or id not in everywhere}
+            sets[name] = stay | {id: numbers[id] for id in ids_of_scope if id not in known and id in numbers}
         return sets
 
     def _merged(self, known: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """What is to be remembered where nothing is removed."""
-        return {name: merged(ids, self._seen(name), first=self._first) for name, ids in known.items()}
+        return {name: merged(ids, self._current(name), first=self._first) for name, ids in known.items()}
 
     def _names(self) -> list[str]:
         return sorted({*self._standing, *self._shown, *self._scopes})
@@ -252,32 +252,32 @@ class StaleEntityRemovalHandler:
     def _scope(self, name: str) -> _Scope:
         return self._scopes.setdefault(name, _Scope())
 
-    def _seen(self, name: str) -> set[str]:
+    def _current(self, name: str) -> set[str]:
         return self._scope(name).seen
 
     def _propose(self, sets: dict[str, dict[str, int]]) -> None:
-        kept = {name: ids for name, ids in sets.items() if ids}
-        self._run.session.propose(self.slot, ENTITIES.of(write_sets(kept)))
+        nonempty = {name: ids for name, ids in sets.items() if ids}
+        self._run.session.propose(self.slot, ENTITIES.of(write_sets(nonempty)))
 
     def _remove(self, sink: EntitySink) -> Callable[[Sequence[str]], Iterable[str]]:
         hard = self._run.options.removal == "hard"
         return lambda ids: sink.remove(ids, hard=hard)
 
     @staticmethod
-    def _asked(ids: Sequence[str], ask: Callable[[Sequence[str]], Iterable[str]]) -> set[str]:
+    def _confirmed(ids: Sequence[str], request: Callable[[Sequence[str]], Iterable[str]]) -> set[str]:
         """The ids that the sink confirmed, of those that it was asked for."""
         confirmed: set[str] = set()
         for i in range(0, len(ids), _BATCH):
             batch = ids[i : i + _BATCH]
-            confirmed.update(set(ask(batch)).intersection(batch))
+            confirmed.update(set(request(batch)).intersection(batch))
         return confirmed
 
 
-def _tell(slot: str, report: ScopeReport, *, wrote: bool) -> None:
+def _log(slot: str, report: ScopeReport, *, wrote: bool) -> None:
     what = f"{slot} {report.scope}".rstrip()
     if report.kept:
         logger.info("%s: nothing was removed: %s", what, report.kept)
     elif wrote:
         logger.info("%s: removed %d, %d to ask for again", what, report.removed, len(report.pending))
     else:
-        logger.info("%s: would remove %d", what, len(report.gone))
+        logger.info("%s: would remove %d", what, len(report.missing))

@@ -36,7 +36,7 @@ class Placed(NamedTuple):
     blob: tuple[str, bytes] | None
 
 
-def place(value: Frozen, seq: int, before: Slot | None) -> Placed:
+def to_slot(value: Frozen, seq: int, before: Slot | None) -> Placed:
     """How record `seq` keeps a value; `before`: the slot in its parent."""
     json: dict[str, Json] = {
         "kind": value.kind,
@@ -48,8 +48,8 @@ def place(value: Frozen, seq: int, before: Slot | None) -> Placed:
     if len(value.text) <= INLINE:
         return Placed(Slot({**json, "value": loads_canonical(value.text, "slot")}), None)
     if (patched := _patched(value, before)) is not None:
-        data, chain, (whole, patches) = patched
-        stored = [whole, patches + len(data)]
+        data, chain, (full_size, patches) = patched
+        stored = [full_size, patches + len(data)]
     else:
         data, chain = zlib.compress(value.text, _LEVEL), ()
         stored = [len(data), 0]
@@ -79,23 +79,23 @@ def load(store: StateStore, key: StateKey, slot: Slot, path: str) -> tuple[State
     Raises BadState: a blob is missing or cut, or the value is not the one whose digest the record has.
     """
     try:
-        kind, version, said = slot.json["kind"], slot.json["version"], slot.digest
+        kind, version, expected = slot.json["kind"], slot.json["version"], slot.digest
         value = _unpack(store, key, slot, path) if slot.blobs else slot.json["value"]
     except (KeyError, TypeError, AttributeError) as error:
         raise BadState(path, f"a slot or patch that does not fit ({error!r})", "what an earlier run wrote") from error
     text = canonical(value).encode()
-    if (found := value_digest(kind, version, text)) != said:
-        raise BadState(f"{path}.digest", found, f"{said}: the value was changed after it was written")
+    if (actual := value_digest(kind, version, text)) != expected:
+        raise BadState(f"{path}.digest", actual, f"{expected}: the value was changed after it was written")
     return StateValue(kind, version, value), text
 
 
 def _unpack(store: StateStore, key: StateKey, slot: Slot, path: str) -> Json:
     if slot.json["encoding"] != _ENCODING:
         raise BadState(f"{path}.encoding", slot.json["encoding"], f"{_ENCODING!r}; a newer kit may have written it")
-    whole, *patches = (loads_canonical(_inflated(store, key, name, path), f"{path} blob {name}") for name in slot.blobs)
+    value, *patches = (loads_canonical(_inflated(store, key, name, path), f"{path} blob {name}") for name in slot.blobs)
     for patch in patches:
-        whole = apply(whole, patch)
-    return whole
+        value = apply(value, patch)
+    return value
 
 
 def _inflated(store: StateStore, key: StateKey, name: str, path: str) -> bytes:

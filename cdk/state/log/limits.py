@@ -13,18 +13,18 @@ class Limits:
     def __init__(self, secrets: Iterable[str], largest: int) -> None:
         self.leaks, self._largest = SecretCheck(secrets), largest
 
-    def freeze(self, slot: str, value: StateValue) -> Frozen:
+    def check(self, slot: str, value: StateValue) -> Frozen:
         """A value that may be kept: nothing that would refuse it is left for later.
 
         Raises BadState: no slot's name, or no JSON. StateTooLarge: it is larger than allowed. StateError: it contains a
         secret. Each names the slot and the place.
         """
-        made = frozen(slot, value)
-        if len(made.text) > self._largest:
+        frozen_value = frozen(slot, value)
+        if len(frozen_value.text) > self._largest:
             raise StateTooLarge(
-                f"found a state of {len(made.text):,} bytes, expected at most {self._largest:,}; raise "
+                f"found a state of {len(frozen_value.text):,} bytes, expected at most {self._largest:,}; raise "
                 "max_checkpoint_state_size, or keep less in this slot",
                 path=slot,
             )
-        self.leaks.refuse(made.text, slot)
-        return made
+        self.leaks.refuse(frozen_value.text, slot)
+        return frozen_value

@@ -20,8 +20,8 @@ def diff(old: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:
             inside[key] = diff(before, value)
         else:
             changed[key] = value
-    gone = [key for key in old if key not in new]
-    parts = {"set": changed, "drop": gone, "in": inside}
+    dropped = [key for key in old if key not in new]
+    parts = {"set": changed, "drop": dropped, "in": inside}
     return {name: part for name, part in parts.items() if part}
 
 

@@ -89,19 +89,21 @@ class StateRecord:
         return dumps_canonical({**self._body, "digest": self.digest}, "record")
 
 
-def read_record(data: bytes, key: StateKey, seq: int, place: str) -> StateRecord:
+def read_record(data: bytes, key: StateKey, seq: int, path: str) -> StateRecord:
     """The record of these bytes. Raises BadState naming the place, what was found and what was expected."""
-    blob = loads_canonical(data, place)
+    blob = loads_canonical(data, path)
     if not isinstance(blob, dict):
-        raise BadState(place, blob, "an object")
+        raise BadState(path, blob, "an object")
     if blob.get("format") != FORMAT:
-        raise BadState(f"{place} format", blob.get("format"), f"{FORMAT!r}; a newer kit may have written it: upgrade")
-    said = blob.pop("digest", None)
-    if said != (found := digest(canonical(blob).encode())):
-        raise BadState(f"{place} digest", found, f"{said}: the record was changed or cut after it was written")
+        raise BadState(f"{path} format", blob.get("format"), f"{FORMAT!r}; a newer kit may have written it: upgrade")
+    expected_digest = blob.pop("digest", None)
+    if expected_digest != (actual := digest(canonical(blob).encode())):
+        raise BadState(
+            f"{path} digest", actual, f"{expected_digest}: the record was changed or cut after it was written"
+        )
     for name, expected in (("key", str(key)), ("seq", seq)):
         if blob.get(name) != expected:
-            raise BadState(f"{place} {name}", blob.get(name), f"{expected!r}: the record lies in a wrong place")
+            raise BadState(f"{path} {name}", blob.get(name), f"{expected!r}: the record lies in a wrong place")
     try:
         return StateRecord(
             key=key,
@@ -117,4 +119,4 @@ def read_record(data: bytes, key: StateKey, seq: int, place: str) -> StateRecord
             extra={name: value for name, value in blob.items() if name not in _FIELDS},
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadState(place, f"a record without {error}", f"the fields {', '.join(_FIELDS)}") from error
+        raise BadState(path, f"a record without {error}", f"the fields {', '.join(_FIELDS)}") from error

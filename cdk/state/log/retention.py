@@ -43,8 +43,8 @@ class Retention:
         that a run reads four of them on average, however many there are.
         Raises BadState: a record that is needed is damaged, or a blob has a foreign name; nothing is removed then.
         """
-        kept = head.seq - head.first + 1
-        if kept > _FEW and head.seq % 2 ** (kept.bit_length() - 2):
+        count = head.seq - head.first + 1
+        if count > _FEW and head.seq % 2 ** (count.bit_length() - 2):
             return
         numbers = log.store.numbers(log.key)
         old = [seq for seq in numbers if seq < head.first]

@@ -31,17 +31,17 @@ class SecretCheck:
         """Raise StateError naming the place of the first secret in a JSON text, never the secret."""
         if not any(needle in text for needle in self._needles):
             return
-        for place, leaf in leaves(from_json(text), path):
+        for path_of_leaf, leaf in leaves(from_json(text), path):
             if any(form in str(leaf) for form in self._spellings):
                 raise StateError(
                     "found a secret of the config, expected none: what is stored can be read by others; keep the "
                     "secret out of the cursor or token, for example out of its URL",
-                    path=self._masked(place),
+                    path=self._masked(path_of_leaf),
                 )
         raise StateError("found a secret of the config across several values, expected none", path=path)
 
-    def _masked(self, place: str) -> str:
+    def _masked(self, path: str) -> str:
         """A place whose keys are secrets themselves says so."""
         for form in sorted(self._spellings, key=len, reverse=True):
-            place = place.replace(form, HIDDEN)
-        return place
+            path = path.replace(form, HIDDEN)
+        return path

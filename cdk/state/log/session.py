@@ -77,7 +77,7 @@ def open_session(
     with log.store.lease(log.key):
         landing = SinkTransaction(log, sink) if sink is not None else None
         if landing is not None:
-            landing.settle(mode.seq, trusting=mode.read == "latest")
+            landing.reconcile(mode.seq, trusting=mode.read == "latest")
         yield StateSession(log, mode, run or {}, retention or Retention(), landing)
 
 
@@ -96,35 +96,35 @@ class StateSession:
         landing: SinkTransaction | None = None,
     ) -> None:
         self._log = log
-        self._landing = landing
+        self._transaction = landing
         self._mode = mode
         self._run = {"mode": {"read": mode.read, "write": mode.write}, **run}
         self._retention = retention
         self.head = log.head()
-        seen = self.head if mode.read == "latest" else None if mode.seq is None else log.at(mode.seq)
+        base = self.head if mode.read == "latest" else None if mode.seq is None else log.at(mode.seq)
         # Texts, not values: a handler may change what it was given, and must not so change what is compared.
-        self._seen = {name: _Seen(*log.load(seen, name)) for name in seen.slots} if seen else {}
-        self._stored = {name: s.text for name, s in self._seen.items()} if seen is self.head else {}
+        self._visible = {name: _Visible(*log.load(base, name)) for name in base.slots} if base else {}
+        self._stored = {name: s.text for name, s in self._visible.items()} if base is self.head else {}
         self._proposals: dict[str, Frozen | None] = {}
         self._over = ""
 
     @property
     def slots(self) -> Sequence[str]:
         """The slots that handlers see, in order."""
-        return sorted(self._seen)
+        return sorted(self._visible)
 
     def value(self, slot: str) -> StateValue | None:
         """What the slot held when the session was opened, a copy; None when it had nothing to show."""
-        found = self._seen.get(slot)
-        return found.copy() if found else None
+        visible = self._visible.get(slot)
+        return visible.copy() if visible else None
 
     def read(self, slot: str, kind: Kind) -> Json:
         """The same as a value of `kind`, in today's form; None when there is nothing to show.
 
         Raises BadState: it is of another kind, or of a version that this kit does not know.
         """
-        found = self.value(slot)
-        return None if found is None else kind.read(found, f"state of {self._log.key} {slot}")
+        value = self.value(slot)
+        return None if value is None else kind.read(value, f"state of {self._log.key} {slot}")
 
     def propose(self, slot: str, value: StateValue) -> None:
         """Have the next commit set a slot; a later proposal replaces an earlier one. Takes a copy.
@@ -132,7 +132,7 @@ class StateSession:
         To be called before the data it covers is committed, since it is here that a value is refused:
         BadState, StateTooLarge, StateError (a secret), each naming the slot and the place.
         """
-        self._proposals[slot] = self._log.freeze(slot, value)
+        self._proposals[slot] = self._log.check(slot, value)
 
     def remove(self, slot: str) -> None:
         """Have the next commit leave a slot out; slots that nobody mentions stay."""
@@ -156,18 +156,18 @@ class StateSession:
             return None
         if self._over:
             raise StateConflict(f"this session is over: {self._over}", path=f"state of {self._log.key}")
-        changed = {name: made for name, made in self._proposals.items() if self._differs(name, made)}
+        changed = {name: proposal for name, proposal in self._proposals.items() if self._differs(name, proposal)}
         ends = status == "final" and self.head is not None and self.head.status == "partial"
-        rows = self._landing is not None and self._landing.sink.pending
+        rows = self._transaction is not None and self._transaction.sink.pending
         if not (changed or effects or ends or rows):
             self._proposals.clear()
             return None
         record = self._append(changed, status, effects)
         self.head = record
-        for name, made in changed.items():
+        for name, proposal in changed.items():
             self._stored.pop(name, None)
-            if made is not None:
-                self._stored[name] = made.text
+            if proposal is not None:
+                self._stored[name] = proposal.text
         self._proposals.clear()
         if status == "final":
             self._sweep(record)
@@ -180,17 +180,17 @@ class StateSession:
             **(self.head.slots if self.head else {}),
             **{n: self._based(n, f) for n, f in changed.items() if f},
         }
-        for name, made in changed.items():
-            if made is None:
+        for name, proposal in changed.items():
+            if proposal is None:
                 slots.pop(name)
         first = self._retention.first(self._log, self.head) if status == "final" and self.head else None
         try:
-            if self._landing is not None:
-                slots = self._landing.land(self.head, slots, status=status, run=self._run, effects=effects)
+            if self._transaction is not None:
+                slots = self._transaction.commit(self.head, slots, status=status, run=self._run, effects=effects)
             return self._log.append(self.head, slots, status=status, run=self._run, effects=effects, first=first)
         except Exception as error:
             # Proposals whose rows a sink refused must not come with the rows of others.
-            if self._landing is not None or isinstance(error, StateConflict | TransientError):
+            if self._transaction is not None or isinstance(error, StateConflict | TransientError):
                 self._over = str(error)
             raise
 
@@ -201,23 +201,23 @@ class StateSession:
             # The record is there, and so the commit succeeded; the next final one sweeps again.
             logger.warning("old state of %s was not removed: %s", self._log.key, error)
 
-    def _based(self, name: str, made: Frozen) -> Frozen:
-        return replace(made, base=self._stored.get(name))
+    def _based(self, name: str, proposal: Frozen) -> Frozen:
+        return replace(proposal, base=self._stored.get(name))
 
-    def _differs(self, name: str, made: Frozen | None) -> bool:
+    def _differs(self, name: str, proposal: Frozen | None) -> bool:
         """Whether a proposal changes what the newest record says."""
         stands = self.head.slots.get(name) if self.head else None
-        if made is None or stands is None:
-            return (made is None) != (stands is None)
-        return made.digest != stands.digest
+        if proposal is None or stands is None:
+            return (proposal is None) != (stands is None)
+        return proposal.digest != stands.digest
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Visible:
     """A value as it was read; `copy` makes another of its text."""
 
-    found: StateValue
+    value: StateValue
     text: bytes
 
     def copy(self) -> StateValue:
-        return replace(self.found, value=loads_canonical(self.text, "slot"))
+        return replace(self.value, value=loads_canonical(self.text, "slot"))

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.values import Json
-from cdk.state.log.blobs import place
+from cdk.state.log.blobs import to_slot
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.record import FORMAT, Slot, StateRecord, Status
 from cdk.state.log.slot_value import Frozen, Kind
@@ -66,7 +66,7 @@ class SinkTransaction:
         self._log = log
         self._slot = f"sink:{sink.name}"
 
-    def settle(self, at: int | None, *, trusting: bool) -> None:
+    def reconcile(self, at: int | None, *, trusting: bool) -> None:
         """Have the log stand where the sink does: append the record of rows that were committed without one.
 
         at: the record that is to be read. A sink that was restored to it takes the log along: all slots go back.
@@ -85,7 +85,7 @@ class SinkTransaction:
         elif trusting:
             raise self._unknown(head)
 
-    def land(
+    def commit(
         self,
         head: StateRecord | None,
         slots: Mapping[str, Slot | Frozen],
@@ -99,7 +99,7 @@ class SinkTransaction:
         Raises what the sink raises; then no row was committed. StateError: `run` or `effects` hold a secret.
         """
         facts = {"status": status, "run": dict(run), "effects": list(effects)}
-        self._log.freeze(self._slot, _INTENT.of(facts))  # a record that would be refused is refused before its rows
+        self._log.check(self._slot, _INTENT.of(facts))  # a record that would be refused is refused before its rows
         seq = head.seq + 1 if head else 1
         stood = head.slots if head else {}
         placed = {name: self._placed(slot, seq, stood.get(name)) for name, slot in slots.items()}
@@ -122,13 +122,13 @@ class SinkTransaction:
         return self._with_marker(placed)
 
     def _with_marker(self, slots: Mapping[str, Slot]) -> dict[str, Slot | Frozen]:
-        return {**slots, self._slot: self._log.freeze(self._slot, MARKER.of(self.marker))}
+        return {**slots, self._slot: self._log.check(self._slot, MARKER.of(self.marker))}
 
     def _placed(self, slot: Slot | Frozen, seq: int, before: Slot | None) -> Slot:
         """A slot as the record will say it, once its blob is stored."""
         if isinstance(slot, Slot):
             return slot
-        placed = place(slot, seq, before)
+        placed = to_slot(slot, seq, before)
         if placed.blob is not None:
             self._log.store.put_blob(self._log.key, *placed.blob)
         return placed.slot
@@ -137,8 +137,8 @@ class SinkTransaction:
         """The marker that the sink had when the record was appended; None before the sink's first commit."""
         if record is None or self._slot not in record.slots:
             return None
-        found = self._log.value(record, self._slot)
-        marker: str = MARKER.read(found, f"state of {self._log.key} {self._slot}")
+        value = self._log.value(record, self._slot)
+        marker: str = MARKER.read(value, f"state of {self._log.key} {self._slot}")
         return marker
 
     def _intended(self, head: StateRecord | None) -> dict[str, Json] | None:

@@ -36,18 +36,18 @@ class Kind:
         """`value` as this kind, to be proposed."""
         return StateValue(self.name, self.version, value)
 
-    def read(self, found: StateValue, path: str) -> Json:
+    def read(self, slot_value: StateValue, path: str) -> Json:
         """The value in today's form.
 
         Raises BadState: it is of another kind, of a newer version, or of one that nobody migrates any more.
         """
-        if found.kind != self.name:
-            raise BadState(f"{path} kind", found.kind, f"{self.name!r}; the slot belongs to something else")
-        if found.version > self.version:
+        if slot_value.kind != self.name:
+            raise BadState(f"{path} kind", slot_value.kind, f"{self.name!r}; the slot belongs to something else")
+        if slot_value.version > self.version:
             expected = f"at most {self.version}: a newer kit wrote it; upgrade this one, or reset the slot"
-            raise BadState(f"{path} version", found.version, expected)
-        value = found.value
-        for version in range(found.version, self.version):
+            raise BadState(f"{path} version", slot_value.version, expected)
+        value = slot_value.value
+        for version in range(slot_value.version, self.version):
             if version not in self.migrations:
                 raise BadState(f"{path} version", version, f"{self.version}: nothing migrates it; reset the slot")
             value = self.migrations[version](value)
@@ -69,12 +69,12 @@ class Frozen:
     base: bytes | None = None
 
 
-def frozen(slot: str, found: StateValue) -> Frozen:
+def frozen(slot: str, value: StateValue) -> Frozen:
     """`found` as bytes. Raises BadState: a name that is no slot's, or a value that is no JSON, with its place."""
     if not _SLOT.fullmatch(slot):
         raise BadState("slot", slot, "'use:name', such as 'stream:users', 'window:usage' or 'global:'")
-    text = dumps_canonical(found.value, slot)
-    return Frozen(found.kind, found.version, text, value_digest(found.kind, found.version, text))
+    text = dumps_canonical(value.value, slot)
+    return Frozen(value.kind, value.version, text, value_digest(value.kind, value.version, text))
 
 
 def value_digest(kind: str, version: int, text: bytes) -> str:

@@ -6,7 +6,7 @@ from uuid import uuid4
 from cdk.base.errors import BadState, StateConflict, StateError, TransientError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
-from cdk.state.log.blobs import load, place
+from cdk.state.log.blobs import load, to_slot
 from cdk.state.log.canonical_json import dumps_canonical
 from cdk.state.log.limits import Limits
 from cdk.state.log.record import Slot, StateRecord, Status, read_record
@@ -43,7 +43,7 @@ class StateLog:
         """The newest record; None when there is none.
 
         Raises BadState: it was damaged, is of another format, or a record between the oldest and it is missing. It is
-        never passed over for an older one: rows that it stands for would come twice (`mend` goes back on purpose).
+        never passed over for an older one: rows that it stands for would come twice (`repair` goes back on purpose).
         """
         for _ in range(_TRIES):
             # Another run may append, or remove old records, between the list and the read: then both are taken again.
@@ -54,7 +54,7 @@ class StateLog:
             if head is not None and not (missing := _missing(head, numbers)):
                 return head
             if head is not None and self.store.numbers(self.key) == numbers:
-                at = self.store.place(self.key, missing)
+                at = self.store.address_of(self.key, missing)
                 raise BadState(at, None, f"record {missing}: the log has {head.first} to {head.seq}")
         raise TransientError("the log was changed again and again while it was read", path=f"state of {self.key}")
 
@@ -62,8 +62,8 @@ class StateLog:
         """Record `seq`. Raises StateError: the log has none, or no more. BadState: it was damaged."""
         if (record := self._read(seq)) is None:
             numbers = self.store.numbers(self.key)
-            there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
-            raise StateError(f"found no record {seq}, expected one of {there}", path=f"state of {self.key}")
+            numbers_text = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
+            raise StateError(f"found no record {seq}, expected one of {numbers_text}", path=f"state of {self.key}")
         return record
 
     def history(self) -> Iterator[StateRecord]:
@@ -77,7 +77,7 @@ class StateLog:
             if record is None:
                 return  # removed meanwhile: another run shortened the log
             if record.digest != child.parent:
-                where = f"{self.store.place(self.key, record.seq)} digest"
+                where = f"{self.store.address_of(self.key, record.seq)} digest"
                 raise BadState(where, record.digest, f"{child.parent}, on which record {child.seq} was built")
 
     def value(self, record: StateRecord, slot: str) -> StateValue:
@@ -86,11 +86,11 @@ class StateLog:
 
     def load(self, record: StateRecord, slot: str) -> tuple[StateValue, bytes]:
         """The value of a slot that the record has, and its canonical text. Raises BadState, as `value` does."""
-        return load(self.store, self.key, record.slots[slot], f"{self.store.place(self.key, record.seq)} {slot}")
+        return load(self.store, self.key, record.slots[slot], f"{self.store.address_of(self.key, record.seq)} {slot}")
 
-    def freeze(self, slot: str, value: StateValue) -> Frozen:
+    def check(self, slot: str, value: StateValue) -> Frozen:
         """A value that may be appended. Raises BadState, StateTooLarge and StateError: see Limits."""
-        return self._limits.freeze(slot, value)
+        return self._limits.check(slot, value)
 
     def append(
         self,
@@ -120,7 +120,7 @@ class StateLog:
             raise self._conflict(seq)
         return record
 
-    def mend(self, to: int, *, run: Mapping[str, Json] | None = None) -> StateRecord:
+    def repair(self, to: int, *, run: Mapping[str, Json] | None = None) -> StateRecord:
         """Append the slots of record `to` where the newest one cannot be read; the log begins anew with that.
 
         What the damaged records said is lost: a person decides this, who knows what became of their rows.
@@ -164,7 +164,7 @@ class StateLog:
             if isinstance(slot, Slot):
                 yield name, slot
                 continue
-            placed = place(slot, seq, parent.slots.get(name) if parent else None)
+            placed = to_slot(slot, seq, parent.slots.get(name) if parent else None)
             if placed.blob is not None:
                 self.store.put_blob(self.key, *placed.blob)
             yield name, placed.slot
@@ -172,16 +172,16 @@ class StateLog:
     def _create(self, record: StateRecord) -> None:
         """Create the record, or find that an earlier try did: its answer was lost on the way."""
         data = record.to_bytes()
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 if self.store.create(self.key, record.seq, data):
                     return
             except TransientError:
-                if not left:
+                if not tries_left:
                     raise
                 continue
-            found = self._read(record.seq)
-            if found is None or found.attempt != record.attempt:
+            stored = self._read(record.seq)
+            if stored is None or stored.attempt != record.attempt:
                 raise self._conflict(record.seq)
             return
 
@@ -200,17 +200,17 @@ class StateLog:
 
     def _read(self, seq: int) -> StateRecord | None:
         data = self.store.read(self.key, seq)
-        return None if data is None else read_record(data, self.key, seq, self.store.place(self.key, seq))
+        return None if data is None else read_record(data, self.key, seq, self.store.address_of(self.key, seq))
 
     def _conflict(self, seq: int) -> StateConflict:
         return StateConflict(
             f"found record {seq} of another run, expected none: it moved the state of {self.key} while this one was "
             "reading. This run stored nothing more; run one at a time, then start this one again",
-            path=self.store.place(self.key, seq),
+            path=self.store.address_of(self.key, seq),
         )
 
 
 def _missing(head: StateRecord, numbers: Sequence[int]) -> int:
     """The first number that the log should have and has not; 0 when it is whole."""
-    there = set(numbers)
-    return next((seq for seq in range(head.first, head.seq) if seq not in there), 0)
+    present = set(numbers)
+    return next((seq for seq in range(head.first, head.seq) if seq not in present), 0)

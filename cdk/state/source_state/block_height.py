@@ -37,9 +37,9 @@ class BlockHeight:
     """
 
     def __init__(self, *, confirmations: int = 0, remember: int = 128) -> None:
-        for name, found, least in (("confirmations", confirmations, 0), ("remember", remember, 1)):
-            if found < least:
-                raise ConfigError(f"found {found}, expected at least {least}", path=name)
+        for name, value, least in (("confirmations", confirmations, 0), ("remember", remember, 1)):
+            if value < least:
+                raise ConfigError(f"found {value}, expected at least {least}", path=name)
         self._confirmations, self._remember = confirmations, remember
         self._recent: dict[int, str] = {}
 
@@ -71,8 +71,8 @@ class BlockHeight:
         if (last := self.last) is None:
             return range(0)
         for number in sorted(self._recent, reverse=True):
-            found = hash_of(number)
-            if found is not None and _same(found, self._recent[number]):
+            current = hash_of(number)
+            if current is not None and _same(current, self._recent[number]):
                 self._recent = {known: text for known, text in self._recent.items() if known <= number}
                 return range(number + 1, last.number + 1)
         raise FatalError(
@@ -125,9 +125,9 @@ class BlockHeight:
             return
         match value:
             case {"number": int() as number, "hash": str() as text, "recent": dict() as recent} if all(
-                key.isdecimal() and isinstance(found, str) for key, found in recent.items()
+                key.isdecimal() and isinstance(digest, str) for key, digest in recent.items()
             ):
-                self._recent = {int(key): found for key, found in recent.items()} | {number: text}
+                self._recent = {int(key): digest for key, digest in recent.items()} | {number: text}
             case _:
                 raise BadState(path, value, "a block's number and hash, and those of recent ones")
 
@@ -142,12 +142,12 @@ def _check_follows(block: Block, last: Block) -> None:
         )
 
 
-def _same(one: str, other: str) -> bool:
-    return one.lower().removeprefix("0x") == other.lower().removeprefix("0x")
+def _same(first: str, second: str) -> bool:
+    return first.lower().removeprefix("0x") == second.lower().removeprefix("0x")
 
 
 def _of_etag(text: str) -> Json:
-    number, at, found = text.partition("@")
-    if not at or not number.isdecimal() or not found:
+    number, at, block_hash = text.partition("@")
+    if not at or not number.isdecimal() or not block_hash:
         raise BadState(ETAG.name, text, "'<number>@<hash>'")
-    return {"number": int(number), "hash": found, "recent": {}}
+    return {"number": int(number), "hash": block_hash, "recent": {}}

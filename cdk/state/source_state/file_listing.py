@@ -45,5 +45,5 @@ def local_files(root: Path | str, pattern: str = "*") -> Iterator[SourceFile]:
             file = Path(folder, name)
             path = file.relative_to(root).as_posix()
             if fnmatchcase(path, pattern):
-                found = file.stat()
-                yield SourceFile(path, found.st_size, found.st_mtime_ns)
+                info = file.stat()
+                yield SourceFile(path, info.st_size, info.st_mtime_ns)

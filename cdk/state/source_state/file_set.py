@@ -48,9 +48,9 @@ class FileSet:
     """
 
     def __init__(self, *, order: Order = "name", lookback: int = 1000, on_change: OnChange = "reread") -> None:
-        for name, found, known in (("order", order, Order), ("on_change", on_change, OnChange)):
-            if found not in get_args(known):
-                raise ConfigError(f"found {found!r}, expected one of {', '.join(get_args(known))}", path=name)
+        for name, value, known in (("order", order, Order), ("on_change", on_change, OnChange)):
+            if value not in get_args(known):
+                raise ConfigError(f"found {value!r}, expected one of {', '.join(get_args(known))}", path=name)
         if lookback < 1:
             raise ConfigError(f"found {lookback}, expected at least 1", path="lookback")
         self._order: Order = order
@@ -154,7 +154,7 @@ class FileSet:
         match value:
             case {"order": self._order, "floor": None | {"path": str()} as floor, "files": dict() as files}:
                 self._floor = None if floor is None else _file(floor["path"], floor, f"{path} floor")
-                self._read = {name: _file(name, found, f"{path} files.{name}") for name, found in files.items()}
+                self._read = {name: _file(name, entry, f"{path} files.{name}") for name, entry in files.items()}
             case {"order": str() as order} if order != self._order:
                 raise BadState(
                     f"{path} order", order, f"{self._order!r}: files were counted in another order; reset it"
@@ -187,13 +187,13 @@ _KEYS: Mapping[Order, Callable[[SourceFile], _Key]] = {
 
 
 def _json(file: SourceFile) -> dict[str, Json]:
-    given = {"size": file.size, "modified": file.modified, "etag": file.etag}
-    return {name: value for name, value in given.items() if value is not None}
+    fields = {"size": file.size, "modified": file.modified, "etag": file.etag}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _file(name: str, found: Json, path: str) -> SourceFile:
-    given = found if isinstance(found, dict) else {}
-    size, modified, etag = given.get("size"), given.get("modified"), given.get("etag")
+def _file(name: str, entry: Json, path: str) -> SourceFile:
+    fields = entry if isinstance(entry, dict) else {}
+    size, modified, etag = fields.get("size"), fields.get("modified"), fields.get("etag")
     if type(size) is not int or not isinstance(modified, int | None) or not isinstance(etag, str | None):
-        raise BadState(path, found, "a size, and a moment or an ETag")
+        raise BadState(path, entry, "a size, and a moment or an ETag")
     return SourceFile(name, size, modified, etag)

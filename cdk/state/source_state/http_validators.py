@@ -123,8 +123,8 @@ class HttpProbe:
         What was not asked for in this run stays as it is while it is young, and goes when it is too old to be sent.
         """
         with self._lock:
-            kept = {name: known for name, known in self._before.items() if name != UNBOUND and self._young(known)}
-            return to_value({**kept, **self._learned})
+            young = {name: known for name, known in self._before.items() if name != UNBOUND and self._young(known)}
+            return to_value({**young, **self._learned})
 
     def propose(self, session: StateSession, source: str = "default") -> None:
         """Have the next commit set the slot of a source, if anything is known.

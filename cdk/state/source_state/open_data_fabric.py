@@ -26,12 +26,12 @@ class SourceState:
     value: str
 
 
-def to_odf(source: str, found: StateValue) -> SourceState:
+def to_odf(source: str, value: StateValue) -> SourceState:
     """The three texts of a slot's value; `from_odf` gives back exactly what was given."""
-    if _is_plain(found):
-        return SourceState(source, found.kind, found.value)
-    text = dumps_canonical({"value": found.value, "version": found.version}, slot_of(source)).decode()
-    return SourceState(source, found.kind + _SUFFIX, text)
+    if _is_plain(value):
+        return SourceState(source, value.kind, value.value)
+    text = dumps_canonical({"value": value.value, "version": value.version}, slot_of(source)).decode()
+    return SourceState(source, value.kind + _SUFFIX, text)
 
 
 def from_odf(state: SourceState) -> StateValue:
@@ -42,7 +42,7 @@ def from_odf(state: SourceState) -> StateValue:
 def export_sources(session: StateSession) -> Sequence[SourceState]:
     """The states of all sources that a session sees, in order of their slots."""
     named = ((source_of(slot), session.value(slot)) for slot in session.slots)
-    return [to_odf(source, found) for source, found in named if source is not None and found is not None]
+    return [to_odf(source, value) for source, value in named if source is not None and value is not None]
 
 
 def import_sources(session: StateSession, states: Iterable[SourceState]) -> None:
@@ -51,11 +51,11 @@ def import_sources(session: StateSession, states: Iterable[SourceState]) -> None
         session.propose(slot_of(state.source_name), from_odf(state))
 
 
-def _is_plain(found: StateValue) -> bool:
+def _is_plain(value: StateValue) -> bool:
     """Whether the value can stand for itself: a text of version 1 that would not be taken for a wrapped one."""
-    if found.version != 1 or not isinstance(found.value, str):
+    if value.version != 1 or not isinstance(value.value, str):
         return False
-    return _wrapped(found.kind, found.value) is None
+    return _wrapped(value.kind, value.value) is None
 
 
 def _wrapped(kind: str, text: str) -> StateValue | None:
@@ -71,5 +71,5 @@ def _wrapped(kind: str, text: str) -> StateValue | None:
     version = inner["version"]
     if type(version) is not int:
         return None
-    found = StateValue(kind.removesuffix(_SUFFIX), version, inner["value"])
-    return None if _is_plain(found) else found
+    value = StateValue(kind.removesuffix(_SUFFIX), version, inner["value"])
+    return None if _is_plain(value) else value

@@ -40,17 +40,17 @@ def read_slot(
     read a second time, so here a person decides that, by resetting the slot or by another name for the source.
     """
     slot = slot_of(source)
-    found = session.value(slot)
-    if found is None:
+    value = session.value(slot)
+    if value is None:
         return None
-    convert = (plain or {}).get(found.kind)
+    convert = (plain or {}).get(value.kind)
     if convert is None:
-        return kind.read(found, slot)
-    return convert(read_text(found, slot))
+        return kind.read(value, slot)
+    return convert(read_text(value, slot))
 
 
-def read_text(found: StateValue, path: str) -> str:
+def read_text(value: StateValue, path: str) -> str:
     """The text of a plain kind. Raises BadState: it is no text, or of another version than 1."""
-    if found.version != 1 or not isinstance(found.value, str):
-        raise BadState(path, f"version {found.version} of {found.kind}: {found.value!r}", "version 1, a text")
-    return found.value
+    if value.version != 1 or not isinstance(value.value, str):
+        raise BadState(path, f"version {value.version} of {value.kind}: {value.value!r}", "version 1, a text")
+    return value.value

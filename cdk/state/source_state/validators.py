@@ -96,8 +96,8 @@ def _of_moment(text: str) -> Json:
 
 
 def _json(known: Validators) -> Json:
-    given = {name: getattr(known, name) for name in _NAMES}
-    return {name: value for name, value in given.items() if value is not None}
+    fields = {name: getattr(known, name) for name in _NAMES}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _read(value: Json, path: str) -> dict[str, Validators]:
@@ -106,16 +106,16 @@ def _read(value: Json, path: str) -> dict[str, Validators]:
     requests = value.get("requests") if isinstance(value, dict) else None
     if not isinstance(requests, dict):
         raise BadState(path, value, "{'requests': {...}}")
-    return {request: _validators(found, f"{path} requests.{request}") for request, found in requests.items()}
+    return {request: _validators(entry, f"{path} requests.{request}") for request, entry in requests.items()}
 
 
-def _validators(found: Json, path: str) -> Validators:
-    if not isinstance(found, dict) or not set(found) <= set(_NAMES):
-        raise BadState(path, found, f"an object with some of {', '.join(_NAMES)}")
-    for name, value in found.items():
+def _validators(entry: Json, path: str) -> Validators:
+    if not isinstance(entry, dict) or not set(entry) <= set(_NAMES):
+        raise BadState(path, entry, f"an object with some of {', '.join(_NAMES)}")
+    for name, value in entry.items():
         expected = int if name == "length" else str
         if type(value) is not expected:
             raise BadState(f"{path}.{name}", value, "a number" if expected is int else "a text")
-    if "read_at" in found and parse_timestamp(found["read_at"], ()) is None:
-        raise BadState(f"{path}.read_at", found["read_at"], "a moment as RFC 3339 writes it")
-    return Validators(**found)
+    if "read_at" in entry and parse_timestamp(entry["read_at"], ()) is None:
+        raise BadState(f"{path}.read_at", entry["read_at"], "a moment as RFC 3339 writes it")
+    return Validators(**entry)

@@ -68,8 +68,8 @@ class LocalStore(ObjectStore):
     def _list(self, folder: str) -> Iterable[str]:
         paths: list[str] = []
         with self._telling(self._root / folder):
-            for place, _, files in os.walk(self._root / folder, onerror=_unless_missing):
-                within = Path(place).relative_to(self._root)
+            for directory, _, files in os.walk(self._root / folder, onerror=_unless_missing):
+                within = Path(directory).relative_to(self._root)
                 paths.extend((within / name).as_posix() for name in files if not name.startswith(".tmp"))
         return paths
 

@@ -43,9 +43,9 @@ class ObjectStore(ABC):
         """Prove that a second create is refused: some servers accept the condition and ignore it."""
         path = f"{_PROBE}/{uuid4().hex}"
         first, second = self._create(path, b"first"), self._create(path, b"second")
-        kept = self._read(path)
+        stored = self._read(path)
         self._delete(path)
-        if not first or second or kept != b"first":
+        if not first or second or stored != b"first":
             raise ConfigError(
                 "this store does not refuse to create what is there (found: it took the same object twice), so two "
                 "runs of a pipeline would overwrite each other's state; use a store with conditional writes "
@@ -83,7 +83,7 @@ class ObjectStore(ABC):
     def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - most stores cannot tell
         return nullcontext()
 
-    def place(self, key: StateKey, seq: int) -> str:
+    def address_of(self, key: StateKey, seq: int) -> str:
         return f"{self.location.rstrip('/')}/{_record(key, seq)}"
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing open

@@ -96,16 +96,16 @@ def _settings(url: str) -> Mapping[str, Json]:
     return {"type": kind, "config": {"url": url}}
 
 
-def _check(given: Json, path: str, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
+def _check(settings: Json, path: str, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
     """Refuse unknown keys; those that must be there are texts, the others are maps."""
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"found {type(given).__name__}, expected keys and values", path=path)
-    for name in given:
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"found {type(settings).__name__}, expected keys and values", path=path)
+    for name in settings:
         if name not in (*required, *optional):
             raise ConfigError(f"unknown key {name!r}{did_you_mean(name, (*required, *optional))}", path=path)
     for name in required:
-        if not isinstance(given.get(name), str):
-            raise ConfigError(f"found {type(given.get(name)).__name__}, expected a text", path=f"{path}.{name}")
+        if not isinstance(settings.get(name), str):
+            raise ConfigError(f"found {type(settings.get(name)).__name__}, expected a text", path=f"{path}.{name}")
     for name in optional:
-        if not isinstance(given.get(name) or {}, Mapping):
-            raise ConfigError(f"found {type(given[name]).__name__}, expected keys and values", path=f"{path}.{name}")
+        if not isinstance(settings.get(name) or {}, Mapping):
+            raise ConfigError(f"found {type(settings[name]).__name__}, expected keys and values", path=f"{path}.{name}")

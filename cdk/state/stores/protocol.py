@@ -59,7 +59,7 @@ class StateStore(Protocol):
         of the process, and never by a clock. Raises StateConflict: somebody else holds it.
         """
 
-    def place(self, key: StateKey, seq: int) -> str:
+    def address_of(self, key: StateKey, seq: int) -> str:
         """What a person would look for to find record `seq`: a file, an object, a row. Without secrets."""
 
     def close(self) -> None:

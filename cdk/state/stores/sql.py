@@ -74,8 +74,8 @@ class SqlStore:
             self._engine = sa.create_engine(address, connect_args=wait, hide_parameters=True, pool_pre_ping=True)
         except (SQLAlchemyError, ImportError, ValueError) as error:
             # The URL is not shown: it may hold a password, and what cannot be parsed cannot be masked.
-            said = error if isinstance(error, ImportError) else "not a URL of a database that SQLAlchemy knows"
-            raise ConfigError(f"the database cannot be opened: {said}", path="state_provider.config.url") from None
+            reason = error if isinstance(error, ImportError) else "not a URL of a database that SQLAlchemy knows"
+            raise ConfigError(f"the database cannot be opened: {reason}", path="state_provider.config.url") from None
         self.location = address.render_as_string(hide_password=True)
         self._file = Path(address.database) if sqlite and address.database else None
 
@@ -88,7 +88,7 @@ class SqlStore:
             except (TransientError, ConfigError, IntegrityError):
                 # PostgreSQL: of two who make the table at once, one may fail in the catalog all the
                 # same. Then the table is there.
-                if not self._there(table):
+                if not self._exists(table):
                     raise
 
     def create(self, key: StateKey, seq: int, record: bytes) -> bool:
@@ -102,7 +102,7 @@ class SqlStore:
         return sorted(self._select(_LOG, _LOG.c.seq, _of(_LOG, key)))
 
     def keys(self) -> Iterable[StateKey]:
-        if not self._there(_LOG):
+        if not self._exists(_LOG):
             return []
         with self._begin() as connection:
             rows = connection.execute(sa.select(_LOG.c.namespace, _LOG.c.pipeline).distinct()).all()
@@ -125,7 +125,7 @@ class SqlStore:
     def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - a lock would hold a connection
         return nullcontext()
 
-    def place(self, key: StateKey, seq: int) -> str:
+    def address_of(self, key: StateKey, seq: int) -> str:
         return f"{self.location} {_LOG.name} {key} seq={seq}"
 
     def close(self) -> None:
@@ -143,13 +143,13 @@ class SqlStore:
 
     def _run(self, statements: Sequence[sa.Executable]) -> None:
         """Carry out all of them or none. Who was sacrificed to end a deadlock changed nothing, and tries again."""
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 with self._begin() as connection:
                     for statement in statements:
                         connection.execute(statement)
             except TransientError as error:
-                if not left or _code(error.__cause__) != _DEADLOCK:
+                if not tries_left or _code(error.__cause__) != _DEADLOCK:
                     raise
             else:
                 return
@@ -174,7 +174,7 @@ class SqlStore:
             with self._begin() as connection:
                 return list(connection.execute(sa.select(column).where(*where)).scalars())
         except (TransientError, ConfigError):
-            if self._there(table):
+            if self._exists(table):
                 raise
             return []
 
@@ -182,7 +182,7 @@ class SqlStore:
         """Whether this is a SQLite file that is not there: connecting would make it, and looking makes nothing."""
         return self._file is not None and not self._file.exists()
 
-    def _there(self, table: sa.Table) -> bool:
+    def _exists(self, table: sa.Table) -> bool:
         if self._unmade():
             return False
         with self._begin() as connection:
@@ -199,9 +199,9 @@ class SqlStore:
         except SQLAlchemyError as error:
             # `OperationalError` is a lost connection, a full disk or a busy file; the others are the set-up's.
             known = isinstance(error, DatabaseError) and not isinstance(error, OperationalError)
-            said = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+            reason = str(error.orig) if isinstance(error, DBAPIError) else str(error)
             raise (ConfigError if known or _code(error) in _REFUSED else TransientError)(
-                f"the database failed: {' '.join(said.split())}", path=self.location
+                f"the database failed: {' '.join(reason.split())}", path=self.location
             ) from error
 
 
@@ -215,5 +215,5 @@ def _of(table: sa.Table, key: StateKey) -> sa.ColumnElement[bool]:
 
 def _code(error: BaseException | None) -> object:
     """The number that a driver of MariaDB and MySQL gives first."""
-    said = error.orig.args if isinstance(error, DBAPIError) and error.orig is not None else ()
-    return said[0] if said else None
+    arguments = error.orig.args if isinstance(error, DBAPIError) and error.orig is not None else ()
+    return arguments[0] if arguments else None

@@ -50,7 +50,7 @@ class SkipWindows:
             for plan, location in zip(plans, [plan.location for plan in plans], strict=True):
                 planned = self._handler(run, plan).plan(self._options.start_time, self._options.end_time)
                 if planned.skip and (report := self._standing(plan, location, stood)) is not None:
-                    window = f"{planned.wanted.start.isoformat()} to {planned.wanted.end.isoformat()}"
+                    window = f"{planned.requested.start.isoformat()} to {planned.requested.end.isoformat()}"
                     reports[plan.name] = replace(report, window=window)
         return reports
 

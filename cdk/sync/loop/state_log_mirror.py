@@ -51,7 +51,7 @@ def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Ta
 
     def check(stream: str, saved: TableState) -> None:
         if logged:
-            limits.freeze(f"stream:{stream}", STREAM.of(_value(saved)))
+            limits.check(f"stream:{stream}", STREAM.of(_value(saved)))
         else:
             limits.leaks.refuse(to_json([saved.state, saved.source]), f"state of {stream}")
 

@@ -109,9 +109,9 @@ def test_the_objects_are_given_once_and_to_who_expects_them() -> None:
     expected = Expected(Two)
     records = of(expected, {"a": 1}, {"b": 2})
 
-    assert records.take(Expected(Two)) is None
-    assert records.take(expected) == [Two(a=1), Two(b=2)]
-    assert records.take(expected) is None
+    assert records.pop_objects(Expected(Two)) is None
+    assert records.pop_objects(expected) == [Two(a=1), Two(b=2)]
+    assert records.pop_objects(expected) is None
     assert list(records) == [{"a": 1}, {"b": 2}]
 
 
@@ -125,7 +125,7 @@ def test_records_that_were_looked_at_are_objects_no_more() -> None:
     assert records.text_size == len(b'[{"a":1},{"b":2}]')
     records[0]["a"] = 3  # type: ignore[index] # as transformations do
 
-    assert records.take(expected) is None
+    assert records.pop_objects(expected) is None
     assert (records.lines or records.text_size) is None
     assert records.values("a") == [3, None]
     assert pickle.loads(pickle.dumps(records)) == [{"a": 3}, {"b": 2}]  # noqa: S301
@@ -138,7 +138,7 @@ def test_pages_of_one_type_are_joined_as_objects() -> None:
     together = joined(pages)
 
     assert isinstance(together, ExpectedLines)
-    assert together.take(expected) == [Two(a=1), Two(a=2), Two(b=3)]
+    assert together.pop_objects(expected) == [Two(a=1), Two(a=2), Two(b=3)]
     assert together.lines == b'{"a":1}\n{"a":2}\n{"b":3}'
     assert together == [{"a": 1}, {"a": 2}, {"b": 3}]
     assert joined(pages[:1]) is pages[0]
@@ -163,7 +163,7 @@ def test_after_three_pages_of_another_type_no_further_one_is_tried() -> None:
             cut_expected(body, ("data",))
 
         assert cut_expected(b'{"data":[{"a":1}]}', ("data",)) is None
-    assert expected.wanted
+    assert expected.worth_decoding
 
 
 @pytest.mark.parametrize("body", [b'{"data":[]}', b'{"data": [{"a": 1}]}', b"{}"])

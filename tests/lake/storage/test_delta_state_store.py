@@ -374,9 +374,9 @@ def test_a_relative_path_and_one_of_the_home_are_understood(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
-    assert open_delta({"path": "states"}).place(KEY, 42) == f"{tmp_path}/states default/shop seq=42"
-    assert open_delta({"path": "~/states"}).place(KEY, 42) == f"{tmp_path}/home/states default/shop seq=42"
-    assert open_delta({"path": f"file://{tmp_path}/x"}).place(KEY, 42) == f"{tmp_path}/x default/shop seq=42"
+    assert open_delta({"path": "states"}).address_of(KEY, 42) == f"{tmp_path}/states default/shop seq=42"
+    assert open_delta({"path": "~/states"}).address_of(KEY, 42) == f"{tmp_path}/home/states default/shop seq=42"
+    assert open_delta({"path": f"file://{tmp_path}/x"}).address_of(KEY, 42) == f"{tmp_path}/x default/shop seq=42"
 
 
 @pytest.mark.parametrize(

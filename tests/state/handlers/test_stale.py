@@ -8,7 +8,7 @@ from cdk import BadState, ConfigError
 from cdk.base.errors import BugError, StateTooLarge
 from cdk.base.values import Json
 from cdk.state.handlers import RemovalRefused, ScopeReport, StaleEntityRemovalHandler, StatefulOptions, stateful_run
-from cdk.state.handlers.entity_set import ENTITIES, LEAVING, THERE
+from cdk.state.handlers.entity_set import ENTITIES, LEAVING, PRESENT
 from cdk.state.log import Kind, Mode, StateLog, open_session
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
@@ -73,9 +73,9 @@ def tables(count: int, first: int = 0) -> list[str]:
 def test_what_is_gone_is_removed_and_forgotten(world: World) -> None:
     report = world.run(tables(8))
 
-    assert (report.previous, report.current, report.gone, report.removed) == (10, 8, ("t8", "t9"), 2)
+    assert (report.previous, report.current, report.missing, report.removed) == (10, 8, ("t8", "t9"), 2)
     assert (world.sink.hidden, world.sink.shown) == ({"t8", "t9"}, set(tables(8)))
-    assert world.ids == dict.fromkeys(tables(8), THERE)
+    assert world.ids == dict.fromkeys(tables(8), PRESENT)
 
 
 def test_what_is_gone_is_removed_once(world: World) -> None:
@@ -98,7 +98,7 @@ def test_ids_stay_until_the_sink_has_confirmed_that_they_are_gone(world: World) 
     last = world.run(tables(8))
 
     assert (first.removed, first.pending) == (1, ("t9",))
-    assert (again.removed, again.pending, again.gone) == (0, ("t9",), ("t9",))
+    assert (again.removed, again.pending, again.missing) == (0, ("t9",), ("t9",))
     assert (last.removed, last.pending) == (1, ())
     assert world.sink.calls == [("remove", ("t8", "t9")), ("remove", ("t9",)), ("remove", ("t9",))]
     assert "t9" not in world.ids
@@ -118,7 +118,7 @@ def test_what_comes_back_is_revived(world: World) -> None:
 
     assert report.revived == 2
     assert world.sink.hidden == set()
-    assert world.ids == dict.fromkeys(tables(10), THERE)
+    assert world.ids == dict.fromkeys(tables(10), PRESENT)
 
 
 def test_a_revival_that_was_not_confirmed_is_repeated(world: World) -> None:
@@ -142,7 +142,7 @@ def test_hard_deletes_are_asked_for(world: World) -> None:
 def test_reporting_alone_removes_nothing_and_forgets_nothing(world: World) -> None:
     report = world.run(tables(8), remove_stale_metadata=False)
 
-    assert (report.gone, report.removed, report.kept) == (("t8", "t9"), 0, "remove_stale_metadata is false")
+    assert (report.missing, report.removed, report.kept) == (("t8", "t9"), 0, "remove_stale_metadata is false")
     assert world.sink.calls == []
     assert world.run(tables(8)).removed == 2
 
@@ -178,7 +178,7 @@ def test_the_end_of_what_is_watched_is_the_proof(world: World) -> None:
 
     assert run(cut=5).kept == "it was not read to its end"
     assert run(cut=9).kept == "it was not read to its end"
-    assert run(cut=None).gone == ("t9",)
+    assert run(cut=None).missing == ("t9",)
 
 
 def test_a_part_that_was_not_read_spoils_the_whole_scope_and_no_other(world: World) -> None:
@@ -196,7 +196,7 @@ def test_a_part_that_was_not_read_spoils_the_whole_scope_and_no_other(world: Wor
         untouched, cut, whole = stale.settle(world.sink)
 
     assert (untouched.scope, untouched.kept) == ("", "nothing says that all of it was read")
-    assert (cut.scope, cut.kept, cut.gone) == ("a", "it was not read to its end", ("y",))
+    assert (cut.scope, cut.kept, cut.missing) == ("a", "it was not read to its end", ("y",))
     assert (whole.scope, whole.removed) == ("b", 1)
 
 
@@ -220,7 +220,7 @@ def test_an_entity_that_moved_to_another_scope_is_not_removed(world: World) -> N
         run.session.commit("final")
         known = stale.known_scopes
 
-    assert (here.gone, there.revived, world.sink.calls) == ((), 0, [])
+    assert (here.missing, there.revived, world.sink.calls) == ((), 0, [])
     assert known == [""]
     head = world.log.head()
     assert head is not None
@@ -238,14 +238,14 @@ def test_ids_that_others_mention_are_not_removed_and_do_not_become_known(world: 
         (report,) = stale.settle(world.sink)
         run.session.commit("final")
 
-    assert (report.gone, report.protected) == (("t8",), 1)
+    assert (report.missing, report.protected) == (("t8",), 1)
     assert world.ids.keys() == set(tables(8)) | {"t9"}
 
 
 def test_entities_of_others_are_spared(world: World) -> None:
     report = world.run(tables(8), spared=lambda entity: entity == "t9")
 
-    assert (report.gone, report.protected, report.previous) == (("t8",), 1, 9)
+    assert (report.missing, report.protected, report.previous) == (("t8",), 1, 9)
 
 
 # --- guards
@@ -294,7 +294,7 @@ def test_no_entity_at_all_is_an_error_whatever_the_size() -> None:
         world.run([])
 
     assert world.sink.shown == {"t0"}
-    assert world.ids == {"t0": THERE}
+    assert world.ids == {"t0": PRESENT}
     assert world.run([], allow_empty=True).removed == 1
 
 
@@ -361,7 +361,7 @@ def test_a_preview_neither_stores_nor_removes_and_shows_what_would_be(world: Wor
     before = dict(world.store.objects)
     report = world.run(tables(8), preview=True)
 
-    assert (report.gone, report.removed, report.kept) == (("t8", "t9"), 0, "")
+    assert (report.missing, report.removed, report.kept) == (("t8", "t9"), 0, "")
     assert world.sink.calls == []
     assert world.store.objects == before
 
@@ -379,7 +379,7 @@ def test_a_run_that_ignores_the_old_state_removes_nothing_and_forgets_nothing(wo
     options: dict[str, Json] = {option: True}
     report = world.run(tables(8), **options)
 
-    assert (report.gone, report.kept) == ((), "the run ignores what was known")
+    assert (report.missing, report.kept) == ((), "the run ignores what was known")
     assert world.ids.keys() == set(tables(10))
     assert world.run(tables(8)).removed == 2
 
@@ -389,7 +389,7 @@ def test_a_run_again_from_an_earlier_record_removes_what_that_one_knew(world: Wo
     world.run([*tables(9), "later"])
     report = world.run(tables(8), mode=Mode("at:1"))
 
-    assert report.gone == ("t8", "t9")
+    assert report.missing == ("t8", "t9")
     assert world.ids.keys() == {*tables(8), "later"}
 
 
@@ -401,7 +401,7 @@ def test_a_run_without_stateful_ingestion_touches_nothing(world: World) -> None:
         (report,) = stale.settle(world.sink)
         run.session.commit("final")
 
-    assert (report.kept, report.gone) == ("stateful_ingestion.enabled is false", ())
+    assert (report.kept, report.missing) == ("stateful_ingestion.enabled is false", ())
     assert world.store.objects == before
 
 

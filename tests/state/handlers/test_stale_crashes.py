@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk.state.handlers import StaleEntityRemovalHandler, StatefulOptions, stateful_run
-from cdk.state.handlers.entity_set import THERE
+from cdk.state.handlers.entity_set import PRESENT
 from cdk.state.log import StateLog
 from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
@@ -117,4 +117,4 @@ def test_after_one_run_that_is_not_disturbed_the_sink_shows_what_the_source_has(
     assert sink.shown == source
     assert len(sink.calls) == calls
     ids = log.value(head, "entities:tables").value["scopes"].get("", {}).get("ids", {}) if head else {}
-    assert ids == dict.fromkeys(source, THERE)
+    assert ids == dict.fromkeys(source, PRESENT)

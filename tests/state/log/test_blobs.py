@@ -5,7 +5,7 @@ import pytest
 from cdk import BadState
 from cdk.base.values import Json
 from cdk.state.log import Kind, StateLog, open_session
-from cdk.state.log.blobs import INLINE, load, place
+from cdk.state.log.blobs import INLINE, load, to_slot
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, frozen
 from cdk.state.stores import StateKey
@@ -39,7 +39,7 @@ def written(store: MemoryStore, before: set[str]) -> int:
 
 def test_small_values_stay_in_the_record() -> None:
     text = "x" * (INLINE - 2)
-    small, over = (place(frozen("a:", SET.of(value)), 1, None) for value in (text, text + "x"))
+    small, over = (to_slot(frozen("a:", SET.of(value)), 1, None) for value in (text, text + "x"))
 
     assert (small.blob, small.slot.json["value"]) == (None, text)
     assert over.blob is not None
@@ -101,11 +101,11 @@ def test_a_value_may_become_something_else(after: Json) -> None:
 
 
 def test_a_base_that_is_not_the_parents_makes_no_patch() -> None:
-    first = place(frozen(SLOT, SET.of(large())), 1, None)
+    first = to_slot(frozen(SLOT, SET.of(large())), 1, None)
     made = frozen(SLOT, SET.of(large(more=1)))
     wrong = Frozen(made.kind, made.version, made.text, made.digest, base=frozen(SLOT, SET.of(large(other=1))).text)
 
-    assert len(place(wrong, 2, first.slot).slot.blobs) == 1
+    assert len(to_slot(wrong, 2, first.slot).slot.blobs) == 1
 
 
 def kept(value: Json) -> tuple[MemoryStore, Slot]:
@@ -173,7 +173,7 @@ def test_a_patch_that_does_not_fit_is_refused() -> None:
 
 def test_kinds_that_nobody_knows_come_back_as_they_are() -> None:
     unknown = StateValue("somebody/else", 17, large())
-    placed = place(frozen(SLOT, unknown), 1, None)
+    placed = to_slot(frozen(SLOT, unknown), 1, None)
     store = MemoryStore()
     assert placed.blob is not None
     store.put_blob(KEY, *placed.blob)

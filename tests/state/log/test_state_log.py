@@ -30,8 +30,8 @@ def grown(log: StateLog, count: int, **values: Json) -> StateRecord:
         seq = record.seq + 1 if record else 1
         slots: Mapping[str, Slot | Frozen] = {
             **(record.slots if record else {}),
-            "stream:users": log.freeze("stream:users", CURSOR.of({"page": seq})),
-            **{f"stream:{name}": log.freeze(f"stream:{name}", CURSOR.of(value)) for name, value in values.items()},
+            "stream:users": log.check("stream:users", CURSOR.of({"page": seq})),
+            **{f"stream:{name}": log.check(f"stream:{name}", CURSOR.of(value)) for name, value in values.items()},
         }
         record = log.append(record, slots, status="partial")
     assert record is not None
@@ -108,7 +108,7 @@ def test_the_second_of_two_who_append_to_one_record_is_refused() -> None:
     with pytest.raises(StateConflict, match="found record 2 of another run") as refused:
         log.append(first, first.slots, status="final")
 
-    assert refused.value.path == log.store.place(KEY, 2)
+    assert refused.value.path == log.store.address_of(KEY, 2)
     assert log.head() == second
 
 
@@ -201,7 +201,7 @@ def test_a_hole_in_the_log_is_told_and_not_taken_for_its_end() -> None:
 
     with pytest.raises(BadState, match="expected record 3: the log has 1 to 5") as refused:
         log.head()
-    assert refused.value.path == store.place(KEY, 3)
+    assert refused.value.path == store.address_of(KEY, 3)
 
 
 def test_a_log_that_is_shortened_while_it_is_listed_is_read_again() -> None:
@@ -236,7 +236,7 @@ def test_a_damaged_head_is_told_and_never_passed_over() -> None:
 
     with pytest.raises(BadState, match="expected JSON") as refused:
         log.head()
-    assert refused.value.path == store.place(KEY, 3)
+    assert refused.value.path == store.address_of(KEY, 3)
 
 
 def test_a_damaged_log_can_be_mended_from_a_whole_record() -> None:
@@ -244,7 +244,7 @@ def test_a_damaged_log_can_be_mended_from_a_whole_record() -> None:
     log = opened(store)
     grown(log, 3)
     store.objects[path(3)] = b""
-    mended = log.mend(2, run={"id": "by hand"})
+    mended = log.repair(2, run={"id": "by hand"})
 
     assert (mended.seq, mended.first, mended.status) == (4, 4, "rolled_back")
     assert log.head() == mended
@@ -280,24 +280,24 @@ def test_a_record_that_is_not_there_is_told_with_those_that_are() -> None:
 
 def test_a_value_that_is_too_large_is_refused_with_its_size_and_the_limit() -> None:
     log = opened(max_checkpoint_state_size=2000)
-    log.freeze("stream:users", CURSOR.of("x" * 1998))
+    log.check("stream:users", CURSOR.of("x" * 1998))
     with pytest.raises(StateTooLarge, match="found a state of 2,001 bytes, expected at most 2,000") as refused:
-        log.freeze("stream:users", CURSOR.of("x" * 1999))
+        log.check("stream:users", CURSOR.of("x" * 1999))
 
     assert refused.value.path == "stream:users"
     assert "max_checkpoint_state_size" in refused.value.message
 
 
 def test_the_usual_limit_is_sixteen_megabytes() -> None:
-    opened().freeze("stream:users", CURSOR.of("x" * (2**24 - 2)))
+    opened().check("stream:users", CURSOR.of("x" * (2**24 - 2)))
     with pytest.raises(StateTooLarge, match="16,777,216"):
-        opened().freeze("stream:users", CURSOR.of("x" * (2**24 - 1)))
+        opened().check("stream:users", CURSOR.of("x" * (2**24 - 1)))
 
 
 def test_secrets_are_refused_in_values_facts_and_effects() -> None:
     log = opened(secrets=["s3cr3t-word"])
     with pytest.raises(StateError, match="found a secret") as in_value:
-        log.freeze("stream:users", CURSOR.of({"next": "https://h/?key=s3cr3t-word"}))
+        log.check("stream:users", CURSOR.of({"next": "https://h/?key=s3cr3t-word"}))
     with pytest.raises(StateError, match="found a secret") as in_run:
         log.append(None, {}, status="final", run={"source": "s3cr3t-word"})
     with pytest.raises(StateError, match="found a secret") as in_effects:
@@ -313,7 +313,7 @@ def test_secrets_are_refused_in_values_facts_and_effects() -> None:
 
 def test_another_token_leaves_digests_as_they_are() -> None:
     one, other = (
-        opened(secrets=[secret]).freeze("stream:users", CURSOR.of({"page": 3})) for secret in ("old-token", "new-token")
+        opened(secrets=[secret]).check("stream:users", CURSOR.of({"page": 3})) for secret in ("old-token", "new-token")
     )
 
     assert one.digest == other.digest

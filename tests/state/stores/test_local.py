@@ -61,7 +61,7 @@ def test_a_full_disk_stores_nothing_and_is_told(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="No space left on device") as failed:
         store.create(KEY, 1, b"{}")
 
-    assert failed.value.path == store.place(KEY, 1)
+    assert failed.value.path == store.address_of(KEY, 1)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

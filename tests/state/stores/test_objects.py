@@ -59,4 +59,4 @@ def test_the_places_are_those_of_the_documentation() -> None:
     paths: Iterable[str] = store.objects
 
     assert set(paths) == {"prod/shop/log/000000000042.json", "prod/shop/blobs/42-ab"}
-    assert store.place(key, 42) == "memory:/prod/shop/log/000000000042.json"
+    assert store.address_of(key, 42) == "memory:/prod/shop/log/000000000042.json"

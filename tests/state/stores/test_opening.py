@@ -47,12 +47,14 @@ def test_the_kinds_of_stores_by_their_settings(tmp_path: Path) -> None:
 
 def test_the_kinds_of_stores_by_their_urls(tmp_path: Path) -> None:
     for url in (str(tmp_path / "a"), f"file://{tmp_path}/a", f"file:{tmp_path}/a"):
-        assert open_store(url).place(KEY, 1) == f"{tmp_path}/a/default/shop/log/000000000001.json"
+        assert open_store(url).address_of(KEY, 1) == f"{tmp_path}/a/default/shop/log/000000000001.json"
     assert isinstance(open_store("memory:"), MemoryStore)
     assert isinstance(open_store(f"sqlite:///{tmp_path}/a.db"), SqlStore)
     assert isinstance(open_store("postgresql://user@host/db", writes=False), SqlStore)
-    assert open_store("s3://bucket/folder", writes=False).place(KEY, 1).startswith("s3://bucket/folder/default/shop")
-    assert f"{tmp_path}/states" in open_store(f"delta:{tmp_path}/states", writes=False).place(KEY, 1)
+    assert (
+        open_store("s3://bucket/folder", writes=False).address_of(KEY, 1).startswith("s3://bucket/folder/default/shop")
+    )
+    assert f"{tmp_path}/states" in open_store(f"delta:{tmp_path}/states", writes=False).address_of(KEY, 1)
 
 
 def test_a_store_that_is_only_looked_at_is_not_touched(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_settings_that_are_wrong_are_told_with_their_place(settings: Json, where
 def test_packages_bring_stores_of_their_own() -> None:
     store = open_store({"type": "ours", "config": {"at": "ours:"}})
 
-    assert store.place(KEY, 1).startswith("ours:")
+    assert store.address_of(KEY, 1).startswith("ours:")
 
 
 @pytest.mark.usefixtures("packages")

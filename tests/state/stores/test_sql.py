@@ -49,7 +49,7 @@ def test_a_server_that_is_away_is_told_without_its_password(database: str) -> No
 
     assert "s3cr3t" not in str(failed.value)
     assert "***@127.0.0.1:1" in str(failed.value)
-    assert "s3cr3t" not in store.place(KEY, 1)
+    assert "s3cr3t" not in store.address_of(KEY, 1)
 
 
 def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
