@@ -411,8 +411,8 @@ BUGS = [
     Bug(
         "a second redirect does not bring credentials back",
         "rest/http/transport",
-        "asked = _redirected(asked, response.status",
-        "asked = _redirected(replace(asked, headers=request.headers), response.status",
+        "current = _redirected(current, response.status",
+        "current = _redirected(replace(current, headers=request.headers), response.status",
         "tests/rest/http/test_origin.py",
     ),
     Bug(
@@ -434,7 +434,13 @@ BUGS = [
         'old[::2] == ("http", 80) and new[::2] == ("https", 443)',
         '{old[::2], new[::2]} == {("http", 80), ("https", 443)}',
     ),
-    Bug("secrets stay with the API", "rest/http/origin", "if authorized or request.body", "if request.body"),
+    Bug(
+        "secrets stay with the API",
+        "rest/http/messages",
+        "if authorized or self.body",
+        "if self.body",
+        "tests/rest/http/test_origin.py",
+    ),
     Bug(
         "a URL that readers disagree on has no origin",
         "rest/http/origin",
@@ -741,8 +747,8 @@ BUGS = [
     Bug(
         "secrets of a session are put back into tokens",
         "rest/client",
-        "        request = put_back(request)\n",
-        "",
+        "put_back(request).outgoing(",
+        "request.outgoing(",
         "tests/rest/pagination/test_page_url.py",
     ),
     Bug(
@@ -955,7 +961,7 @@ BUGS = [
         "tests/compat/test_requests.py",
     ),
     Bug("a default stands for nothing", "compat/airbyte/interpolation", 'if value != "":', "if value:"),
-    Bug("credentials replace nothing", "rest/auth/placed", "if name in request.headers:", "if False:"),
+    Bug("credentials replace nothing", "rest/auth/static", "if name in request.headers:", "if False:"),
     Bug(
         "the shortest wait is limited",
         "rest/errors/wait_strategies",
@@ -1073,7 +1079,7 @@ BUGS = [
     Bug(
         "an answer has a deadline",
         "rest/http/deadline",
-        "min(left, self._silence)",
+        "min(remaining, self._silence)",
         "self._silence",
         "tests/rest/http/test_transport.py",
     ),

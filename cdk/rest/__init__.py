@@ -1,9 +1,8 @@
 """The front door of the HTTP layer: what a connector author needs to read an API."""
 
-from cdk.rest.auth.api_key import ApiKey
-from cdk.rest.auth.basic import Basic
-from cdk.rest.auth.bearer import Bearer
 from cdk.rest.auth.oauth2 import OAuth2
+from cdk.rest.auth.static import ApiKey, Basic, Bearer
+from cdk.rest.auth.token_rotation import TokenRotation
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.backoff import Backoff, retry_after
@@ -57,6 +56,7 @@ __all__ = [
     "SinglePage",
     "StatusErrorHandler",
     "Token",
+    "TokenRotation",
     "Transport",
     "Verdict",
     "error_for",

@@ -56,8 +56,7 @@ class Job:
 class JobApi(Protocol):
     """How an API's jobs are worked with. All methods raise what sending a request raises; safe from several threads."""
 
-    def create(self, slice: Slice) -> Response:
-        """Ask for a job."""
+    def create(self, slice: Slice) -> Response: ...
 
     def status(self, job: Job) -> Status:
         """Look how a job is, and keep the answer in `job.polled`."""
@@ -81,7 +80,7 @@ class JobBudget:
     def __init__(self, count: int = 1) -> None:
         self._lock, self._free = threading.Lock(), max(1, count)
 
-    def take(self) -> bool:
+    def try_start(self) -> bool:
         """Whether one more job may run; it then counts as running."""
         with self._lock:
             free = self._free > 0
@@ -132,7 +131,7 @@ class JobReader:
 
     def _wait_for_a_place(self, slice: Slice) -> bool:
         waited = 0.0
-        while not self._budget.take():
+        while not self._budget.try_start():
             if waited >= self._timeout:
                 # Two jobs that wait for each other's records would otherwise wait for ever.
                 logger.warning("%s: waited %.0f s for another job to end; asking for this one beside it", slice, waited)
@@ -181,7 +180,6 @@ class JobReader:
             return None
 
     def _settled(self, job: Job) -> Status:
-        """How the job ended."""
         waited = 0.0
         while (status := self._look(job)) == "running":
             if waited >= self._timeout:
@@ -251,9 +249,9 @@ def _position(job: Job, done: int, count: int, page: Mapping[str, Json] | None =
 
 def answer(response: Response) -> Mapping[str, Json]:
     """An answer as requests that follow it see it: the fields of its JSON body, `headers`, and the `request`."""
-    asked = response.request
-    body = None if asked.body is None else asked.body.decode(errors="replace")
-    request = {"method": asked.method, "url": asked.full_url, "headers": asked.headers, "body": body}
+    sent = response.request
+    body = None if sent.body is None else sent.body.decode(errors="replace")
+    request = {"method": sent.method, "url": sent.full_url, "headers": sent.headers, "body": body}
     return {**_fields(response), "headers": response.headers, "request": request}
 
 

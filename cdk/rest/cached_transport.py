@@ -30,7 +30,7 @@ class Answers:
     def _open(self) -> None:
         self._locks = [threading.Lock() for _ in range(_STRIPES)]
         self._opening = threading.Lock()
-        self._kept: MutableMapping[str, bytes] | None = None
+        self._opened: MutableMapping[str, bytes] | None = None
         self._bytes = 0
 
     def __getstate__(self) -> tuple[str | Path | None, int]:
@@ -42,30 +42,30 @@ class Answers:
 
     def to(self, request: Request, transport: Transport) -> Response:
         """The kept answer to `request`, or the one `transport` gives, kept from then on if it is a success."""
-        kept, key = self._storage(), _key(request)
+        storage, key = self._storage(), _key(request)
         # Who asks for what another is fetching waits for it.
         with self._locks[int(key[:8], 16) % _STRIPES]:
-            packed = kept.get(key)
+            packed = storage.get(key)
             if packed is not None:
                 current_metrics().hit()
                 return _unpack(packed, request)
             response = transport.send(request)
             if response.ok:
-                self._keep(kept, key, _pack(response))
+                self._keep(storage, key, _pack(response))
             return response
 
-    def _keep(self, kept: MutableMapping[str, bytes], key: str, packed: bytes) -> None:
+    def _keep(self, storage: MutableMapping[str, bytes], key: str, packed: bytes) -> None:
         with self._opening:
             if self._bytes + len(packed) > self._max_bytes:
                 return
             self._bytes += len(packed)
-            kept[key] = packed
+            storage[key] = packed
 
     def _storage(self) -> MutableMapping[str, bytes]:
         with self._opening:
-            if self._kept is None:
-                self._kept = {} if self._folder is None else _file(Path(self._folder))
-            return self._kept
+            if self._opened is None:
+                self._opened = {} if self._folder is None else _file(Path(self._folder))
+            return self._opened
 
 
 class _OfRun:
@@ -134,7 +134,7 @@ def _pack(response: Response) -> bytes:
     return orjson.dumps([response.status, without_params(response.url, secret), headers]) + b"\n" + response.body
 
 
-def _unpack(kept: bytes, request: Request) -> Response:
-    head, _, body = kept.partition(b"\n")
+def _unpack(packed: bytes, request: Request) -> Response:
+    head, _, body = packed.partition(b"\n")
     status, url, headers = orjson.loads(head)
     return Response(status, Headers(headers), body, url, request)

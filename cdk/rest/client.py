@@ -58,10 +58,10 @@ class HttpClient:
                         logger.info("%s answered %s, which is ignored", request, outcome.status)
                     return outcome
                 case Action.RETRY | Action.RATE_LIMITED:
-                    self._wait(_said(request, outcome), verdict, attempt)
+                    self._wait(_retry_reason(request, outcome), verdict, attempt)
                 case Action.REFRESH_TOKEN_THEN_RETRY:
                     renewed = self._renew(outcome, renewed=renewed)
-                    self._wait(_said(request, outcome), verdict, attempt)
+                    self._wait(_retry_reason(request, outcome), verdict, attempt)
                 case _:
                     raise _error(outcome, verdict)
             attempt += 1
@@ -112,12 +112,10 @@ class HttpClient:
                     return response
 
     def _send(self, request: Request, *, authorized: bool = False) -> Response:
-        request = put_back(request)
-        if request.scope is not None:
-            request = request.scope.outgoing(request, authorized=authorized)
+        request = put_back(request).outgoing(authorized=authorized)
         if self._budget is None:
             return self._transport.send(request)
-        self._budget.take(request)
+        self._budget.acquire(request)
         response = self._transport.send(request)
         self._budget.observe(response)
         return response
@@ -147,7 +145,7 @@ class HttpClient:
         self._sleep(verdict.wait)
 
 
-def _said(request: Request, outcome: Response | CdkError) -> str:
+def _retry_reason(request: Request, outcome: Response | CdkError) -> str:
     """Why there is another attempt. An answer is of no more use then."""
     if isinstance(outcome, CdkError):
         return outcome.message

@@ -70,8 +70,8 @@ class ConditionalTransport:
         if self._probe.skips(mark):
             raise NotModified(f"{request}: it has no validators and was read not long ago; it is read again later")
         headers = self._probe.headers(mark)
-        asked = request.with_headers(headers) if headers else request
-        response = self._transport.send(asked)
+        conditional = request.with_headers(headers) if headers else request
+        response = self._transport.send(conditional)
         response = response.answering(request) if headers else response
         etag, moment = response.headers.get("etag") or None, response.headers.get("last-modified") or None
         if response.status == HTTPStatus.NOT_MODIFIED:
@@ -141,21 +141,21 @@ class _Asking:
         """Raises FatalError: it is not the slice's first request. Else raises what ConditionalTransport does."""
         if not _conditional(request):
             return transport.send(request)
-        mark, asked = fingerprint(request), self.asked
-        if asked.request not in (None, mark):
+        mark, result = fingerprint(request), self.asked
+        if result.request not in (None, mark):
             raise FatalError(
                 f"{request} is the second request of a slice, and a source is followed where one request brings all: "
                 "that one answer has not changed says nothing about another; read it without `follow_source`"
             )
-        asked.request, asked.unchanged = mark, False
+        result.request, result.unchanged = mark, False
         try:
             return ConditionalTransport(transport, self.probe).send(request)
         except NotModified:
-            asked.unchanged = True
+            result.unchanged = True
             raise
         finally:
             # A skipped request taught nothing new, and what was known of it stays.
-            asked.validators = self.probe.learned.get(mark) or (self.probe.known(mark) if asked.unchanged else None)
+            result.validators = self.probe.learned.get(mark) or (self.probe.known(mark) if result.unchanged else None)
 
 
 class ConditionalStream(HttpStream):

@@ -99,14 +99,14 @@ class HttpStream(PagedStream):
         if self._untouched and (lines := response.cut_out(where)) is not None:
             return lines
         body = self.decoder.decode(response)
-        found = path(*where)(body)
-        if found is None and not is_there(body, where):
+        value = path(*where)(body)
+        if value is None and not is_there(body, where):
             # An error page that says 200, or a path with a slip: taken for "no records" it would empty a table.
             raise DecodeError(
                 f"{response.request}: found nothing at {' > '.join(where) or 'the top of the body'}, expected a list "
                 "of objects; check `records_path`, or override `parse` if the source leaves empty lists out"
             )
-        return records_at(found, where, response.request)
+        return records_at(value, where, response.request)
 
     @property
     def _untouched(self) -> bool:

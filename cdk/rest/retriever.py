@@ -45,7 +45,6 @@ class PageRetriever:
     parse: Callable[[Response, Slice], Sequence[Record]]
 
     def read(self, slice: Slice) -> Iterator[Page]:
-        """See Retriever."""
         return read_pages(slice, self.page)
 
     def page(self, slice: Slice, token: Token | None) -> Page:
@@ -65,8 +64,8 @@ class PageRetriever:
             raise
         if not response.ok:
             if saved and response.status in _REFUSED:
-                said = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
-                raise StaleToken(f"the page token saved by an earlier read is refused: {said}")
+                answer = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
+                raise StaleToken(f"the page token saved by an earlier read is refused: {answer}")
             return Page((), None)
         if response.status == _NO_CONTENT:
             return Page((), None)

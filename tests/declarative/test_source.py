@@ -287,7 +287,7 @@ def test_the_streams_of_a_source_share_the_places_for_jobs(count: Json, places: 
     source.streams({"jobs": 2})
 
     jobs = runtime.shared["jobs"]
-    assert [jobs.take() for _ in range(places + 1)] == [True] * places + [False]
+    assert [jobs.try_start() for _ in range(places + 1)] == [True] * places + [False]
 
 
 @pytest.mark.parametrize("count", [0, "{{ config.jobs }}", "many"])

@@ -99,12 +99,12 @@ def test_a_job_that_cannot_be_deleted_is_left() -> None:
 
 def test_jobs_that_wait_for_each_other_do_not_wait_for_ever() -> None:
     time, budget = Time(), JobBudget(1)
-    assert budget.take()
+    assert budget.try_start()
     reader = JobReader(Exports("completed"), budget=budget, sleep=time.sleep, timeout=timedelta(seconds=10))
 
     assert len(list(reader.read(Slice()))) == 3
     assert time.slept == [5.0, 5.0]
-    assert not budget.take()
+    assert not budget.try_start()
 
 
 def test_a_job_makes_room_for_others_before_it_is_downloaded() -> None:
@@ -112,6 +112,6 @@ def test_a_job_makes_room_for_others_before_it_is_downloaded() -> None:
     reading = JobReader(Exports("completed"), budget=budget).read(Slice())
 
     next(reading)
-    assert not budget.take()
+    assert not budget.try_start()
     next(reading)
-    assert budget.take()
+    assert budget.try_start()

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.placed import Place, placed
-from cdk.rest.http.authenticator import Given, text_of
+from cdk.rest.auth.static import SecretLocation, with_secret
+from cdk.rest.http.authenticator import Setting, text_of
 from cdk.rest.http.messages import Request, Response
 
 Algorithm: TypeAlias = Literal[
@@ -33,17 +33,17 @@ class Jwt:
 
     def __init__(
         self,
-        key: Given,
+        key: Setting,
         algorithm: Algorithm,
         *,
         claims: Mapping[str, Json] | Callable[[], Mapping[str, Json]] | None = None,
         headers: Mapping[str, Json] | Callable[[], Mapping[str, Json]] | None = None,
         life: timedelta = timedelta(minutes=20),
         base64_key: bool = False,
-        passphrase: Given | None = None,
-        scheme: Given = "Bearer",
+        passphrase: Setting | None = None,
+        scheme: Setting = "Bearer",
         name: str | Sequence[str] = "Authorization",
-        send_in: Place = "header",
+        send_in: SecretLocation = "header",
         clock: Clock = system_clock,
     ) -> None:
         self._key, self._algorithm, self._base64_key, self._passphrase = key, algorithm, base64_key, passphrase
@@ -52,9 +52,9 @@ class Jwt:
         self._clock = clock
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """See Authenticator. Raises ConfigError: the key does not fit, or a claim is none."""
+        """Raises ConfigError: the key does not fit, or a claim is none."""
         token, scheme = self.token(), text_of(self._scheme)
-        yield placed(request, self._send_in, self._path, f"{scheme} {token}" if scheme else token)
+        yield with_secret(request, self._send_in, self._path, f"{scheme} {token}" if scheme else token)
 
     def token(self) -> str:
         """A token signed now. Raises ConfigError: the key does not fit the algorithm, or a claim is none."""

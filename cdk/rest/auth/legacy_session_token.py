@@ -9,10 +9,10 @@ import orjson
 from cdk.base.errors import CredentialsError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.placed import with_header
 from cdk.rest.auth.session_token import SessionToken
+from cdk.rest.auth.static import with_header
 from cdk.rest.auth.token_response import body_of
-from cdk.rest.http.authenticator import Given, Learn, ignore, text_of
+from cdk.rest.http.authenticator import Learn, Setting, ignore, text_of
 from cdk.rest.http.messages import Request, Response
 
 _DAY = timedelta(days=1)
@@ -28,14 +28,14 @@ class LegacySessionToken:
 
     def __init__(
         self,
-        header: Given,
-        login_url: Given,
+        header: Setting,
+        login_url: Setting,
         *,
-        answer_field: Given,
-        validate_url: Given,
-        token: Given = "",
-        user: Given = "",
-        password: Given = "",
+        answer_field: Setting,
+        validate_url: Setting,
+        token: Setting = "",
+        user: Setting = "",
+        password: Setting = "",
         life: timedelta = _DAY,
         learn: Learn = ignore,
         clock: Clock = system_clock,
@@ -54,14 +54,13 @@ class LegacySessionToken:
         self._lock = threading.Lock()
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """See Authenticator. Raises CredentialsError: the token is not valid, and there is no login or it fails."""
+        """Raises CredentialsError: the token is not valid, and there is no login or it fails."""
         if (yield from self._given_is_valid()):
             yield self._present(request, text_of(self._token))
         else:
             yield from self._session.flow(request)
 
     def forget(self) -> None:
-        """See Renewable."""
         with self._lock:
             self._given = None
         self._session.forget()

@@ -9,14 +9,13 @@ from urllib.parse import urlencode
 from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.basic import basic_credentials
-from cdk.rest.auth.placed import with_header
+from cdk.rest.auth.static import basic_credentials, with_header
 from cdk.rest.auth.token_owner import TokenOwner, report
 from cdk.rest.auth.token_response import Refusal, body_of, expiry, find, saved_expiry, usable_until, written_expiry
 from cdk.rest.auth.tokens import TokenState
 from cdk.rest.errors.backoff import retry_after
 from cdk.rest.errors.status_errors import error_for
-from cdk.rest.http.authenticator import Given, Learn, ignore, text_of
+from cdk.rest.http.authenticator import Learn, Setting, ignore, text_of
 from cdk.rest.http.messages import Request, Response
 
 Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], Json]], None]
@@ -67,7 +66,7 @@ class OAuth2(TokenOwner):
     access_token, expires: a token to begin with, and until when it can be used; a text is read as `expiry_format`,
         ISO 8601 or seconds since 1970. expiry_format: also how the server says when a token expires, if it does not
         say in how many seconds.
-    refusal: answers that mean that the credentials are no good. kept: keeps new tokens for the next run.
+    refusal: answers that mean that the credentials are no good. stored: saves new tokens for the next run.
     learn: is told of each token. fields: what the server calls the fields.
 
     A token without `expires_in` is taken to live an hour; it and the token may lie deeper in the answer. When the
@@ -77,23 +76,23 @@ class OAuth2(TokenOwner):
 
     def __init__(
         self,
-        token_url: Given,
+        token_url: Setting,
         *,
-        client_id: Given = "",
-        client_secret: Given = "",
-        refresh_token: Given | None = None,
-        grant_type: Given | None = None,
+        client_id: Setting = "",
+        client_secret: Setting = "",
+        refresh_token: Setting | None = None,
+        grant_type: Setting | None = None,
         scopes: Sequence[str] = (),
         extra: Mapping[str, Json] | Callable[[], Mapping[str, Json]] | None = None,
         headers: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
         credentials_in: Literal["body", "header"] = "body",
         send_in: Literal["body", "query"] = "body",
         assertion: Callable[[], str] | None = None,
-        access_token: Given | None = None,
-        expires: Given | datetime | None = None,
+        access_token: Setting | None = None,
+        expires: Setting | datetime | None = None,
         expiry_format: str | None = None,
         refusal: Refusal | None = None,
-        kept: StoredTokens | None = None,
+        stored: StoredTokens | None = None,
         fields: TokenFields | None = None,
         learn: Learn = ignore,
         clock: Clock = system_clock,
@@ -104,21 +103,24 @@ class OAuth2(TokenOwner):
         self._headers = {"Accept": "application/json"} if headers is None else headers
         self._credentials_in, self._send_in, self._assertion = credentials_in, send_in, assertion
         self._given, self._given_expires, self._expiry_format = access_token, expires, expiry_format
-        self._refusal, self._kept, self._fields = refusal or Refusal(), kept, fields or TokenFields()
+        self._refusal, self._stored, self._fields = refusal or Refusal(), stored, fields or TokenFields()
         super().__init__(learn, clock)
         report(self)
 
     def __getstate__(self) -> dict[str, Json]:
         state = {name: value for name, value in self.__dict__.items() if name != "_own"}
         known = self._own
-        return {**state, "known": (known.refresh_token, known.access_token, known.begun, known.expires, known.rotated)}
+        return {
+            **state,
+            "known": (known.refresh_token, known.access_token, known.started, known.expires, known.rotated),
+        }
 
     def __setstate__(self, state: dict[str, Json]) -> None:
         self._own = TokenState(*state.pop("known"))
         self.__dict__.update(state)
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """See Authenticator. Raises CredentialsError: the token request is refused, or its answer has no token."""
+        """Raises CredentialsError: the token request is refused, or its answer has no token."""
         token = yield from self.token()
         response = yield _bearing(request, token)
         if response.status != _UNAUTHORIZED:
@@ -130,7 +132,7 @@ class OAuth2(TokenOwner):
 
     def _login(self) -> Sequence[Json]:
         parts: list[Json] = [text_of(self._token_url), text_of(self._client_id), self._first]
-        if self._kept is None:
+        if self._stored is None:
             # Whoever owns a refresh token that works once owns it alone, whatever else is asked for with it.
             extra = self._extra() if callable(self._extra) else self._extra
             grant = None if self._grant_type is None else text_of(self._grant_type)
@@ -147,20 +149,20 @@ class OAuth2(TokenOwner):
 
     @property
     def _single_use(self) -> bool:
-        return self._kept is not None
+        return self._stored is not None
 
     def _begin(self, state: TokenState, now: datetime) -> None:
         if self._given is not None:
-            given, self._given = text_of(self._given) or None, None
-            if state.begun is not None:
+            initial, self._given = text_of(self._given) or None, None
+            if state.started is not None:
                 return  # somebody who says the same was here before
             expires = self._given_expires
             text = expires if expires is None or isinstance(expires, datetime) else text_of(expires)
             state.expires = text if isinstance(text, datetime) else saved_expiry(text, self._expiry_format)
-            state.access_token, state.begun = given, now
+            state.access_token, state.started = initial, now
 
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
-        self._take((yield self._token_request(state)), state, now)
+        self._read_answer((yield self._token_request(state)), state, now)
 
     def _token_request(self, state: TokenState) -> Request:
         url = text_of(self._token_url)
@@ -210,7 +212,7 @@ class OAuth2(TokenOwner):
     def _refresh(self, state: TokenState) -> str | None:
         return self._first if state.refresh_token is None else state.refresh_token
 
-    def _take(self, response: Response, state: TokenState, now: datetime) -> None:
+    def _read_answer(self, response: Response, state: TokenState, now: datetime) -> None:
         self._refusal.check(response)
         if not response.ok:
             raise error_for(response, wait=retry_after(response, self._clock))
@@ -219,9 +221,9 @@ class OAuth2(TokenOwner):
             raise CredentialsError(f"{response.request} did not answer with a JSON object; check the token URL")
         names, token = self._fields, find(answer, self._fields.access_token)
         if not isinstance(token, str) or not token:
-            found = response.request.hide(", ".join(sorted(answer)) or "none")
+            field_names = response.request.hide(", ".join(sorted(answer)) or "none")
             raise CredentialsError(
-                f"{response.request} answered with the fields {found}, expected an {names.access_token}; "
+                f"{response.request} answered with the fields {field_names}, expected an {names.access_token}; "
                 f"check the token URL and the client"
             )
         expires = expiry(find(answer, names.expires_in), self._expiry_format, now)
@@ -233,21 +235,24 @@ class OAuth2(TokenOwner):
             state.refresh_token = renewed
         usable = usable_until(expires, now)
         self._save(token, expires, usable, state)
-        state.access_token, state.begun, state.expires = token, now, usable
+        state.access_token, state.started, state.expires = token, now, usable
 
     def _save(self, token: str, expires: datetime, usable: datetime, state: TokenState) -> None:
         """Have the tokens stored before the first of them is used: with the server's answer the old one is spent.
 
         Our own store comes first, for it is durable when it returns; a config's file or platform may come too late.
         """
-        self._store(token, usable, state, elsewhere=self._kept is not None)
-        if self._kept is None:
+        self._store(token, usable, state, elsewhere=self._stored is not None)
+        if self._stored is None:
             return
-        updates = {self._kept.access_token: token, self._kept.expiry: written_expiry(expires, self._kept.expiry_format)}
+        updates = {
+            self._stored.access_token: token,
+            self._stored.expiry: written_expiry(expires, self._stored.expiry_format),
+        }
         refresh = self._refresh(state)
         if refresh is not None:
-            updates[self._kept.refresh_token] = refresh
-        self._kept.save(updates)
+            updates[self._stored.refresh_token] = refresh
+        self._stored.save(updates)
 
     def __repr__(self) -> str:
         url = self._token_url if isinstance(self._token_url, str) else "..."

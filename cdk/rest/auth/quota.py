@@ -41,7 +41,7 @@ class Quota:
 
 
 @dataclass(slots=True)
-class Left:
+class QuotaLeft:
     """What is left of a quota for one token; changes as it is used."""
 
     remaining: int
@@ -49,40 +49,40 @@ class Left:
     limit: int | None
 
     @classmethod
-    def of(cls, quota: Quota, status: Json, asked: Request) -> "Left":
+    def of(cls, quota: Quota, status: Json, request: Request) -> "QuotaLeft":
         """What a quota status says. Raises ConfigError: it does not tell at the paths of the quota."""
         remaining = _number(path(*quota.remaining)(status))
         reset = parse_timestamp(path(*quota.reset)(status), ("%s",))
         if remaining is None or reset is None:
             where = " > ".join(quota.remaining if remaining is None else quota.reset)
             raise ConfigError(
-                f"{asked}: the quota status has nothing usable at {where}; check the paths of quota {quota.name!r}"
+                f"{request}: the quota status has nothing usable at {where}; check the paths of quota {quota.name!r}"
             )
         return cls(remaining, reset, _number(path(*quota.limit)(status)) if quota.limit else None)
 
     def observe(self, quota: Quota, response: Response, now: datetime) -> bool:
         """Learn from an answer. Whether it says that another token should go on."""
         headers = response.headers
-        told = _number(headers.get(quota.remaining_header or ""))
+        remaining = _number(headers.get(quota.remaining_header or ""))
         reset = parse_timestamp(headers.get(quota.reset_header or ""), ("%s",))
         limit = _number(headers.get(quota.limit_header or ""))
         if limit is not None:
             self.limit = limit
-        if told is not None:
+        if remaining is not None:
             # Answers come in any order: within one period only the lowest count is the latest.
             later = reset is not None and reset > self.reset
-            self.remaining = told if later else min(told, self.remaining)
+            self.remaining = remaining if later else min(remaining, self.remaining)
         if reset is not None:
             self.reset = max(self.reset, reset)
         exhausted = response.status in quota.exhausted_by
-        if exhausted and not told:
+        if exhausted and not remaining:
             self.remaining = 0
             self.reset = self.reset if self.reset > now else now + _UNKNOWN_RESET
         return exhausted
 
-    def part(self, share: TaskShare) -> "Left":
+    def part(self, share: TaskShare) -> "QuotaLeft":
         """What one of several tasks may use of it."""
-        return Left(share.part(self.remaining), self.reset, None if self.limit is None else share.part(self.limit))
+        return QuotaLeft(share.part(self.remaining), self.reset, None if self.limit is None else share.part(self.limit))
 
     def renew(self, now: datetime) -> None:
         """Begin a new period if this one is over and it is known how many calls that brings."""

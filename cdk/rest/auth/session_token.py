@@ -57,7 +57,7 @@ class SessionToken:
         self._lock = threading.Lock()
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """See Authenticator. Raises CredentialsError: the login is refused, or its answer has no token."""
+        """Raises CredentialsError: the login is refused, or its answer has no token."""
         token = yield from self._token()
         response = yield self._present(request, token)
         if response.status == _UNAUTHORIZED and self._life is not None:
@@ -66,7 +66,6 @@ class SessionToken:
             yield self._present(request, token)
 
     def forget(self) -> None:
-        """See Renewable."""
         with self._lock:
             self._held = None
 
@@ -119,8 +118,8 @@ def login_error(response: Response) -> CdkError:
     """The error of a login that is no success."""
     if response.status not in _REFUSALS:
         return error_for(response)
-    said = error_text(response)
+    detail = error_text(response)
     return CredentialsError(
-        f"{response.request} refused the login ({response.status}{f': {said}' if said else ''}); "
+        f"{response.request} refused the login ({response.status}{f': {detail}' if detail else ''}); "
         f"check user and password"
     )

@@ -112,10 +112,10 @@ class TokenOwner(ABC):
         with state.lock:
             yield from self._ready(state, seconds)
             assert state.access_token is not None
-            assert state.begun is not None
+            assert state.started is not None
             assert state.expires is not None
             rotates = state.rotated or self._single_use
-            return IssuedToken(state.access_token, state.begun, state.expires, rotates, state.refusals)
+            return IssuedToken(state.access_token, state.started, state.expires, rotates, state.refusals)
 
     def token(self) -> Generator[Request, Response, str]:
         """A token that has not expired, and that nobody was refused with.
@@ -123,9 +123,9 @@ class TokenOwner(ABC):
         Yields the token requests to send, and is sent their answers. Raises CredentialsError: there is none to be had.
         TokenEnded: in a task, where the slice goes on with the next one.
         """
-        asked = _asked.get()
-        if asked is not None:
-            asked[self] = ""
+        used = _USED_OWNERS.get()
+        if used is not None:
+            used[self] = ""
         token = self._issued()
         if token is None:
             state = self._state()
@@ -133,8 +133,8 @@ class TokenOwner(ABC):
                 yield from self._ready(state, 0)
                 assert state.access_token is not None
                 token = state.access_token
-        if asked is not None:
-            asked[self] = token
+        if used is not None:
+            used[self] = token
         return token
 
     def _ready(self, state: TokenState, seconds: float) -> Generator[Request, Response, None]:
@@ -151,7 +151,7 @@ class TokenOwner(ABC):
     def good(self) -> None:
         """Take note, in a task, that the API took its token."""
         if (held := held_tokens()) is not None:
-            held.found.good.add(self.key)
+            held.findings.good.add(self.key)
 
     def refused(self, token: str) -> bool:
         """Let go of a token that the API refused; False: there is no better one, so its answer stands."""
@@ -165,7 +165,7 @@ class TokenOwner(ABC):
             return True
         if issued.refusals >= _HOPELESS:
             return False
-        held.found.refused[self.key] = mark_of(token)
+        held.findings.refused[self.key] = mark_of(token)
         return True
 
     def _issued(self) -> str | None:
@@ -175,7 +175,7 @@ class TokenOwner(ABC):
         if held is None or issued is None:
             return None
         ended = self._clock() >= issued.expires
-        if not ended and held.found.refused.get(self.key) != mark_of(issued.token):
+        if not ended and held.findings.refused.get(self.key) != mark_of(issued.token):
             self._hide(issued.token)
             return issued.token
         slice = slice_progress()
@@ -186,7 +186,7 @@ class TokenOwner(ABC):
             return None
         if held.last or slice is None:
             raise CredentialsError(_ENDED if ended else _REFUSED)
-        if slice.begun - issued.begun <= (issued.expires - issued.begun) / 2:
+        if slice.started - issued.started <= (issued.expires - issued.started) / 2:
             raise CredentialsError(
                 "the access token ended before the slice came to a page after which it can go on, and no task may get "
                 "another, as the refresh token works once; have the stream say checkpoints, or read smaller slices"
@@ -195,9 +195,11 @@ class TokenOwner(ABC):
 
     def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:
         """Whether the token is there, and will be for so many seconds or half of its life."""
-        if state.access_token is None or state.expires is None or state.begun is None or now >= state.expires:
+        if state.access_token is None or state.expires is None or state.started is None or now >= state.expires:
             return False
-        return (state.expires - now).total_seconds() >= min(seconds, (state.expires - state.begun).total_seconds() / 2)
+        return (state.expires - now).total_seconds() >= min(
+            seconds, (state.expires - state.started).total_seconds() / 2
+        )
 
     def _state(self) -> TokenState:
         """The run's state; outside of a run, one's own."""
@@ -213,7 +215,7 @@ class TokenOwner(ABC):
         if stored is not None:
             self._begin(state, self._clock())
             state.refresh_token, state.rotated = str(stored["refresh_token"]), True
-            state.access_token, state.begun = str(stored["access_token"]), self._clock()
+            state.access_token, state.started = str(stored["access_token"]), self._clock()
             state.expires = saved_expiry(str(stored["expires"]), None)
             for secret in (state.refresh_token, state.access_token):
                 self._hide(secret)
@@ -236,40 +238,40 @@ class TokenBearer(Protocol):
         """Whose tokens it sends. Raises CdkErrors."""
 
 
-_made: ContextVar[list[TokenBearer] | None] = ContextVar("token_bearers", default=None)
-_asked: ContextVar[dict[TokenOwner, str] | None] = ContextVar("token_owners_asked", default=None)
+_BEARERS: ContextVar[list[TokenBearer] | None] = ContextVar("token_bearers", default=None)
+_USED_OWNERS: ContextVar[dict[TokenOwner, str] | None] = ContextVar("token_owners_asked", default=None)
 
 
 @contextmanager
 def collecting() -> Iterator[list[TokenBearer]]:
     """The authenticators that need tokens and that this block makes or takes up, whatever they become a part of."""
-    before, mine = _made.get(), list[TokenBearer]()
-    _made.set(mine)
+    before, mine = _BEARERS.get(), list[TokenBearer]()
+    _BEARERS.set(mine)
     try:
         yield mine
     finally:
-        _made.set(before)
+        _BEARERS.set(before)
 
 
 def report(authenticator: TokenBearer) -> None:
     """Let whoever collects know of one that is made, or used again."""
-    made = _made.get()
-    if made is not None and authenticator not in made:
-        made.append(authenticator)
+    bearers = _BEARERS.get()
+    if bearers is not None and authenticator not in bearers:
+        bearers.append(authenticator)
 
 
 @contextmanager
 def asking() -> Iterator[Mapping[TokenOwner, str]]:
     """The owners that are asked for a token in this block, and what they give; an empty text where they fail."""
-    before, mine = _asked.get(), dict[TokenOwner, str]()
-    _asked.set(mine)
+    before, mine = _USED_OWNERS.get(), dict[TokenOwner, str]()
+    _USED_OWNERS.set(mine)
     try:
         yield mine
     finally:
-        _asked.set(before)
+        _USED_OWNERS.set(before)
 
 
 def issue_all(bearers: Sequence[TokenBearer], client: HttpClient, seconds: float) -> Mapping[str, IssuedToken]:
-    """See TokenUser. client: sends token requests as they are."""
+    """client: sends token requests as they are."""
     owners = [owner for bearer in bearers for owner in bearer.owners()]
     return {owner.key: client.obtain(partial(owner.issue, seconds)) for owner in owners}

@@ -9,11 +9,11 @@ from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.base.values import Json
-from cdk.rest.auth.placed import with_header
-from cdk.rest.auth.quota import Left, Quota
+from cdk.rest.auth.quota import Quota, QuotaLeft
+from cdk.rest.auth.static import with_header
 from cdk.rest.auth.token_response import body_of
 from cdk.rest.errors.status_errors import error_for
-from cdk.rest.http.authenticator import Given, text_of
+from cdk.rest.http.authenticator import Setting, text_of
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.limits.task_share import current_share
 
@@ -25,7 +25,7 @@ _SHORTEST_WAIT = 1.0
 class QuotaStatus:
     """Where an API tells how many calls a token has left. unavailable: statuses that mean that it does not tell."""
 
-    url: Given
+    url: Setting
     method: str = "GET"
     headers: Mapping[str, str] = field(default_factory=dict)
     unavailable: Collection[int] = ()
@@ -64,8 +64,8 @@ class TokenPool:
         self._tokens, self._status, self._quotas = tuple(tokens), status, tuple(quotas)
         self._scheme, self._header, self._reserve, self._min_reserve = scheme, header, reserve, min_reserve
         self._max_wait, self._clock, self._sleep = max_wait, clock, sleep
-        self._left: dict[str, list[Left]] | None = None
-        self._told = True
+        self._quotas_left: dict[str, list[QuotaLeft]] | None = None
+        self._has_status = True
         self._current = 0
         self._lock = threading.Lock()
 
@@ -77,7 +77,7 @@ class TokenPool:
         self._lock = threading.Lock()
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """See Authenticator. Raises RateLimited: no token has calls left for longer than `max_wait`."""
+        """Raises RateLimited: no token has calls left for longer than `max_wait`."""
         quota = next((quota for quota in self._quotas if quota.counts(request)), None)
         turn = yield from self._turn(quota)
         response = yield self._with(request, turn)
@@ -88,8 +88,8 @@ class TokenPool:
         waited = 0.0
         while True:
             with self._lock:
-                if self._left is None:
-                    yield from self._ask()
+                if self._quotas_left is None:
+                    yield from self._read_status()
                 turn, wait = self._choose(quota, self._clock())
             if turn is None and waited + wait > self._max_wait.total_seconds():
                 raise RateLimited(
@@ -104,63 +104,63 @@ class TokenPool:
             logger.info("waited %.0f s until there were calls left", wait)
             waited += wait
             with self._lock:
-                self._left = None
+                self._quotas_left = None
 
     def _choose(self, quota: Quota | None, now: datetime) -> tuple[int | None, float]:
         """The token to use and how many seconds from now; no token: how long until there are calls again."""
-        if not self._told:
+        if not self._has_status:
             mine, self._current = self._current, (self._current + 1) % len(self._tokens)
             return mine, 0.0
-        if quota is None or self._left is None:
+        if quota is None or self._quotas_left is None:
             return self._current, 0.0
-        left = self._left[quota.name]
-        for each in left:
+        tokens = self._quotas_left[quota.name]
+        for each in tokens:
             each.renew(now)
-        order = [(self._current + step) % len(left) for step in range(len(left))]
-        turn = next((i for i in order if left[i].remaining > 0), None)
-        reset = (min(each.reset for each in left) - now).total_seconds()
+        order = [(self._current + step) % len(tokens) for step in range(len(tokens))]
+        turn = next((i for i in order if tokens[i].remaining > 0), None)
+        reset = (min(each.reset for each in tokens) - now).total_seconds()
         if turn is None:
             return None, max(_SHORTEST_WAIT, reset)
         # Where answers tell what is left, it is what all tasks have, and all of them spread it.
-        delay = self._delay(left, now, current_share().tasks if quota.remaining_header else 1)
-        left[turn].remaining -= 1
+        delay = self._delay(tokens, now, current_share().tasks if quota.remaining_header else 1)
+        tokens[turn].remaining -= 1
         self._current = turn
         return turn, delay
 
-    def _delay(self, left: Sequence[Left], now: datetime, tasks: int) -> float:
-        total = sum(each.remaining for each in left)
-        limit = sum(each.limit or 0 for each in left)
+    def _delay(self, tokens: Sequence[QuotaLeft], now: datetime, tasks: int) -> float:
+        total = sum(each.remaining for each in tokens)
+        limit = sum(each.limit or 0 for each in tokens)
         if total > max(self._reserve * limit, self._min_reserve):
             return 0.0
-        seconds = (min(each.reset for each in left if each.remaining > 0) - now).total_seconds()
+        seconds = (min(each.reset for each in tokens if each.remaining > 0) - now).total_seconds()
         return min(_LONGEST_DELAY, max(0.0, tasks * seconds / total))
 
     def _observe(self, quota: Quota | None, turn: int, response: Response) -> None:
         with self._lock:
-            if quota is None or self._left is None or not self._told:
+            if quota is None or self._quotas_left is None or not self._has_status:
                 return
-            gives_way = self._left[quota.name][turn].observe(quota, response, self._clock())
+            gives_way = self._quotas_left[quota.name][turn].observe(quota, response, self._clock())
             if gives_way and turn == self._current:
                 self._current = (turn + 1) % len(self._tokens)
 
-    def _ask(self) -> Generator[Request, Response, None]:
+    def _read_status(self) -> Generator[Request, Response, None]:
         """Ask the quota status for each token."""
-        left: dict[str, list[Left]] = {quota.name: [] for quota in self._quotas}
-        told = True
+        quotas_left: dict[str, list[QuotaLeft]] = {quota.name: [] for quota in self._quotas}
+        has_status = True
         for turn in range(len(self._tokens)):
-            asked = self._with(
+            request = self._with(
                 Request(self._status.method, text_of(self._status.url), headers=self._status.headers), turn
             )
-            response = yield asked
+            response = yield request
             if response.status in self._status.unavailable:
-                told = False
+                has_status = False
                 continue
             if not response.ok:
                 raise error_for(response)
             for quota in self._quotas:
-                known = Left.of(quota, body_of(response), asked)
-                left[quota.name].append(known if quota.remaining_header else known.part(current_share()))
-        self._left, self._told = left, told
+                known = QuotaLeft.of(quota, body_of(response), request)
+                quotas_left[quota.name].append(known if quota.remaining_header else known.part(current_share()))
+        self._quotas_left, self._has_status = quotas_left, has_status
 
     def _with(self, request: Request, turn: int) -> Request:
         return with_header(request, self._header, f"{self._scheme} {self._tokens[turn]}")

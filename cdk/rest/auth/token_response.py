@@ -30,7 +30,6 @@ class Refusal:
     values: Collection[str] = ()
 
     def is_in(self, response: Response) -> bool:
-        """Whether this answer refuses."""
         if response.status in _REFUSALS:
             return True
         if response.status not in self.statuses:
@@ -40,10 +39,10 @@ class Refusal:
     def check(self, response: Response) -> None:
         """Raise CredentialsError for an answer that refuses."""
         if self.is_in(response):
-            said = error_text(response)
+            detail = error_text(response)
             raise CredentialsError(
-                f"{response.request} refused to give an access token ({response.status}{f': {said}' if said else ''}); "
-                f"check client id and secret, and re-authenticate"
+                f"{response.request} refused to give an access token "
+                f"({response.status}{f': {detail}' if detail else ''}); check client id and secret, and re-authenticate"
             )
 
 
@@ -64,7 +63,7 @@ def find(body: Json, name: str, depth: int = _DEEPEST) -> Json:
         return None
     # A list is no level of its own.
     deeper = depth if type(body) is list else depth - 1
-    return next((found for value in inner if (found := find(value, name, deeper)) is not None), None)
+    return next((match for value in inner if (match := find(value, name, deeper)) is not None), None)
 
 
 def expiry(value: Json, pattern: str | None, now: datetime) -> datetime:

@@ -30,12 +30,12 @@ if TYPE_CHECKING:  # few runs need it, and it takes 50 ms to import
 class IssuedToken:
     """An access token as a task gets it.
 
-    begun, expires: from when to when it can be used. rotates: the refresh token behind it works once. refusals: how
+    started, expires: from when to when it can be used. rotates: the refresh token behind it works once. refusals: how
     many before it the API refused, each at once.
     """
 
     token: str = field(repr=False)
-    begun: datetime
+    started: datetime
     expires: datetime
     rotates: bool
     refusals: int = 0
@@ -59,13 +59,13 @@ class TokenEnded(BaseException):
 class TokenState:
     """What is known of a token between its requests. Guarded by `lock`.
 
-    begun, expires: from when to when the access token can be used. rotated: the server has replaced the refresh token.
+    started, expires: when the access token works. rotated: the server has replaced the refresh token.
     refusals: access tokens that the API refused before their time, since one was good for a request.
     """
 
     refresh_token: str | None = field(default=None, repr=False)
     access_token: str | None = field(default=None, repr=False)
-    begun: datetime | None = None
+    started: datetime | None = None
     expires: datetime | None = None
     rotated: bool = False
     refusals: int = 0
@@ -109,16 +109,16 @@ class Tokens:
                 self._states[key] = own
             return self._states[key]
 
-    def take(self, found: "Findings") -> None:
+    def merge(self, findings: "Findings") -> None:
         """Take over what a task found out of its tokens: let go of those that were refused."""
-        for key in found.refused.keys() | found.good:
+        for key in findings.refused.keys() | findings.good:
             with self._lock:
                 state = self._states.get(key)
             if state is not None:
                 with state.lock:
-                    if state.access_token is not None and mark_of(state.access_token) == found.refused.get(key):
+                    if state.access_token is not None and mark_of(state.access_token) == findings.refused.get(key):
                         state.access_token, state.refusals = None, state.refusals + 1
-                    if key in found.good:
+                    if key in findings.good:
                         state.refusals = 0
 
     def load(self, key: str, secret: str) -> Mapping[str, Json] | None:
@@ -181,15 +181,15 @@ class HeldTokens:
     """The tokens of a task, by key, and what it found out of them. last: nobody reads on with the next ones."""
 
     issued: Mapping[str, IssuedToken]
-    found: Findings = field(default_factory=Findings)
+    findings: Findings = field(default_factory=Findings)
     last: bool = False
 
 
 @dataclass(frozen=True)
 class SliceProgress:
-    """How a slice stands that a task reads. begun: when. stuck: it has given pages, and could not go on after any."""
+    """How a slice stands that a task reads. started: when. stuck: it has given pages, and could not go on after any."""
 
-    begun: datetime
+    started: datetime
     stuck: Callable[[], bool]
 
 

@@ -56,7 +56,7 @@ def rate_limited(wait: float) -> Verdict:
 
 
 def fail(error: CdkError) -> Verdict:
-    """Give up with `error`."""
+    """The verdict that ends the read with `error`, without another attempt."""
     return Verdict(Action.FAIL, error=error)
 
 

@@ -46,8 +46,8 @@ def final_error(finding: Outcome, outcome: Response | CdkError) -> CdkError:
     if isinstance(outcome, CdkError):
         return outcome
     usual = _usual(finding.action, outcome)
-    wanted = finding.failure_type if finding.action is Action.FAIL else None
-    kind = type(usual) if wanted in (None, usual.failure_type) else _KINDS[wanted or "system_error"]
+    failure_type = finding.failure_type if finding.action is Action.FAIL else None
+    kind = type(usual) if failure_type in (None, usual.failure_type) else _KINDS[failure_type or "system_error"]
     if kind is type(usual) and not finding.text:
         return usual
     text = outcome.request.hide(finding.text)

@@ -37,22 +37,22 @@ class RetryPolicy:
     longest: timedelta = timedelta(minutes=10)
     clock: Clock = system_clock
 
-    def seconds(self, outcome: Response | CdkError, attempt: int, told: float = 0.0) -> float:
-        """How long to wait after the `attempt`th try. told: what is waited when no strategy can tell, if not 0.
+    def seconds(self, outcome: Response | CdkError, attempt: int, default: float = 0.0) -> float:
+        """How long to wait after the `attempt`th try. default: what is waited when no strategy can tell, if not 0.
 
         Raises RateLimited: a strategy says that the wait is too long, or it is a day or longer.
         """
-        seconds = self._seconds(outcome, attempt, told)
+        seconds = self._seconds(outcome, attempt, default)
         if seconds < _ENDLESS.total_seconds():
             return seconds
-        asked = f"{outcome.request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
-        raise RateLimited(f"{asked}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds)
+        what = f"{outcome.request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
+        raise RateLimited(f"{what}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds)
 
-    def _seconds(self, outcome: Response | CdkError, attempt: int, told: float) -> float:
+    def _seconds(self, outcome: Response | CdkError, attempt: int, default: float) -> float:
         for wait in self.waits:
             if seconds := wait(outcome, attempt):
                 return max(0.0, seconds + _MARGIN)
-        if told:
-            return told
-        asked = retry_after(outcome, self.clock) if isinstance(outcome, Response) else None
-        return self.usual.seconds(attempt) if asked is None else min(asked, self.longest.total_seconds())
+        if default:
+            return default
+        requested = retry_after(outcome, self.clock) if isinstance(outcome, Response) else None
+        return self.usual.seconds(attempt) if requested is None else min(requested, self.longest.total_seconds())

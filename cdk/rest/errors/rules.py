@@ -50,12 +50,11 @@ class RuleHandler:
         if isinstance(outcome, CdkError):
             return _RETRY if isinstance(outcome, TransientError) else _FAIL
         for rule in self._rules:
-            if (found := rule(outcome)) is not None:
-                return found
+            if (match := rule(outcome)) is not None:
+                return match
         return _SUCCESS if outcome.ok else _TABLE.get(outcome.status, _RETRY)
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
-        """See ErrorHandler."""
         return decide(self.find(outcome), outcome, attempt, self.patience)
 
 
@@ -77,15 +76,14 @@ class CompositeHandler:
 
     def find(self, outcome: Response | CdkError) -> Outcome:
         """What an outcome means, whatever the attempt."""
-        found = _FAIL
+        match = _FAIL
         for handler in self._handlers:
-            found = _found(handler, outcome)
-            if found.action in _SETTLED:
+            match = _outcome_of(handler, outcome)
+            if match.action in _SETTLED:
                 break
-        return found
+        return match
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
-        """See ErrorHandler."""
         return decide(self.find(outcome), outcome, attempt, self.patience)
 
 
@@ -114,7 +112,7 @@ def _again(finding: Outcome, outcome: Response | CdkError, attempt: int, patienc
     return Verdict(finding.action, wait)
 
 
-def _found(handler: ErrorHandler, outcome: Response | CdkError) -> Outcome:
+def _outcome_of(handler: ErrorHandler, outcome: Response | CdkError) -> Outcome:
     if isinstance(handler, RuleHandler | CompositeHandler):
         return handler.find(outcome)
     verdict = handler.judge(outcome, 1)

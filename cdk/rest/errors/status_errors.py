@@ -66,5 +66,5 @@ def _message(response: Response, advice: str) -> str:
         phrase = f" {HTTPStatus(response.status).phrase}"
     except ValueError:
         phrase = ""
-    said = error_text(response)
-    return f"{response.request} answered {response.status}{phrase}{f': {said}' if said else ''}; {advice}"
+    detail = error_text(response)
+    return f"{response.request} answered {response.status}{phrase}{f': {detail}' if detail else ''}; {advice}"

@@ -47,12 +47,11 @@ class StatusErrorHandler:
         self._max_wait = max_wait.total_seconds()
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
-        """See ErrorHandler."""
         if isinstance(outcome, CdkError):
             if not isinstance(outcome, TransientError):
                 return fail(outcome)
-            asked = outcome.wait if isinstance(outcome, RateLimited) else None
-            return self._again(Action.RETRY, outcome, asked, attempt)
+            wait = outcome.wait if isinstance(outcome, RateLimited) else None
+            return self._again(Action.RETRY, outcome, wait, attempt)
         action = self._actions.get(outcome.status)
         if action is None:
             action = Action.SUCCESS if outcome.ok else Action.RETRY
@@ -64,11 +63,11 @@ class StatusErrorHandler:
             case Action.RESET_PAGINATION | Action.REDUCE_PAGE_SIZE | Action.SPLIT_REQUEST_WINDOW:
                 return Verdict(action, error=signal(Outcome(action), outcome))
             case _:
-                asked = retry_after(outcome, self._clock)
-                return self._again(action, error_for(outcome, wait=asked), asked, attempt)
+                wait = retry_after(outcome, self._clock)
+                return self._again(action, error_for(outcome, wait=wait), wait, attempt)
 
-    def _again(self, action: Action, error: CdkError, asked: float | None, attempt: int) -> Verdict:
-        if attempt > self._retries or (asked is not None and asked > self._max_wait):
+    def _again(self, action: Action, error: CdkError, requested: float | None, attempt: int) -> Verdict:
+        if attempt > self._retries or (requested is not None and requested > self._max_wait):
             return fail(error)
-        wait = self._backoff.seconds(attempt) if asked is None else asked
+        wait = self._backoff.seconds(attempt) if requested is None else requested
         return Verdict(action, wait)

@@ -77,9 +77,9 @@ def bounded(seconds: float | None, longest: float | None, outcome: Response | Cd
     """`seconds`, as a strategy found them in an outcome. Raises RateLimited: they are `longest` or more."""
     if seconds is None or longest is None or seconds < longest:
         return seconds
-    asked = f"{outcome.request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
+    what = f"{outcome.request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
     raise RateLimited(
-        f"{asked} and asks to wait {seconds:.0f} s, expected less than {longest:.0f} s "
+        f"{what} and asks to wait {seconds:.0f} s, expected less than {longest:.0f} s "
         "(`max_waiting_time_in_seconds`); try again later",
         wait=seconds,
     )
@@ -101,8 +101,8 @@ def _header_number(name: str, pattern: str | None) -> Callable[[Response | CdkEr
 
     def number(outcome: Response | CdkError) -> float | None:
         text = outcome.headers.get(name) if isinstance(outcome, Response) else None
-        if text is not None and expression is not None and (found := expression.match(text)):
-            text = found.group()
+        if text is not None and expression is not None and (match := expression.match(text)):
+            text = match.group()
         return as_seconds(text)
 
     return number

@@ -60,7 +60,7 @@ class Activity:
         with self._lock:
             now = self._doing.get(stream, Doing())
             self._doing[stream] = replace(now, until=self._clock() + seconds, why=why[:_LONGEST])
-            self._note(at_once=True)
+            self._note(now=True)
 
     def seen(self) -> Mapping[str, Doing]:
         """What is being done, by stream."""
@@ -75,11 +75,11 @@ class Activity:
                 with suppress(OSError):
                     self._file.unlink(missing_ok=True)
 
-    def _note(self, *, at_once: bool = False) -> None:
-        if self._file is None or not (at_once or self._clock() - self._noted >= _NOTED_EVERY):
+    def _note(self, *, now: bool = False) -> None:
+        if self._file is None or not (now or self._clock() - self._noted >= _NOTED_EVERY):
             return
         self._noted = self._clock()
-        notes = {stream: [one.pages, one.until, one.why] for stream, one in self._doing.items()}
+        notes = {stream: [doing.pages, doing.until, doing.why] for stream, doing in self._doing.items()}
         # Who looks on misses nothing that counts: where this cannot be written, the reading goes on.
         with suppress(OSError):
             draft = self._file.with_suffix(".new")
@@ -120,11 +120,11 @@ class Activities:
     def seen(self) -> Mapping[str, Doing]:
         """What is being done in all processes, by stream."""
         with self._lock:
-            here = [self.planning.seen(), *(task.seen() for task in self._tasks)]
+            own = [self.planning.seen(), *(task.seen() for task in self._tasks)]
         doing: dict[str, Doing] = {}
-        for notes in (*here, *_noted(self.folder)):
-            for stream, one in notes.items():
-                doing[stream] = doing.get(stream, Doing()) + one
+        for notes in (*own, *_noted(self.folder)):
+            for stream, doing_now in notes.items():
+                doing[stream] = doing.get(stream, Doing()) + doing_now
         return doing
 
 

@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from cdk.rest.http.messages import Request, Response
 
-Given: TypeAlias = str | Callable[[], str]
+Setting: TypeAlias = str | Callable[[], str]
 """A text, or what gives it each time it is needed."""
 
 Learn: TypeAlias = Callable[[str], None]
@@ -33,9 +33,9 @@ class Renewable(Protocol):
         """Drop the token: the next request obtains a new one. Safe to call from any thread."""
 
 
-def text_of(given: Given) -> str:
+def text_of(setting: Setting) -> str:
     """The text that is meant now."""
-    return given if isinstance(given, str) else given()
+    return setting if isinstance(setting, str) else setting()
 
 
 def ignore(_: str) -> None:

@@ -26,5 +26,5 @@ class AskingTransport:
 
     def send(self, request: Request) -> Response:
         """The answer to `request`. Raises what the transport and the asker raise."""
-        here = asker.get()
-        return self._transport.send(request) if here is None else here.send(self._transport, request)
+        current = asker.get()
+        return self._transport.send(request) if current is None else current.send(self._transport, request)

@@ -51,17 +51,16 @@ class _TimedReads(io.RawIOBase):
         self._deadline, self._gain = monotonic() + seconds, 0.0
 
     def body(self) -> None:
-        """Begin with the body."""
         self._deadline, self._gain = monotonic() + self._seconds, 1 / _SLOWEST
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any writable buffer
-        left = self._deadline - monotonic()
-        if left <= 0:
+        remaining = self._deadline - monotonic()
+        if remaining <= 0:
             raise TimeoutError(self._why())
-        self._socket.settimeout(left if self._silence is None else min(left, self._silence))
+        self._socket.settimeout(remaining if self._silence is None else min(remaining, self._silence))
         try:
             count = self._file.readinto(buffer)
         except TimeoutError:

@@ -77,8 +77,8 @@ class Egress:
 
     def check_address(self, host: str, port: int, address: str) -> None:
         """Raise ConfigError: `host` leads to an address that is not allowed. For hosts that `check_host` allows."""
-        found = _address(address)
-        if self._lists(_plain(host), port) or (found is not None and is_public(found)):
+        parsed = _address(address)
+        if self._lists(_plain(host), port) or (parsed is not None and is_public(parsed)):
             return
         if not self._lists(_plain(address), port):
             raise self._refusal(host, port, f"its address {address} is not public")
@@ -89,11 +89,11 @@ class Egress:
         A name that leads nowhere is left to who connects.
         """
         try:
-            found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return
-        for *_, place in found:
-            self.check_address(host, port, str(place[0]))
+        for *_, sockaddr in addresses:
+            self.check_address(host, port, str(sockaddr[0]))
 
     def _lists(self, host: str, port: int) -> bool:
         return any(target.covers(host, port) for target in self.targets)

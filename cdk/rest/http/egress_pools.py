@@ -25,15 +25,15 @@ def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]
         for limit in limits:
             limit.check_host(host, port)
             limit.check_name(host, port)
-        made = connect()
+        connected = connect()
         try:
-            address = str(made.getpeername()[0])
+            address = str(connected.getpeername()[0])
             for limit in limits:
                 limit.check_address(host, port, address)
         except BaseException:
-            made.close()
+            connected.close()
             raise
-        return made
+        return connected
 
     class Plain(HTTPConnection):
         response_class = timed_response(seconds)

@@ -24,30 +24,30 @@ def path(*names: str) -> Extract:
         i = names.index(ANY)
         return _each(path(*names[:i]), path(*names[i + 1 :]))
     if not names:
-        return _whole
+        return _identity
     if len(names) == 1:
-        return _one(names[0])
+        return _field(names[0])
     return _many(names)
 
 
-def records_at(found: Json, where: Sequence[str], asked: object) -> Sequence[Record]:
+def records_at(value: Json, where: Sequence[str], source: object) -> Sequence[Record]:
     """What lies at a records path, as records: a list as it is, one object as a list of it, nothing as an empty list.
 
     asked: the request, for the error. Raises DecodeError: something else lies there.
     """
-    if found is None:
+    if value is None:
         return ()
-    if type(found) is dict:
-        return (found,)
-    if type(found) is list:
+    if type(value) is dict:
+        return (value,)
+    if type(value) is list:
         # Elements are alike; to look at each would cost more than reading them.
-        if not found or type(found[0]) is dict:
-            return found
-        kind = f"a list of {type(found[0]).__name__}"
+        if not value or type(value[0]) is dict:
+            return value
+        kind = f"a list of {type(value[0]).__name__}"
     else:
-        kind = type(found).__name__
-    place = " > ".join(where) or "the top of the body"
-    raise DecodeError(f"{asked}: found {kind} at {place}, expected a list of objects; check `records_path`")
+        kind = type(value).__name__
+    location = " > ".join(where) or "the top of the body"
+    raise DecodeError(f"{source}: found {kind} at {location}, expected a list of objects; check `records_path`")
 
 
 def is_there(body: Json, where: Sequence[str]) -> bool:
@@ -59,11 +59,11 @@ def is_there(body: Json, where: Sequence[str]) -> bool:
     return type(parent) is dict and last in parent
 
 
-def _whole(body: Json) -> Json:
+def _identity(body: Json) -> Json:
     return body
 
 
-def _one(name: str) -> Extract:
+def _field(name: str) -> Extract:
     def extract(body: Json) -> Json:
         return body.get(name) if type(body) is dict else _element(body, name)
 
@@ -84,14 +84,14 @@ def _many(names: tuple[str, ...]) -> Extract:
 def _each(head: Extract, rest: Extract) -> Extract:
     def extract(body: Json) -> Json:
         held = head(body)
-        found: list[Json] = []
+        values: list[Json] = []
         for item in held.values() if type(held) is dict else held if type(held) is list else ():
             value = rest(item)
             if type(value) is list:
-                found.extend(value)
+                values.extend(value)
             elif value is not None:
-                found.append(value)
-        return found
+                values.append(value)
+        return values
 
     return extract
 

@@ -14,7 +14,7 @@ from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import cut_expected
 from cdk.base.values import Json, from_json
 from cdk.rest.http.json_path import ANY, path
-from cdk.rest.http.origin import CredentialScope
+from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
 from cdk.rest.http.redact import hide, looks_secret, safe_url
 
 
@@ -78,13 +78,13 @@ class Request:
 
     def with_params(self, params: Mapping[str, Json], *, secret: bool = False) -> "Request":
         """A copy with these query parameters added or replaced. secret: their values are."""
-        return replace(self, params={**self.params, **params}, secret=self._secret(params, told=secret))
+        return replace(self, params={**self.params, **params}, secret=self._secret(params, marked=secret))
 
     def with_headers(self, headers: Mapping[str, str], *, secret: bool = False) -> "Request":
         """A copy with these headers added or replaced, whatever their case. secret: their values are."""
         new = {name.lower() for name in headers}
-        kept = {name: value for name, value in self.headers.items() if name.lower() not in new}
-        return replace(self, headers={**kept, **headers}, secret=self._secret(headers, told=secret))
+        others = {name: value for name, value in self.headers.items() if name.lower() not in new}
+        return replace(self, headers={**others, **headers}, secret=self._secret(headers, marked=secret))
 
     def hides(self, name: str) -> bool:
         """Whether a parameter or header of this name holds a secret."""
@@ -98,18 +98,37 @@ class Request:
         """The secrets of this request, as they are sent, and what an API may echo of them."""
         yield from self.hidden
         for name, value in self.secrets():
-            whole = str(value)
-            yield whole
+            text = str(value)
+            yield text
             if name.lower() == "cookie":
-                yield from (pair.partition("=")[2].strip() for pair in whole.split(";"))
+                yield from (pair.partition("=")[2].strip() for pair in text.split(";"))
             # `Bearer abc`: the API echoes `abc`, or the password that `Basic` holds.
-            yield whole.rpartition(" ")[2]
-            if whole[:6].lower() == "basic ":
-                yield _password(whole)
+            yield text.rpartition(" ")[2]
+            if text[:6].lower() == "basic ":
+                yield _password(text)
 
     def reveals(self, text: str) -> bool:
         """Whether `text` holds a value of this request's secrets, or one that its scope keeps."""
         return self.hide(text) != text or (self.scope is not None and self.scope.secrets.holds(text))
+
+    def outgoing(self, *, authorized: bool = False) -> "Request":
+        """This request as it may be sent: outside of its scope without the headers that may say who is asking.
+
+        authorized: an authenticator added to it. Raises ForeignHost: it holds secrets, or a body, and would leave the
+        scope.
+        """
+        scope, target = self.scope, origin(self.url)
+        # What has no scheme goes nowhere: the transport says so.
+        if scope is None or scope.covers(target) or is_relative(self.url):
+            return self
+        if authorized or self.body is not None or self.has_secrets or scope.secrets.holds(self.full_url):
+            shown = scope.secrets.mask(self.hide(str(self)))
+            allowed = ", ".join(sorted(map(str, scope.origins))) or "no host at all"
+            raise ForeignHost(
+                f"{shown}: expected a URL on {allowed}; credentials and bodies are not sent elsewhere: if "
+                f"{target if target.host else 'that host'} is right, name it in the config or as `url_base`"
+            )
+        return replace(self, headers=neutral(self.headers))
 
     @property
     def has_secrets(self) -> bool:
@@ -125,8 +144,8 @@ class Request:
             if value not in (None, "") and self.hides(name):
                 yield name, value
 
-    def _secret(self, names: Iterable[str], *, told: bool) -> frozenset[str]:
-        return self.secret | {name.lower() for name in names} if told else self.secret
+    def _secret(self, names: Iterable[str], *, marked: bool) -> frozenset[str]:
+        return self.secret | {name.lower() for name in names} if marked else self.secret
 
     def __str__(self) -> str:
         """The method and the URL as people may see them."""
@@ -174,10 +193,10 @@ class Response:
         """The list of objects at a path of a JSON body, not decoded; None if `json()` must tell what is there."""
         if self._decoded is not None or ANY in where:
             return None
-        found = cut_expected(self.body, where) or cut_out(self.body, where)
-        if found is None:
+        parts = cut_expected(self.body, where) or cut_out(self.body, where)
+        if parts is None:
             return None
-        lines, rest = found
+        lines, rest = parts
         object.__setattr__(self, "_rest", (where, rest))
         return lines
 
@@ -256,6 +275,6 @@ def _text(value: Json) -> str:
     return str(value)
 
 
-def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+def _meet(path: Sequence[str], other: Sequence[str]) -> bool:
     """Whether one of two paths leads into what the other leads to."""
-    return all(a == b for a, b in zip(one, other, strict=False))
+    return all(a == b for a, b in zip(path, other, strict=False))

@@ -6,15 +6,12 @@ redirects, records of a parent) may not.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
-
-if TYPE_CHECKING:
-    from cdk.rest.http.messages import Request
 
 _PORTS = {"http": 80, "https": 443}
 # Of what parsers read in different ways (a backslash, a space, a second @) there is no origin.
@@ -44,11 +41,16 @@ class Origin(NamedTuple):
 
 def origin(url: str) -> Origin:
     """The origin of `url`; empty where it has none, or where two readers of it might disagree."""
-    found = _URL.match(url)
-    if found is None:
+    match = _URL.match(url)
+    if match is None:
         return Origin()
-    scheme = found[1].lower()
-    return Origin(scheme, found[2].lower(), int(found[3] or _PORTS[scheme]))
+    scheme = match[1].lower()
+    return Origin(scheme, match[2].lower(), int(match[3] or _PORTS[scheme]))
+
+
+def is_relative(url: str) -> bool:
+    """Whether `url` begins with neither a scheme nor a slash, such as `users/1`."""
+    return _RELATIVE.match(url) is not None
 
 
 def may_follow(old: Origin, new: Origin) -> bool:
@@ -63,8 +65,8 @@ def named_origins(value: Json) -> Iterator[Origin]:
             text = value.strip()
             if (named := origin(text)).host:
                 yield named
-            elif "://" not in text and (found := _NAMED_HOST.match(text)):
-                yield Origin("https", found[1].lower(), int(found[2] or _PORTS["https"]))
+            elif "://" not in text and (match := _NAMED_HOST.match(text)):
+                yield Origin("https", match[1].lower(), int(match[2] or _PORTS["https"]))
         case Mapping():
             for item in value.values():
                 yield from named_origins(item)
@@ -96,25 +98,6 @@ class CredentialScope:
         if target in self.origins:
             return True
         return bool(target.host) and any(_stands_for(known, target) for known in self.origins)
-
-    def outgoing(self, request: "Request", *, authorized: bool = False) -> "Request":
-        """`request` as it may be sent: outside of the scope without the headers that may say who is asking.
-
-        authorized: an authenticator added to it. Raises ForeignHost: it holds secrets, or a body, and would leave the
-        scope.
-        """
-        target = origin(request.url)
-        # What has no scheme goes nowhere: the transport says so.
-        if self.covers(target) or _RELATIVE.match(request.url):
-            return request
-        if authorized or request.body is not None or request.has_secrets or self.secrets.holds(request.full_url):
-            shown = self.secrets.mask(request.hide(str(request)))
-            allowed = ", ".join(sorted(map(str, self.origins))) or "no host at all"
-            raise ForeignHost(
-                f"{shown}: expected a URL on {allowed}; credentials and bodies are not sent elsewhere: if "
-                f"{target if target.host else 'that host'} is right, name it in the config or as `url_base`"
-            )
-        return replace(request, headers=neutral(request.headers))
 
 
 def neutral(headers: Mapping[str, str]) -> dict[str, str]:

@@ -48,8 +48,8 @@ def safe_url(url: str, secret: Collection[str] = ()) -> str:
 def without_params(url: str, names: Collection[str]) -> str:
     """`url` without the query parameters called `names` (lower case)."""
     parts = urlsplit(url)
-    kept = [pair for pair in parts.query.split("&") if unquote_plus(pair.partition("=")[0]).lower() not in names]
-    return urlunsplit(parts._replace(query="&".join(kept)))
+    pairs = [pair for pair in parts.query.split("&") if unquote_plus(pair.partition("=")[0]).lower() not in names]
+    return urlunsplit(parts._replace(query="&".join(pairs)))
 
 
 def hide(text: str, values: Iterable[str]) -> str:

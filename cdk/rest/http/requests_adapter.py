@@ -24,7 +24,7 @@ from cdk.rest.http.egress_pools import timed_pools
 from cdk.rest.http.messages import Headers, Request, Response
 from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.origin import origin
-from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, whole
+from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, joined
 
 _CONNECTIONS = 64
 """Connections kept open per host; more are opened when needed, and closed after use."""
@@ -80,7 +80,7 @@ class Connections:
                 current_metrics().answer(status, 0)
                 return StreamedResponse(status, _headers(raw), pieces, url, request, max_bytes=self._max_bytes)
             try:
-                body = whole(raw.iter_content(_at_once(raw)), self._max_bytes, request)
+                body = joined(raw.iter_content(_chunk_size(raw)), self._max_bytes, request)
                 _check_end(request, raw)
             finally:
                 # Gives the connection back when the body is read, and closes it when that failed.
@@ -211,7 +211,7 @@ class _LimitedAdapter(_Adapter):
         return super().get_connection_with_tls_context(request, verify, proxies, cert)
 
 
-def _at_once(raw: requests.Response) -> int | None:
+def _chunk_size(raw: requests.Response) -> int | None:
     """How much of a body to ask for at once; None for all of it: a page of 370 KB takes a third of the time then."""
     length = raw.headers.get("content-length", "")
     longest = _ALL.get(raw.headers.get("content-encoding"), 0)
@@ -220,8 +220,8 @@ def _at_once(raw: requests.Response) -> int | None:
 
 def _headers(raw: requests.Response) -> Headers:
     """The fields of an answer; one that was sent twice has both values, as HTTP has it."""
-    found = raw.headers
-    return Headers(dict(found.itermerged()) if isinstance(found, HTTPHeaderDict) else found)
+    fields = raw.headers
+    return Headers(dict(fields.itermerged()) if isinstance(fields, HTTPHeaderDict) else fields)
 
 
 def _check_end(request: Request, raw: requests.Response) -> None:
@@ -233,8 +233,8 @@ def _check_end(request: Request, raw: requests.Response) -> None:
 
 def _host(url: str) -> str:
     """The scheme and host of a URL: `https://api.example.com`."""
-    found = _HOST.match(url)
-    return found.group() if found else url
+    match = _HOST.match(url)
+    return match.group() if match else url
 
 
 def _prepared(request: Request) -> requests.PreparedRequest:

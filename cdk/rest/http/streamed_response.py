@@ -25,11 +25,11 @@ class StreamedResponse(Response):
     `body` raises DecodeError: it is larger than that. Both raise what the transport raises when an answer breaks off.
     """
 
-    __slots__ = ("_max_bytes", "_pieces", "_whole")
+    __slots__ = ("_joined", "_max_bytes", "_pieces")
 
     _max_bytes: int
     _pieces: Pieces | None
-    _whole: bytes | None
+    _joined: bytes | None
 
     def __init__(
         self,
@@ -43,33 +43,35 @@ class StreamedResponse(Response):
     ) -> None:
         # The values are frozen, and `body` is none of them.
         fields = {"status": status, "headers": headers, "url": url, "request": request, "_decoded": None}
-        for name, value in {**fields, "_pieces": pieces, "_whole": None, "_max_bytes": max_bytes}.items():
+        for name, value in {**fields, "_pieces": pieces, "_joined": None, "_max_bytes": max_bytes}.items():
             object.__setattr__(self, name, value)
 
     @property
     def body(self) -> bytes:
         """The whole body, read once."""
-        body = self._whole
+        body = self._joined
         if body is None:
-            with closing(self._take()) as pieces:
-                body = whole(pieces, self._max_bytes, self.request)
-            object.__setattr__(self, "_whole", body)
+            with closing(self._take_pieces()) as pieces:
+                body = joined(pieces, self._max_bytes, self.request)
+            object.__setattr__(self, "_joined", body)
         return body
 
     def chunks(self) -> Generator[bytes, None, None]:
-        """See Response. Raises BugError: the body was read in pieces before."""
-        if self._whole is not None:
+        """Raises BugError: the body was read in pieces before."""
+        if self._joined is not None:
             return super().chunks()
-        return _until_closed(self._take())
+        return _until_closed(self._take_pieces())
 
     def close(self) -> None:
         if self._pieces is not None:
-            self._take().close()
+            self._take_pieces().close()
 
     def answering(self, request: Request) -> "StreamedResponse":
-        return StreamedResponse(self.status, self.headers, self._take(), self.url, request, max_bytes=self._max_bytes)
+        return StreamedResponse(
+            self.status, self.headers, self._take_pieces(), self.url, request, max_bytes=self._max_bytes
+        )
 
-    def _take(self) -> Pieces:
+    def _take_pieces(self) -> Pieces:
         pieces = self._pieces
         if pieces is None:
             raise BugError(f"{self.request}: the body of this response was read already, and is not kept")
@@ -91,7 +93,7 @@ def unpacked(response: Response, pieces: Pieces) -> StreamedResponse:
     return StreamedResponse(response.status, response.headers, pieces, response.url, response.request)
 
 
-def whole(pieces: Iterable[bytes], max_bytes: int, request: Request) -> bytes:
+def joined(pieces: Iterable[bytes], max_bytes: int, request: Request) -> bytes:
     """All pieces as one. Raises DecodeError: they are more than `max_bytes`."""
     read, size = [], 0
     for piece in pieces:

@@ -80,15 +80,15 @@ class RequestsTransport:
         send = self._one_hop
         if send is None or self._process is not process_egress():
             send = self._connect()
-        asked = request
+        current = request
         for _ in range(_FOLLOWED + 1):
-            response = send(asked)
+            response = send(current)
             location = response.headers.get("location") if response.status in _REDIRECTS else None
             if location is None:
-                return response if asked is request else response.answering(request)
+                return response if current is request else response.answering(request)
             target = _target(response, location)
-            asked = _redirected(asked, response.status, target, reveals=request.reveals(target))
-        raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {asked}; check the URL")
+            current = _redirected(current, response.status, target, reveals=request.reveals(target))
+        raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {current}; check the URL")
 
     def _connect(self) -> Callable[[Request], Response]:
         with self._opening:

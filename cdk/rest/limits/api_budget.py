@@ -50,15 +50,15 @@ class ApiBudget:
         self._lock = threading.Lock()
         self._reached = 0.0
 
-    def take(self, request: Request) -> None:
+    def acquire(self, request: Request) -> None:
         """Wait until `request` may be sent, and count it.
 
         Raises RateLimited: that is further away than `longest`.
         """
-        found = self._find(request)
-        if found is None:
+        match = self._find(request)
+        if match is None:
             return
-        policy, weight = found
+        policy, weight = match
         with self._lock:
             now = self._now()
             portion = self._portion(policy)
@@ -81,26 +81,26 @@ class ApiBudget:
 
     def observe(self, response: Response) -> None:
         """Learn from an answer how many calls are left."""
-        left = as_seconds(response.headers.get(self._remaining_header))
+        calls_left = as_seconds(response.headers.get(self._remaining_header))
         reset = as_seconds(response.headers.get(self._reset_header))
-        if left is None and response.status in self._limit_statuses:
-            left = 0
-        if left is None and reset is None:
+        if calls_left is None and response.status in self._limit_statuses:
+            calls_left = 0
+        if calls_left is None and reset is None:
             return
-        found = self._find(response.request)
-        if found is not None:
+        match = self._find(response.request)
+        if match is not None:
             with self._lock:
                 now = self._now()
                 moment = None if reset is None else _moment(reset, now)
-                self._learn(found[0], now, None if left is None else int(left), moment)
+                self._learn(match[0], now, None if calls_left is None else int(calls_left), moment)
 
-    def _learn(self, policy: CallRatePolicy, now: float, left: int | None, reset: float | None) -> None:
+    def _learn(self, policy: CallRatePolicy, now: float, calls_left: int | None, reset: float | None) -> None:
         portion = self._portion(policy)
         if portion is None:
-            policy.learn(now, left, reset)
+            policy.learn(now, calls_left, reset)
         elif policy.renews:
-            portion.learn(now, left, reset)
-        elif policy.rates and left is not None and left <= 0:
+            portion.learn(now, calls_left, reset)
+        elif policy.rates and calls_left is not None and calls_left <= 0:
             portion.close(now + min(period for _, period in policy.rates) if reset is None else reset)
 
     def _portion(self, policy: CallRatePolicy) -> BudgetSlice | None:

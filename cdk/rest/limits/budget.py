@@ -22,7 +22,7 @@ class CallBudget(Protocol):
     Contract: safe to use from several threads; waits with an injected sleep only.
     """
 
-    def take(self, request: Request) -> None:
+    def acquire(self, request: Request) -> None:
         """Wait until `request` may be sent, and count it. Raises RateLimited: that is too far away."""
 
     def observe(self, response: Response) -> None:
@@ -88,7 +88,7 @@ class Budget:
     def __setstate__(self, settings: _Settings) -> None:
         self.__init__(**settings)  # type: ignore[misc] # a budget starts fresh in another process
 
-    def take(self, request: Request | None = None) -> None:
+    def acquire(self, request: Request | None = None) -> None:
         """Wait until a call is allowed, and count it. All requests are counted alike.
 
         Raises RateLimited: the API allows the next one later than `max_wait`; nothing is counted.
@@ -120,8 +120,8 @@ class Budget:
         shared = ledger()
         if shared is None:
             return self._alone
-        told = self._settings
-        alike = ("Budget", self._rates, told["remaining_header"], told["reset_header"])
+        settings = self._settings
+        alike = ("Budget", self._rates, settings["remaining_header"], settings["reset_header"])
         return shared.portion(repr(alike), self._rates)
 
     def _too_long(self, wait: float) -> RateLimited:
@@ -149,8 +149,7 @@ class Budgeted:
         self._transport, self._budget = transport, budget
 
     def send(self, request: Request) -> Response:
-        """See Transport."""
-        self._budget.take(request)
+        self._budget.acquire(request)
         response = self._transport.send(request)
         self._budget.observe(response)
         return response

@@ -29,7 +29,7 @@ class CallRatePolicy(Protocol):
     def reserve(self, now: float, weight: int) -> float:
         """Count a call of `weight`; the moment, `now` or later, at which it may be sent."""
 
-    def learn(self, now: float, left: int | None, reset: float | None) -> None:
+    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
         """What the API says: how many calls are left, and when there are more."""
 
 
@@ -55,11 +55,9 @@ class Unlimited:
         self.matchers: Sequence[RequestMatcher] = tuple(matchers)
 
     def reserve(self, now: float, weight: int) -> float:
-        """See CallRatePolicy."""
         return now
 
-    def learn(self, now: float, left: int | None, reset: float | None) -> None:
-        """See CallRatePolicy."""
+    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None: ...
 
 
 class FixedWindow:
@@ -80,19 +78,18 @@ class FixedWindow:
         self._start, self._end, self._used = 0.0, 0.0, 0
 
     def reserve(self, now: float, weight: int) -> float:
-        """See CallRatePolicy."""
         self._move(now)
         if self._used + weight > self._limit:
             self._open(self._end)
         self._used += weight
         return max(now, self._start)
 
-    def learn(self, now: float, left: int | None, reset: float | None) -> None:
-        """See CallRatePolicy. Calls left can only be fewer than known: answers overtake one another."""
+    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
+        """Calls left can only be fewer than known: answers overtake one another."""
         self._move(now)
         waited_for = self._start > now
-        if left is not None and not waited_for:
-            self._used = max(self._used, self._limit - left)
+        if calls_left is not None and not waited_for:
+            self._used = max(self._used, self._limit - calls_left)
         if reset is None:
             return
         if waited_for:
@@ -126,7 +123,6 @@ class MovingWindow:
         self._closed_until = 0.0
 
     def reserve(self, now: float, weight: int) -> float:
-        """See CallRatePolicy."""
         taken = self._taken
         at = max(now, self._closed_until, taken[-1] if taken else now)
         for period, limit in self._rates:
@@ -136,9 +132,9 @@ class MovingWindow:
         taken.extend([at] * weight)
         return at
 
-    def learn(self, now: float, left: int | None, reset: float | None) -> None:
-        """See CallRatePolicy. Only that no calls are left is of use: until when, or for the shortest stretch."""
-        if left is not None and left <= 0:
+    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
+        """Only that no calls are left is of use: until when, or for the shortest stretch."""
+        if calls_left is not None and calls_left <= 0:
             self._closed_until = max(self._closed_until, now + self._rates[0][0] if reset is None else reset)
 
 

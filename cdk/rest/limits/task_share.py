@@ -49,16 +49,16 @@ class BudgetUsage:
 
 @dataclass(frozen=True)
 class TaskShare:
-    """Which of how many tasks this is. begun: when the driver dealt out. spent: what was known then, by budget."""
+    """Which of how many tasks this is. started: when the driver dealt out. spent: what was known then, by budget."""
 
     task: int = 0
     tasks: int = 1
-    begun: float = 0.0
+    started: float = 0.0
     spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
 
-    def part(self, whole: int) -> int:
+    def part(self, total: int) -> int:
         """This task's part of a whole number: all parts together are the whole, and differ by one at most."""
-        return whole // self.tasks + (self.task < whole % self.tasks)
+        return total // self.tasks + (self.task < total % self.tasks)
 
 
 class BudgetSlice:
@@ -95,7 +95,7 @@ class BudgetSlice:
             self._taken.extend([at] * weight)
             self._calls.extend([at] * weight)
             if self._turns is not None:
-                self._turns.take(at)
+                self._turns.count(at)
             return at
 
     def close(self, until: float) -> None:
@@ -108,14 +108,14 @@ class BudgetSlice:
         with self._lock:
             return self._closed
 
-    def learn(self, now: float, left: int | None, reset: float | None) -> None:
+    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
         """The API says how many calls are left to all tasks, and when it begins to count anew."""
         with self._lock:
             if reset is not None:
                 self._renews = reset
-            if left is not None:
+            if calls_left is not None:
                 # Other tasks hear the same: what is left is theirs, too.
-                self._left = min(self._left, max(0, left) // self._share.tasks)
+                self._left = min(self._left, max(0, calls_left) // self._share.tasks)
                 self._renews = self._renews if math.isfinite(self._renews) else now + self._shortest
 
     def spent(self) -> BudgetUsage:
@@ -145,7 +145,7 @@ class _Turns:
     def __init__(self, rates: Rates, share: TaskShare, latest: Sequence[float], heaviest: int) -> None:
         self._step = max(period / (limit // heaviest) for limit, period in rates)
         self._tasks, self._next = share.tasks, 0
-        start = share.begun
+        start = share.started
         for limit, period in rates:
             for turn in range(limit // heaviest):
                 # At this turn so many calls of before may still count; the one before those may not.
@@ -158,7 +158,7 @@ class _Turns:
         """The first moment of this task at `at` or later that is not taken."""
         return self._moment(max(self._next, self._number(at)))
 
-    def take(self, at: float) -> None:
+    def count(self, at: float) -> None:
         """Count the moment as taken."""
         self._next = self._number(at) + 1
 
@@ -206,10 +206,10 @@ class BudgetAllocator:
             self._spent = {budget: spent.at(now) for budget, spent in self._spent.items()}
             return [TaskShare(task, tasks, now, dict(self._spent)) for task in range(tasks)]
 
-    def spent(self, told: Mapping[str, BudgetUsage]) -> None:
+    def spent(self, usage: Mapping[str, BudgetUsage]) -> None:
         """Count what a task has spent."""
         with self._lock:
-            for budget, spent in told.items():
+            for budget, spent in usage.items():
                 self._spent[budget] = self._spent.get(budget, BudgetUsage()) + spent
 
 

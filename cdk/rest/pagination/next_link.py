@@ -73,24 +73,24 @@ _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\
 
 def links(header: str) -> dict[str, dict[str, str]]:
     """A Link header by relation, in lower case: its target as `url`, and its parameters. The first of each counts."""
-    found: dict[str, dict[str, str]] = {}
+    targets: dict[str, dict[str, str]] = {}
     for target, parameters in _targets(header):
         fields = {"url": target}
         for name, quoted, plain in _PARAMETER.findall(parameters):
             fields[name.lower()] = quoted or plain
         for relation in fields.get("rel", "").lower().split():
-            found.setdefault(relation, fields)
-    return found
+            targets.setdefault(relation, fields)
+    return targets
 
 
 def _targets(header: str) -> Iterator[tuple[str, str]]:
     """The targets of a header, each with its parameters."""
     at = 0
     while (begin := header.find("<", at)) >= 0 and (end := header.find(">", begin)) >= 0:
-        found = _PARAMETERS.match(header, end + 1)
-        assert found is not None
-        yield header[begin + 1 : end], found.group()
-        at = found.end()
+        parameters = _PARAMETERS.match(header, end + 1)
+        assert parameters is not None
+        yield header[begin + 1 : end], parameters.group()
+        at = parameters.end()
         if header.startswith('"', at):
             # A quote that is never closed: to look for its end again behind each target would take for ever.
             return

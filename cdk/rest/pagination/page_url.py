@@ -50,12 +50,12 @@ _BODY_MARK = _MARK.encode()
 
 def _own_secrets(request: Request) -> Iterator[tuple[str, str]]:
     for name, value in request.secrets():
-        place, text = f"request.{name.lower()}", str(value)
-        yield place, text
+        mark, text = f"request.{name.lower()}", str(value)
+        yield mark, text
         # `Bearer abc`: the API echoes `abc`.
         scheme, _, credentials = text.partition(" ")
         if credentials and scheme.isalpha():
-            yield f"{place}.credentials", credentials
+            yield f"{mark}.credentials", credentials
 
 
 @lru_cache(maxsize=64)
@@ -68,10 +68,10 @@ def _without(token: Json, pairs: tuple[tuple[str, str], ...]) -> Json:
         return {name: _without(value, pairs) for name, value in token.items()}
     if not isinstance(token, str) or "?" not in token:
         return token
-    own = {(place.removeprefix("request."), value) for place, value in pairs}
+    own = {(mark.removeprefix("request."), value) for mark, value in pairs}
     head, _, query = token.partition("?")
-    kept = [pair for pair in query.split("&") if not _is_one(pair, own)]
-    return f"{head}?{'&'.join(kept)}" if kept else head
+    others = [pair for pair in query.split("&") if not _is_one(pair, own)]
+    return f"{head}?{'&'.join(others)}" if others else head
 
 
 def _is_one(pair: str, own: set[tuple[str, str]]) -> bool:

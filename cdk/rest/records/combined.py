@@ -25,7 +25,7 @@ class CombinedExtractor:
         for number, extractor in enumerate(self.extractors):
             matched = False
             for page in extractor.pages(response):
-                records = self._kept(page, response, number)
+                records = self._checked(page, response, number)
                 matched = matched or bool(records)
                 if records or not self.first_match:
                     yield records
@@ -37,16 +37,16 @@ class CombinedExtractor:
             # Nothing matched: what was there all the same still makes a full page.
             yield CountedRecords([], dropped)
 
-    def _kept(self, page: Records, response: Response, number: int) -> Records:
+    def _checked(self, page: Records, response: Response, number: int) -> Records:
         if not self.skip_empty or all(page):
             return page
-        kept = CountedRecords(
+        checked = CountedRecords(
             [record for record in page if record], page.raw if isinstance(page, CountedRecords) else len(page)
         )
         logger.warning(
             "%s: %d empty records found by extractor %d are left out; the body may say why they are empty",
             response.request,
-            len(page) - len(kept),
+            len(page) - len(checked),
             number + 1,
         )
-        return kept
+        return checked

@@ -42,7 +42,7 @@ class Expander:
     parent_fields: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = ()
     truncation: Truncation | None = None
     _matches: Callable[[Json], list[Json]] = field(init=False, repr=False, compare=False)
-    _told: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+    _warned: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_matches", matches(*self.where))
@@ -52,14 +52,14 @@ class Expander:
         if not self.where:
             yield parents
             return
-        made: Records = []
+        page: Records = []
         for parent in parents:
             for record in self._expanded(parent):
-                made.append(record)
-                if len(made) == PAGE:
-                    yield made
-                    made = []
-        yield made
+                page.append(record)
+                if len(page) == PAGE:
+                    yield page
+                    page = []
+        yield page
 
     def _expanded(self, parent: dict[str, Json]) -> Iterator[dict[str, Json]]:
         dress = self._dress(parent)
@@ -76,10 +76,10 @@ class Expander:
         if cut is not None and path(*cut.where)(parent):
             if cut.fetch is not None:
                 return cut.fetch(parent)
-            if not self._told:
-                self._told.append(True)
+            if not self._warned:
+                self._warned.append(True)
                 logger.warning("%s: this list is cut short; only the records in it are read", " > ".join(self.where))
-        return (element for found in self._matches(parent) if type(found) is list for element in found)
+        return (element for elements in self._matches(parent) if type(elements) is list for element in elements)
 
     def _dress(self, parent: dict[str, Json]) -> Callable[[dict[str, Json]], dict[str, Json]] | None:
         """The function that adds to a record what it gets of its parent."""

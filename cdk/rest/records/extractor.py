@@ -61,8 +61,8 @@ class FieldExtractor:
         object.__setattr__(self, "_find", _finder(self.where))
 
     def pages(self, response: Response) -> Iterator[Records]:
-        for found in self.values(response):
-            records = objects(found, self.where, response.request)
+        for values in self.values(response):
+            records = objects(values, self.where, response.request)
             if self.expand is None:
                 yield records
             else:
@@ -72,7 +72,7 @@ class FieldExtractor:
         """Where in a body without records the path comes to an end, in words; empty where it does not, or who knows."""
         if self.decoder.streams:
             return ""
-        body, place = self.decoder.decode(response), "the body"
+        body, parent = self.decoder.decode(response), "the body"
         for name in self.where:
             if type(body) is not dict or not body or name == ANY:
                 return ""
@@ -80,9 +80,9 @@ class FieldExtractor:
                 near = nearest(name, body)
                 fields = ", ".join(map(repr, list(body)[:_SHOWN]))
                 return (
-                    f"no {name!r} in {place}, whose fields are {fields}{'' if near is None else f' (is it {near!r}?)'}"
+                    f"no {name!r} in {parent}, whose fields are {fields}{'' if near is None else f' (is it {near!r}?)'}"
                 )
-            body, place = body[name], repr(name)
+            body, parent = body[name], repr(name)
         return ""
 
     def values(self, response: Response) -> Iterator[list[Json]]:
@@ -95,16 +95,16 @@ class FieldExtractor:
             yield self._find(batch)
 
 
-def objects(found: list[Json], where: tuple[str, ...], request: Request) -> Records:
+def objects(values: list[Json], where: tuple[str, ...], request: Request) -> Records:
     """`found` as records, without its nulls. Raises DecodeError: there is something else among them."""
-    kinds = set(map(type, found))
+    kinds = set(map(type, values))
     if kinds <= {dict}:
-        return found
+        return values
     if kinds <= {dict, type(None)}:
-        return CountedRecords([record for record in found if record is not None], len(found))
-    kind = next(type(record).__name__ for record in found if record is not None and type(record) is not dict)
-    place = " > ".join(where) or "the top of the body"
-    raise DecodeError(f"{request}: found {kind} at {place}, expected objects; check `field_path`")
+        return CountedRecords([record for record in values if record is not None], len(values))
+    kind = next(type(record).__name__ for record in values if record is not None and type(record) is not dict)
+    location = " > ".join(where) or "the top of the body"
+    raise DecodeError(f"{request}: found {kind} at {location}, expected objects; check `field_path`")
 
 
 def _finder(where: tuple[str, ...]) -> Callable[[Json], list[Json]]:
@@ -126,8 +126,8 @@ def _finder(where: tuple[str, ...]) -> Callable[[Json], list[Json]]:
 
     def wild(body: list[Json]) -> list[Json]:
         # In a list of objects `*` may mean the values of each object, or the objects.
-        found = elements(body)
-        return found if dict in map(type, found) else _listed(follow(body))
+        values = elements(body)
+        return values if dict in map(type, values) else _listed(follow(body))
 
     each = top if not where else wild if where[0] == ANY else elements
     return find

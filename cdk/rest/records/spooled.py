@@ -50,12 +50,12 @@ class FileExtractor:
 def _names(row: list[Json]) -> list[str]:
     """The names of columns, all different: empty ones are numbered, and so are repeated ones."""
     names: list[str] = []
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     taken = set(row)
-    for i, given in enumerate(row):
-        name = given or f"Unnamed: {i}"
-        count = seen.get(name, 0)
-        seen[name] = count + 1
+    for i, title in enumerate(row):
+        name = title or f"Unnamed: {i}"
+        count = counts.get(name, 0)
+        counts[name] = count + 1
         unique = name
         while count and unique in taken:
             unique = f"{name}.{count}"

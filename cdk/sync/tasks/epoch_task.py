@@ -79,7 +79,7 @@ def run_epoch(spread: TaskMap, job: EpochJob, bundles: Sequence[Sequence[SliceTa
     results = spread(_read_share, [(job.share(n, count), bundles[n], shares[n]) for n in range(count)])
     for result in results:
         _BUDGETS.spent(result.spent)
-        run_tokens().take(result.tokens)
+        run_tokens().merge(result.tokens)
     return results
 
 
@@ -87,7 +87,7 @@ def _read_share(work: tuple[EpochJob, Sequence[SliceTask], TaskShare]) -> Bundle
     job, pieces, share = work
     with sharing(share) as ledger, holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
-    result.spent, result.tokens = ledger.spent(), held.found
+    result.spent, result.tokens = ledger.spent(), held.findings
     crash_point("files_written")
     return result
 

@@ -163,7 +163,7 @@ def test_new_tokens_are_kept_and_learnt_before_the_first_of_them_is_used() -> No
         kept.append(dict(updates))
 
     answer = {"access_token": "one", "refresh_token": "r2", "expires_in": 3600}
-    login = Login(answer, refresh_token="r1", kept=StoredTokens(save, refresh_token=("rt",)))
+    login = Login(answer, refresh_token="r1", stored=StoredTokens(save, refresh_token=("rt",)))
 
     login.ask()
 
@@ -181,7 +181,7 @@ def test_a_token_that_cannot_be_kept_is_not_used() -> None:
     def save(_: object) -> None:
         raise ConfigError("the disk is full")
 
-    login = Login({"access_token": "one", "refresh_token": "r2"}, refresh_token="r1", kept=StoredTokens(save))
+    login = Login({"access_token": "one", "refresh_token": "r2"}, refresh_token="r1", stored=StoredTokens(save))
 
     with pytest.raises(ConfigError, match="disk"):
         login.ask()

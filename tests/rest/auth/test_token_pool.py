@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from cdk import ConfigError, RateLimited
-from cdk.rest import Backoff, HttpClient, Request, StatusErrorHandler
-from cdk.rest.auth.multiple_token import MultipleToken
+from cdk.rest import Backoff, HttpClient, Request, StatusErrorHandler, TokenRotation
 from cdk.rest.auth.quota import Quota
 from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
 from cdk.rest.limits.task_share import TaskShare, sharing
@@ -154,8 +153,8 @@ def test_tokens_are_needed_and_not_shown() -> None:
 
 
 def test_tokens_are_sent_in_turn() -> None:
-    authenticator = pickle.loads(pickle.dumps(MultipleToken(["a", "b"], scheme="token", header="X-T")))  # noqa: S301 - made here
+    authenticator = pickle.loads(pickle.dumps(TokenRotation(["a", "b"], scheme="token", header="X-T")))  # noqa: S301 - made here
 
     assert [next(authenticator.flow(USERS)).headers["X-T"] for _ in range(3)] == ["token a", "token b", "token a"]
     with pytest.raises(ConfigError, match="no tokens"):
-        MultipleToken([])
+        TokenRotation([])

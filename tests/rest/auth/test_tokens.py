@@ -64,7 +64,7 @@ class World:
         slice = SliceProgress(NOON + timedelta(seconds=began), lambda: stuck)
         with holding(issued) as held, reading(slice):
             yield
-        run_tokens().take(held.found)
+        run_tokens().merge(held.findings)
 
 
 @pytest.fixture(autouse=True)
@@ -86,8 +86,8 @@ def test_those_that_say_the_same_share_a_token_for_the_run() -> None:
 def test_one_owner_of_a_refresh_token_that_works_once_whatever_is_asked_for_with_it() -> None:
     world, kept = World(), StoredTokens(lambda _: None)
 
-    first = world.issued(world.authenticator(kept=kept))
-    assert world.issued(world.authenticator(kept=kept, scopes=["more"])) == first
+    first = world.issued(world.authenticator(stored=kept))
+    assert world.issued(world.authenticator(stored=kept, scopes=["more"])) == first
     assert first.rotates
 
 
@@ -138,7 +138,7 @@ def test_a_task_that_was_given_nothing_uses_up_no_token_that_works_once() -> Non
     world = World()
 
     with holding({}), pytest.raises(CredentialsError, match="was not obtained where the slices are planned"):
-        world.ask(world.authenticator(kept=StoredTokens(lambda _: None)))
+        world.ask(world.authenticator(stored=StoredTokens(lambda _: None)))
 
     assert world.tokens.requests == []
 
@@ -146,7 +146,7 @@ def test_a_task_that_was_given_nothing_uses_up_no_token_that_works_once() -> Non
 @pytest.mark.parametrize("ended", [True, False])
 def test_the_last_task_of_a_token_says_what_has_become_of_it(*, ended: bool) -> None:
     world = World()
-    authenticator = world.authenticator(kept=StoredTokens(lambda _: None))
+    authenticator = world.authenticator(stored=StoredTokens(lambda _: None))
     issued = issue_all([authenticator], world.client(), 0)
 
     with holding(issued, last=True):
@@ -167,7 +167,7 @@ def test_a_refresh_token_that_nobody_keeps_is_missed_aloud(caplog: pytest.LogCap
     world.ask(world.authenticator())
     assert "nothing here keeps it" in caplog.text
     caplog.clear()
-    world.ask(world.authenticator(client_secret="s", kept=StoredTokens(lambda _: None)))
+    world.ask(world.authenticator(client_secret="s", stored=StoredTokens(lambda _: None)))
     assert caplog.text == ""
 
 
@@ -282,13 +282,13 @@ def test_a_rotated_token_is_stored_before_the_config_is_told_and_the_next_run_go
     world, store, order = World(), Store(), list[int]()
     kept = StoredTokens(lambda _: order.append(len(store.texts)))
     run_tokens().store = store
-    world.issued(world.authenticator(kept=kept))
+    world.issued(world.authenticator(stored=kept))
 
     with Run().working():
         run_tokens().store = store
-        assert world.issued(world.authenticator(kept=kept)).token == "access-1"
+        assert world.issued(world.authenticator(stored=kept)).token == "access-1"
         world.time.sleep(LIFE)
-        assert world.issued(world.authenticator(kept=kept)).token == "access-2"
+        assert world.issued(world.authenticator(stored=kept)).token == "access-2"
 
     assert b"refresh_token=refresh-1" in (world.tokens.requests[-1].body or b"")
     assert order == [1, 1]
@@ -298,12 +298,12 @@ def test_a_rotated_token_is_stored_before_the_config_is_told_and_the_next_run_go
 def test_a_store_that_does_not_work_is_found_before_a_token_is_spent() -> None:
     world, store = World(), Store()
     run_tokens().store = store
-    world.issued(world.authenticator(kept=StoredTokens(lambda _: None)))
+    world.issued(world.authenticator(stored=StoredTokens(lambda _: None)))
     store.error = ConfigError("full")
     world.time.sleep(LIFE)
 
     with pytest.raises(ConfigError, match="full"):
-        world.issued(world.authenticator(kept=StoredTokens(lambda _: None)))
+        world.issued(world.authenticator(stored=StoredTokens(lambda _: None)))
 
     assert len(world.tokens.requests) == 1
 

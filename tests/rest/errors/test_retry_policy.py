@@ -32,8 +32,8 @@ def test_without_a_strategy_the_api_is_asked_up_to_the_longest_wait() -> None:
 
 
 def test_what_was_told_goes_before_the_usual() -> None:
-    assert patience().seconds(response(status=500), 3, told=9) == 9
-    assert patience(lambda *_: 2).seconds(response(status=500), 3, told=9) == 3
+    assert patience().seconds(response(status=500), 3, default=9) == 9
+    assert patience(lambda *_: 2).seconds(response(status=500), 3, default=9) == 3
 
 
 @pytest.mark.parametrize("seconds", [86_400.0, 1e30])

@@ -71,7 +71,7 @@ def test_pauses_for_a_budget_are_counted() -> None:
     budget = Budget(1, timedelta(hours=1), sleep=slept.append)
     with counting(HttpMetrics()) as counted:
         for _ in range(2):
-            budget.take(get("https://api.test"))
+            budget.acquire(get("https://api.test"))
 
     assert counted.waited == sum(slept) > 3000
     assert counted.retries == 0

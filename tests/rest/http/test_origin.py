@@ -113,7 +113,7 @@ def test_a_request_without_secrets_goes_anywhere_without_headers_of_its_own() ->
     headers = {"X-Version": "2", "Accept": "text/csv"}
     request = Request("GET", "https://files.test/a", {"page": 2}, headers, scope=CredentialScope.of([API]))
 
-    sent = request.scope.outgoing(request) if request.scope else request
+    sent = request.outgoing()
 
     assert (sent.full_url, sent.headers) == ("https://files.test/a?page=2", {"Accept": "text/csv"})
 
@@ -132,25 +132,25 @@ def test_a_request_without_secrets_goes_anywhere_without_headers_of_its_own() ->
 )
 def test_a_request_with_secrets_does_not_leave_its_scope(held: Mapping[str, Any]) -> None:
     scope = CredentialScope(frozenset([origin(API)]), Secrets([SECRET]))
-    request = Request(**{"method": "GET", "url": "https://files.test/a", **held})
+    request = Request(**{"method": "GET", "url": "https://files.test/a", "scope": scope, **held})
 
     with pytest.raises(ForeignHost, match=r"expected a URL on https://api\.test") as refused:
-        scope.outgoing(request)
+        request.outgoing()
 
     assert SECRET not in str(refused.value)
 
 
 def test_what_is_no_absolute_url_is_left_to_the_transport() -> None:
-    request = Request("GET", "api.test/v1", headers={"Authorization": "Bearer abcd"})
+    request = Request("GET", "api.test/v1", headers={"Authorization": "Bearer abcd"}, scope=CredentialScope.of([]))
 
-    assert CredentialScope.of([]).outgoing(request) is request
+    assert request.outgoing() is request
 
 
 def test_a_request_that_an_authenticator_changed_does_not_leave_its_scope() -> None:
-    request = Request("GET", "https://files.test/a", headers={"X-Shop": "7"})
+    request = Request("GET", "https://files.test/a", headers={"X-Shop": "7"}, scope=CredentialScope.of([API]))
 
     with pytest.raises(ForeignHost):
-        CredentialScope.of([API]).outgoing(request, authorized=True)
+        request.outgoing(authorized=True)
 
 
 class Items(HttpStream):

@@ -26,10 +26,10 @@ def test_the_first_policy_about_a_request_counts() -> None:
     shared = budget(time, Unlimited(about_users), MovingWindow([(1, TEN)]))
 
     for _ in range(5):
-        shared.take(USERS)
+        shared.acquire(USERS)
     assert time.slept == []
-    shared.take(ORDERS)
-    shared.take(ORDERS)
+    shared.acquire(ORDERS)
+    shared.acquire(ORDERS)
     assert time.slept == [10]
 
 
@@ -38,7 +38,7 @@ def test_a_request_that_no_policy_is_about_is_not_held_back() -> None:
     shared = budget(time, MovingWindow([(1, TEN)], [RequestMatcher(method="POST")]))
 
     for _ in range(3):
-        shared.take(USERS)
+        shared.acquire(USERS)
 
     assert time.slept == []
 
@@ -48,7 +48,7 @@ def test_waits_do_not_grow_when_the_clock_stands_still() -> None:
     shared = ApiBudget([MovingWindow([(1, TEN)])], clock=lambda: NOON, sleep=slept.append)
 
     for _ in range(4):
-        shared.take(USERS)
+        shared.acquire(USERS)
 
     assert slept == [10, 10, 10]
 
@@ -58,10 +58,10 @@ def test_what_the_api_says_is_followed(reset: float) -> None:
     time = Time()
     shared = budget(time, FixedWindow(100, TEN))
 
-    shared.take(USERS)
+    shared.acquire(USERS)
     shared.observe(response(headers={"RateLimit-Remaining": "1", "RateLimit-Reset": f"{reset:.0f}"}))
-    shared.take(USERS)
-    shared.take(USERS)
+    shared.acquire(USERS)
+    shared.acquire(USERS)
 
     assert time.slept == [30]
 
@@ -70,9 +70,9 @@ def test_an_answer_that_says_the_limit_is_hit_closes_the_window() -> None:
     time = Time()
     shared = budget(time, MovingWindow([(5, TEN)]))
 
-    shared.take(USERS)
+    shared.acquire(USERS)
     shared.observe(response(status=429, headers={"ratelimit-remaining": "none"}))
-    shared.take(USERS)
+    shared.acquire(USERS)
 
     assert time.slept == [10]
 
@@ -80,10 +80,10 @@ def test_an_answer_that_says_the_limit_is_hit_closes_the_window() -> None:
 def test_a_wait_that_is_not_worth_it_ends_the_read() -> None:
     time = Time()
     shared = budget(time, FixedWindow(1, timedelta(days=9)))
-    shared.take(USERS)
+    shared.acquire(USERS)
 
     with pytest.raises(RateLimited, match="api_budget"):
-        shared.take(USERS)
+        shared.acquire(USERS)
 
     assert time.slept == []
 
@@ -93,8 +93,8 @@ def test_only_long_waits_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "cdk")
     for seconds in (1, 90):
         shared = budget(time, MovingWindow([(1, timedelta(seconds=seconds))]))
-        shared.take(USERS)
-        shared.take(USERS)
+        shared.acquire(USERS)
+        shared.acquire(USERS)
 
     assert caplog.messages == ["waiting 90.0 s until the budget allows the next call"]
 

@@ -16,7 +16,7 @@ def test_no_stretch_of_a_period_has_more_calls_than_allowed() -> None:
     taken = []
 
     for _ in range(10):
-        budget.take()
+        budget.acquire()
         taken.append(time.now)
         time.sleep(1)
 
@@ -28,12 +28,12 @@ def test_a_window_moves_instead_of_starting_again() -> None:
     time = Time()
     budget = Budget(2, timedelta(seconds=10), clock=time.clock, sleep=time.sleep)
 
-    budget.take()
+    budget.acquire()
     time.sleep(9)
-    budget.take()
+    budget.acquire()
     time.sleep(1)
-    budget.take()
-    budget.take()
+    budget.acquire()
+    budget.acquire()
 
     assert time.slept == [9, 1, 9]
 
@@ -51,12 +51,12 @@ def test_a_spent_limit_waits_for_its_reset(reset: str) -> None:
     value = str(NOON.timestamp() + 30) if reset == "epoch" else "30"
 
     budget.observe(response(headers={"X-Left": "1", "X-Reset": value}))
-    budget.take()
+    budget.acquire()
     assert time.slept == []
     budget.observe(response(headers={"X-Left": "0", "X-Reset": value}))
-    budget.take()
+    budget.acquire()
     budget.observe(response(headers={"X-Left": "none", "X-Reset": value}))
-    budget.take()
+    budget.acquire()
 
     assert time.slept == [30]
 
@@ -68,7 +68,7 @@ def test_a_reset_too_far_away_ends_the_read_instead_of_sleeping(later: float) ->
     budget.observe(response(headers={"X-Left": "0", "X-Reset": str(NOON.timestamp() + later)}))
 
     with pytest.raises(RateLimited, match=r"X-Reset .*max_wait.*'epoch'") as caught:
-        budget.take()
+        budget.acquire()
 
     assert caught.value.wait == later
     assert time.slept == []
@@ -91,8 +91,8 @@ def test_a_period_may_be_longer_than_the_longest_wait_for_a_reset() -> None:
     time = Time()
     budget = Budget(1, timedelta(hours=1), clock=time.clock, sleep=time.sleep)
 
-    budget.take()
-    budget.take()
+    budget.acquire()
+    budget.acquire()
 
     assert time.slept == [3600]
 
@@ -102,7 +102,7 @@ def test_a_reset_that_is_no_moment_is_ignored() -> None:
 
     budget.observe(response(headers={"X-Left": "0", "X-Reset": "inf"}))
 
-    budget.take()
+    budget.acquire()
 
 
 def test_only_long_waits_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -110,8 +110,8 @@ def test_only_long_waits_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "cdk")
     for seconds in (1, 90):
         budget = Budget(1, timedelta(seconds=seconds), clock=time.clock, sleep=time.sleep)
-        budget.take()
-        budget.take()
+        budget.acquire()
+        budget.acquire()
 
     assert caplog.messages == ["waiting 90.0 s until the budget allows the next call"]
 
@@ -130,11 +130,11 @@ def test_a_client_asks_its_budget_before_each_attempt() -> None:
 
 def test_a_budget_starts_fresh_in_another_process() -> None:
     budget = Budget(1, timedelta(days=1), sleep=_refuse)
-    budget.take()
+    budget.acquire()
 
     again = pickle.loads(pickle.dumps(budget))  # noqa: S301 - made here
 
-    again.take()
+    again.acquire()
 
 
 def test_a_budget_must_allow_something() -> None:

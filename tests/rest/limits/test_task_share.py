@@ -199,7 +199,7 @@ def test_budgets_that_are_made_anew_in_each_task_and_epoch_count_together(kind: 
                 # Two streams of a source, each with the budget that it was pickled with.
                 budgets = [BUDGETS[kind](machine) for _ in range(2)]
                 for number in range(5):
-                    budgets[number % 2].take(USERS)
+                    budgets[number % 2].acquire(USERS)
                     sent.append(machine.now.timestamp())
             dealer.spent(mine.spent())
         now = max(machine.now for machine in machines)
@@ -212,8 +212,8 @@ def test_a_budget_outside_of_a_share_counts_alone() -> None:
     time = Time()
     one, other = (Budget(1, TEN, clock=time.clock, sleep=time.sleep) for _ in range(2))
 
-    one.take()
-    other.take()
+    one.acquire()
+    other.acquire()
 
     assert time.slept == []
 
@@ -222,7 +222,7 @@ def test_budgets_with_other_settings_count_alone() -> None:
     time = Time()
     with sharing(TaskShare()):
         for calls in (1, 2, 3):
-            Budget(calls, TEN, clock=time.clock, sleep=time.sleep).take()
+            Budget(calls, TEN, clock=time.clock, sleep=time.sleep).acquire()
 
     assert time.slept == []
 
@@ -232,8 +232,8 @@ def test_what_an_api_says_is_followed_in_a_share(policy: CallRatePolicy) -> None
     time = Time()
     with sharing(TaskShare(0, 2, NOON.timestamp())):
         shared = ApiBudget([policy], clock=time.clock, sleep=time.sleep)
-        shared.take(USERS)
+        shared.acquire(USERS)
         shared.observe(response(headers={"RateLimit-Remaining": "0", "RateLimit-Reset": "30"}))
-        shared.take(USERS)
+        shared.acquire(USERS)
 
     assert time.slept == [30]

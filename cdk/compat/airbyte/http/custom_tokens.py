@@ -80,8 +80,8 @@ class CustomTokens(TokenOwner):
         return isinstance(self._custom, DeclarativeSingleUseRefreshTokenOauth2Authenticator)
 
     def _begin(self, state: TokenState, now: datetime) -> None:
-        if self._known is not None and state.begun is None and (token := self._known.access_token):
-            state.access_token, state.begun = token, now
+        if self._known is not None and state.started is None and (token := self._known.access_token):
+            state.access_token, state.started = token, now
             state.expires = self._known.get_token_expiry_date() or _ALWAYS
 
     def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:
@@ -102,7 +102,7 @@ class CustomTokens(TokenOwner):
             self._asking = None
         usable = usable_until(expires, now)
         self._store(token, usable, state, elsewhere=self._single_use)
-        state.access_token, state.begun, state.expires = token, now, usable
+        state.access_token, state.started, state.expires = token, now, usable
 
     def _after(self, token: Json, state: TokenState) -> datetime:
         """Take over what the object has got. Until when the token can be used."""

@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from cdk.base.values import Json
-from cdk.declarative.components.auth.placing import place_of
+from cdk.declarative.components.auth.placing import location_of
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest.auth.jwt import Algorithm, Jwt
-from cdk.rest.auth.placed import Place
+from cdk.rest.auth.static import SecretLocation
 
 
 class _Part(BaseModel):
@@ -68,10 +68,10 @@ class JwtAuthenticator(AnyAuthenticator):
 
     def build(self, ctx: BuildContext) -> Jwt:
         """The authenticator."""
-        place: Place = "header"
+        location: SecretLocation = "header"
         names: tuple[str, ...] = ("Authorization",)
         if self.request_option is not None:
-            place, names = place_of(self.request_option, ctx)
+            location, names = location_of(self.request_option, ctx)
         return Jwt(
             ctx.expression(self, "secret_key").text,
             self.algorithm,
@@ -82,7 +82,7 @@ class JwtAuthenticator(AnyAuthenticator):
             passphrase=None if self.passphrase is None else ctx.expression(self, "passphrase").text,
             scheme=ctx.expression(self, "header_prefix").text,
             name=names,
-            send_in=place,
+            send_in=location,
             clock=ctx.runtime.clock,
         )
 

@@ -128,7 +128,7 @@ class OAuthAuthenticator(AnyAuthenticator):
             raise ManifestError(f"{ctx.where(self, field)}: {missing}")
 
     def _lasting(self, ctx: BuildContext) -> OAuth2:
-        return self._made(
+        return self._with(
             ctx,
             fields=self._fields(self.refresh_token_name),
             client_id=self._text(ctx, "client_id"),
@@ -141,7 +141,7 @@ class OAuthAuthenticator(AnyAuthenticator):
 
     def _rotating(self, ctx: BuildContext, updater: RefreshTokenUpdater) -> OAuth2:
         config = ctx.config
-        kept = StoredTokens(
+        rotated = StoredTokens(
             keeper(ctx),
             tuple(updater.access_token_config_path),
             tuple(updater.refresh_token_config_path),
@@ -150,24 +150,24 @@ class OAuthAuthenticator(AnyAuthenticator):
         )
 
         def first(names: tuple[str, ...], otherwise: Callable[[], str]) -> Callable[[], str]:
-            found = path(*names)(config)
-            return (lambda: str(found)) if found else otherwise
+            value = path(*names)(config)
+            return (lambda: str(value)) if value else otherwise
 
         def nothing() -> str:
             return ""
 
-        return self._made(
+        return self._with(
             ctx,
             fields=self._fields(updater.refresh_token_name),
             client_id=first(_CLIENT_ID, self._text(ctx, "client_id")),
             client_secret=first(_CLIENT_SECRET, self._text(ctx, "client_secret")),
-            refresh_token=first(kept.refresh_token, self._text(ctx, "refresh_token")),
-            access_token=first(kept.access_token, nothing),
-            expires=first(kept.expiry, nothing),
-            kept=kept,
+            refresh_token=first(rotated.refresh_token, self._text(ctx, "refresh_token")),
+            access_token=first(rotated.access_token, nothing),
+            expires=first(rotated.expiry, nothing),
+            stored=rotated,
         )
 
-    def _made(
+    def _with(
         self,
         ctx: BuildContext,
         *,
@@ -177,7 +177,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         refresh_token: Callable[[], str] | None,
         access_token: Callable[[], str] | None,
         expires: Callable[[], str] | str,
-        kept: StoredTokens | None = None,
+        stored: StoredTokens | None = None,
     ) -> OAuth2:
         assertion = None
         if self.use_profile_assertion and self.profile_assertion is not None:
@@ -196,7 +196,7 @@ class OAuthAuthenticator(AnyAuthenticator):
             expires=expires,
             expiry_format=self.token_expiry_date_format,
             refusal=self._refusal(),
-            kept=kept,
+            stored=stored,
             fields=fields,
             learn=learner(ctx),
             clock=ctx.runtime.clock,
@@ -226,8 +226,8 @@ class OAuthAuthenticator(AnyAuthenticator):
         return lambda: {name: str(value) for name, value in headers.value().items()}
 
     def _refusal(self) -> Refusal:
-        said = self.refresh_token_updater
-        if said is None or said.refresh_token_error_status_codes is None:
+        field = self.refresh_token_updater
+        if field is None or field.refresh_token_error_status_codes is None:
             statuses, key, values = (
                 self.refresh_token_error_status_codes,
                 self.refresh_token_error_key,
@@ -235,9 +235,9 @@ class OAuthAuthenticator(AnyAuthenticator):
             )
         else:
             statuses, key, values = (
-                said.refresh_token_error_status_codes,
-                said.refresh_token_error_key,
-                said.refresh_token_error_values,
+                field.refresh_token_error_status_codes,
+                field.refresh_token_error_key,
+                field.refresh_token_error_values,
             )
         return Refusal(tuple(statuses or ()), key or "", tuple(values or ()))
 

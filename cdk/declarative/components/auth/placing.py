@@ -1,13 +1,13 @@
-"""From a `RequestOption` to the place in a request that an authenticator fills."""
+"""From a `RequestOption` to the location in a request that an authenticator fills."""
 
 from collections.abc import Mapping
 
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.request_builder import Place as Inject
-from cdk.rest.auth.placed import Place
+from cdk.rest.auth.static import SecretLocation
 
-_PLACES: Mapping[Inject, Place] = {
+_LOCATIONS: Mapping[Inject, SecretLocation] = {
     "header": "header",
     "request_parameter": "query",
     "body_data": "form",
@@ -15,7 +15,7 @@ _PLACES: Mapping[Inject, Place] = {
 }
 
 
-def place_of(option: RequestOption, ctx: BuildContext) -> tuple[Place, tuple[str, ...]]:
+def location_of(option: RequestOption, ctx: BuildContext) -> tuple[SecretLocation, tuple[str, ...]]:
     """Where `option` puts something, and under which names."""
     names = [option.field_name or ""] if option.field_path is None else option.field_path
-    return _PLACES[option.inject_into], tuple(ctx.expression(option, "field_name", name).text() for name in names)
+    return _LOCATIONS[option.inject_into], tuple(ctx.expression(option, "field_name", name).text() for name in names)

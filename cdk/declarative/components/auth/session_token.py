@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cdk.declarative.components.auth.placing import place_of
+from cdk.declarative.components.auth.placing import location_of
 from cdk.declarative.components.auth.sharing import definition, learner, shared
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.components.requests.requesters import HttpRequester
@@ -15,8 +15,8 @@ from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.durations import later, parse_duration
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDecoder
-from cdk.rest.auth.placed import placed, with_header
 from cdk.rest.auth.session_token import Present, SessionToken
+from cdk.rest.auth.static import with_header, with_secret
 from cdk.rest.http.json_path import path
 
 
@@ -45,8 +45,8 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
     def build(self, ctx: BuildContext) -> Present:
-        (place, names), text = place_of(self.inject_into, ctx), ctx.expression(self, "api_token")
-        return lambda request, token: placed(request, place, names, text.text({"session_token": token}))
+        (location, names), text = location_of(self.inject_into, ctx), ctx.expression(self, "api_token")
+        return lambda request, token: with_secret(request, location, names, text.text({"session_token": token}))
 
 
 class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.components.auth.placing import place_of
+from cdk.declarative.components.auth.placing import location_of
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
@@ -50,7 +50,7 @@ class ApiKeyAuthenticator(AnyAuthenticator):
         key = ctx.expression(self, "api_token").text
         if self.inject_into is None:
             return ApiKey(key, name=ctx.expression(self, "header").text())
-        place, path = place_of(self.inject_into, ctx)
+        place, path = location_of(self.inject_into, ctx)
         return ApiKey(key, name=path, send_in=place)
 
 

@@ -59,15 +59,15 @@ def gunzipped(response: Response, *, max_ratio: int | None = None) -> Generator[
 
 
 def _unpack(response: Response, data: bytes, pieces: Iterator[bytes], max_ratio: int | None) -> Iterator[bytes]:
-    member, packed, made = zlib.decompressobj(_GZIP), len(data), 0
+    member, packed, unpacked = zlib.decompressobj(_GZIP), len(data), 0
     while True:
         try:
             out = member.decompress(data, _PIECE)
         except zlib.error as error:
             raise DecodeError(f"{response.request}: the body begins like gzip and is none: {error}") from None
         if out:
-            made += len(out)
-            if max_ratio is not None and made > max(FREE, max_ratio * packed):
+            unpacked += len(out)
+            if max_ratio is not None and unpacked > max(FREE, max_ratio * packed):
                 raise too_dense(response, max_ratio)
             yield out
         # Several files one after another are one; zeros between and behind them are padding.

@@ -11,7 +11,7 @@ from cdk.base.values import Json, from_json
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.lines import byte_lines
 
-_TOLD = 10
+_LOGGED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class JsonlDecoder:
                     continue
                 bad += 1
                 # What is in the line is the source's business; a body of another format has millions of them.
-                if bad <= _TOLD:
+                if bad <= _LOGGED:
                     logger.warning("%s: line %d is no JSON (%s); it is skipped", response.request, number, error.msg)
                 continue
             yield item
-        if bad > _TOLD:
+        if bad > _LOGGED:
             logger.warning("%s: %d of %d lines are no JSON and were skipped", response.request, bad, number)

@@ -52,8 +52,8 @@ class ZipfileDecoder:
 class _Unpacking:
     """Counts what the files of an archive become. left: bytes that may still be unpacked; None for any number."""
 
-    def __init__(self, response: Response, left: int | None) -> None:
-        self._response, self._left = response, left
+    def __init__(self, response: Response, max_bytes: int | None) -> None:
+        self._response, self._left = response, max_bytes
 
     def pieces(self, file: IO[bytes]) -> Generator[bytes, None, None]:
         while piece := file.read(_PIECE):

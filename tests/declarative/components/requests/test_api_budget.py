@@ -23,7 +23,7 @@ def slept(policy: dict[str, Any], *requests: Request) -> list[float]:
     time = Time()
     budget = built(policy, time)
     for request in requests:
-        budget.take(request)
+        budget.acquire(request)
     return time.slept
 
 
@@ -89,11 +89,11 @@ def test_the_headers_and_statuses_have_names_of_their_own() -> None:
         status_codes_for_ratelimit_hit=[420],
     )
 
-    budget.take(USERS)
+    budget.acquire(USERS)
     budget.observe(response(status=420, headers={"X-Reset": str(time.now.timestamp() + 20)}))
-    budget.take(USERS)
+    budget.acquire(USERS)
     budget.observe(response(headers={"X-Left": "0"}))
-    budget.take(USERS)
+    budget.acquire(USERS)
 
     assert time.slept == [20, 60]
 

@@ -335,7 +335,7 @@ def test_a_word_with_two_meanings_is_refused() -> None:
 
 def test_a_job_waits_until_another_stream_has_ended_its_own() -> None:
     reports, budget = Reports(), JobBudget(1)
-    assert budget.take()
+    assert budget.try_start()
 
     def sleep(seconds: float) -> None:
         reports.time.sleep(seconds)
@@ -347,4 +347,4 @@ def test_a_job_waits_until_another_stream_has_ended_its_own() -> None:
     run = read(ManifestSource(Manifest(manifest()), runtime), "reports")
 
     assert len(run.records) == 2
-    assert budget.take()
+    assert budget.try_start()

@@ -1,6 +1,7 @@
-"""Where in a request a secret goes."""
+"""Credentials that stay as they are, a key, a user with a password or a token, and where in a request a secret goes."""
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -9,22 +10,77 @@ import orjson
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import from_json, to_json
-from cdk.rest.http.messages import Request
+from cdk.rest.http.authenticator import Setting, text_of
+from cdk.rest.http.messages import Request, Response
 
-Place: TypeAlias = Literal["header", "query", "form", "json"]
+SecretLocation: TypeAlias = Literal["header", "query", "form", "json"]
 """A header, a query parameter, a field of the form, or a field of the JSON body."""
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 
 
-def placed(request: Request, place: Place, path: Sequence[str], value: str) -> Request:
+class ApiKey:
+    """Sends `key` under `name`: as a header, or as a query parameter or in the body where the API wants it there.
+
+    send_in: `"header"`, `"query"`, `"form"` or `"json"`; in a JSON body, `name` may be the names that lead to the key.
+    """
+
+    def __init__(
+        self, key: Setting, *, name: str | tuple[str, ...] = "X-API-Key", send_in: SecretLocation = "header"
+    ) -> None:
+        self._key, self._send_in = key, send_in
+        self._path = (name,) if isinstance(name, str) else name
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        yield with_secret(request, self._send_in, self._path, text_of(self._key))
+
+    def __repr__(self) -> str:
+        return f"ApiKey(****, name={' > '.join(self._path)!r}, send_in={self._send_in!r})"
+
+
+class Basic:
+    """Sends user and password in the header Authorization (RFC 7617), in UTF-8.
+
+    Many APIs take a key as the user and no password.
+    """
+
+    def __init__(self, user: Setting, password: Setting = "") -> None:
+        self._user, self._password = user, password
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        credentials = basic_credentials(text_of(self._user), text_of(self._password))
+        yield with_header(request, "Authorization", credentials)
+
+    def __repr__(self) -> str:
+        return "Basic(****)"
+
+
+class Bearer:
+    """Sends `Authorization: Bearer <token>`; `scheme` is the word before the token."""
+
+    def __init__(self, token: Setting, *, scheme: str = "Bearer") -> None:
+        self._token, self._scheme = token, scheme
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        yield with_header(request, "Authorization", f"{self._scheme} {text_of(self._token)}")
+
+    def __repr__(self) -> str:
+        return f"Bearer(****, scheme={self._scheme!r})"
+
+
+def basic_credentials(user: str, password: str) -> str:
+    """The value of the header Authorization for a user and a password."""
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+def with_secret(request: Request, location: SecretLocation, path: Sequence[str], value: str) -> Request:
     """`request` with a secret in it. path: one name, except in a JSON body, where it may lead deeper.
 
     Raises ConfigError: something else is there already, for nobody could say which of the two an API wants; or the body
-    is of another kind than the place.
+    is of another kind than the location.
     """
-    match place:
+    match location:
         case "header":
             return with_header(request, path[0], value)
         case "query":

@@ -1,15 +1,15 @@
-"""Several tokens, each in its turn."""
+"""Several tokens, sent in turn."""
 
 import threading
 from collections.abc import Generator, Sequence
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
-from cdk.rest.auth.placed import with_header
+from cdk.rest.auth.static import with_header
 from cdk.rest.http.messages import Request, Response
 
 
-class MultipleToken:
+class TokenRotation:
     """Sends one token after the other, so that the calls are shared out among them.
 
     header: where a token goes, behind the word `scheme`. Raises ConfigError: there are no tokens.
@@ -36,4 +36,4 @@ class MultipleToken:
         yield with_header(request, self._header, f"{self._scheme} {token}")
 
     def __repr__(self) -> str:
-        return f"MultipleToken({len(self._tokens)} tokens, header={self._header!r})"
+        return f"TokenRotation({len(self._tokens)} tokens, header={self._header!r})"
