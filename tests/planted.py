@@ -1563,6 +1563,51 @@ BUGS = [
         "if owner is not None and owner != field:",
         "if False:",
     ),
+    Bug(
+        "half a character stops no stream",
+        "base/values",
+        "return value if whole == body else json.loads(body)",
+        "return orjson.loads(body)",
+    ),
+    Bug("a byte order mark stops no stream", "base/values", "if body.startswith(BOM_UTF8):", "if False:"),
+    Bug(
+        "a page without content has no records",
+        "rest/retriever",
+        "        if response.status == _NO_CONTENT:",
+        "        if response.status == 0:",
+        "tests/rest/test_http_stream.py",
+    ),
+    Bug(
+        "a connector's mistake has its place",
+        "streams/stream",
+        "if not isinstance(items, Iterable) or isinstance(items, Mapping | str):",
+        "if not isinstance(items, Iterable):",
+    ),
+    Bug(
+        "a line of the kit is none of the connector's",
+        "sync/tasks/messages",
+        "_KIT = Path(__file__).parents[2]",
+        "_KIT = Path(__file__).parents[1]",
+    ),
+    Bug(
+        "a slip of a schema is told",
+        "lake/arrow/json_schema",
+        "        if name not in _TYPES:",
+        "        if name in ():",
+    ),
+    Bug(
+        "partitions by other fields are told",
+        "streams/checkpoint",
+        "if known and self._fields and known.isdisjoint(self._fields):",
+        "if False:",
+        "tests/streams/test_state_check.py",
+    ),
+    Bug(
+        "a very short secret leaves words alone",
+        "base/secret_masking",
+        "_SHORTEST_PART = 4",
+        "_SHORTEST_PART = 0",
+    ),
 ]
 
 

@@ -47,6 +47,8 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> in
             click.echo(line)
     if not found:
         click.echo(f"{pipeline.name}: no sync has committed anything yet")
+    for sentence in pipeline.tables_of_others():
+        click.echo(sentence)
     return 0
 
 

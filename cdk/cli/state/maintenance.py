@@ -44,6 +44,8 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
             click.echo(f"{name}: {audit.summary()}")
         for one in found:
             click.echo(f"{one.stream}: {'broken' if one.broken else 'note'}: {one.text}")
+        for sentence in pipeline.tables_of_others():
+            click.echo(sentence)
         count = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}"
         click.echo(f"{pipeline.name}: {count}, {'something is broken' if broken else 'nothing is broken'}")
     return 1 if broken else 0

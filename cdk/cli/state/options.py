@@ -81,6 +81,19 @@ class PipelineFile:
         )
         return choose_locations(found, names)
 
+    def tables_of_others(self) -> "Iterator[str]":
+        """A sentence for each table of the target that other pipelines alone have filled; none of a store's."""
+        from cdk.lake.storage.folder import LocalFolder  # noqa: PLC0415
+        from cdk.lake.storage.table_folders import tables_of_others  # noqa: PLC0415
+
+        if isinstance(self.target, LocalFolder) and self.target.path.is_dir():
+            for table, names in tables_of_others(self.target.path, self.name).items():
+                others = ", ".join(map(repr, names))
+                yield (
+                    f"{table}: is a table of {others}, and {self.name!r} has no state there; if that was the "
+                    f"pipeline's name before, give it back, run `spark-cdk state fork FILE {self.name}`, and rename it"
+                )
+
     def table(self, names: Sequence[str]) -> "StreamLocation":
         """The one table that is meant. Raises ConfigError: there are several, or none."""
         found = self.tables(names)

@@ -31,6 +31,16 @@ def table_folders(target: Path, pipeline: str) -> list[TableFolder]:
     ]
 
 
+def tables_of_others(target: Path, pipeline: str) -> dict[str, list[str]]:
+    """The tables below a folder that other pipelines alone have filled: whose states lie there, by the table's name."""
+    found = {}
+    for root, namespace in _roots(target, None):
+        names = sorted(path.name for path in (root / "_cdk_state").glob("*") if path.is_dir())
+        if names and pipeline not in names:
+            found[f"{namespace}.{root.name}" if namespace else root.name] = names
+    return found
+
+
 def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | None]]:
     """Folders of tables: right below the target, or below a namespace."""
     for path in sorted(folder.iterdir()):

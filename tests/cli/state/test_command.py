@@ -578,6 +578,22 @@ def test_a_fork_begins_where_the_first_pipeline_stands(state: CommandLine, order
     assert state("fork", "shop").code == 2
 
 
+@pytest.mark.parametrize("verb", ["show", "verify"])
+def test_tables_that_a_pipeline_filled_under_another_name_are_told(
+    state: CommandLine, orders: Filled, folder: Path, verb: str
+) -> None:
+    assert orders.saved.records == 3
+    assert not any("is a table of" in line for line in state(verb).lines)
+    file = folder / "pipeline.yaml"
+    file.write_text(file.read_text().replace("name: shop", "name: store", 1))
+
+    ran = state(verb)
+
+    assert ran.code == 0
+    (line,) = [line for line in ran.lines if "is a table of" in line]
+    assert line.startswith("orders: is a table of 'shop', and 'store' has no state there; if that was")
+
+
 def test_a_fork_of_rows_that_wait_is_refused(state: CommandLine, folder: Path) -> None:
     users = Filled(folder / "tables" / "users")
     users.add({"page": 1}, base=replace(PAGES, complete=False, pending=(DataFile("a", 1, 1, 0),)))
