@@ -65,7 +65,7 @@ class StateData:
         self._texts.pop(key, None)
 
     def reset(self) -> None:
-        """Forget all keys."""
+        """Remove all keys and their values."""
         self._texts.clear()
 
     @property

@@ -38,3 +38,15 @@ def test_importing_the_kit_loads_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 
     assert HEAVY & set(loaded.stdout.split()) == set()
+
+
+def test_a_sync_has_a_front_door_that_loads_nothing_until_it_is_used() -> None:
+    program = "import sys, cdk.sync; loaded = {*sys.modules}; [getattr(cdk.sync, n) for n in cdk.sync.__all__]"
+    program += "; print(*loaded); print(*sys.modules)"
+    before, after = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+
+    assert HEAVY & set(before.split()) == set()
+    assert HEAVY & set(after.split()) >= {"deltalake", "pyarrow"}
+    assert "pyspark" not in after.split()

@@ -11,7 +11,7 @@ from cdk.state.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Never read."""
+    """Nothing of the partition was read yet."""
 
 
 @dataclass(frozen=True, slots=True)

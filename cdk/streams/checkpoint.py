@@ -75,7 +75,7 @@ class PartitionReader(CheckpointReader):
     @property
     @abstractmethod
     def position(self) -> Position:
-        """Where the partition stands."""
+        """How far the partition was read, as its state says."""
 
     def get_checkpoint(self) -> StreamState | None:
         if self.position == self._taken:

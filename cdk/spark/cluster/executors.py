@@ -47,7 +47,10 @@ class SparkWorkers:
             ) from error
 
     def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
-        """See WorkerSource. Raises ConfigError: Spark does not start. TransientError: Spark was lost."""
+        """Start or join a session that has the code.
+
+        Raises ConfigError: Spark does not start. TransientError: Spark was lost.
+        """
         session = open_session(name, self.options, log)
         ship(session, modules)
         return executors(session)
@@ -77,7 +80,7 @@ class _NoPandas:
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
-        """See importlib.abc.MetaPathFinder."""
+        """Refuse to import pandas (importlib.abc.MetaPathFinder)."""
         if name == "pandas":
             raise ModuleNotFoundError(name=name)
 

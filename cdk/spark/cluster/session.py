@@ -115,7 +115,7 @@ def _own_settings(master: str | None) -> dict[str, str]:
 
 
 def _archive_options(java: Path) -> str:
-    """See archive_options; none where Java is told of archives already."""
+    """The JVM options of the class archive; none where the environment configures an archive already."""
     java_options = "".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
     return "" if "Archive" in java_options or "-Xshare" in java_options else archive_options(java, cache_folder())
 

@@ -22,7 +22,7 @@ class BatchReader(DataSourceReader):
         self._tokens = opened.tokens
 
     def planned(self) -> Iterator[Slice]:
-        """The slices, in order."""
+        """Every slice of the stream since the state, in order."""
         return iter(self._reading.stream.checkpoint_reader(self._state).next, None)
 
     def partitions(self) -> list[InputPartition]:

@@ -25,16 +25,15 @@ from cdk.streams.stream import Stream
 
 @dataclass(frozen=True)
 class OpenStream:
-    """A stream, what must not be shown of its config, and the state a read of it starts from.
-
-    config_secrets: whether the config that was given has any. tokens: the access tokens of its reads.
-    """
+    """A stream, what must not be shown of its config, and the state a read of it starts from."""
 
     stream: Stream
     secrets: Secrets
     state: StreamState
     config_secrets: bool
+    """Whether the config that was given has any."""
     tokens: Tokens = field(default_factory=Tokens)
+    """The access tokens of its reads."""
 
     @classmethod
     def of(cls, options: DataSourceOptions) -> "OpenStream":

@@ -23,33 +23,36 @@ _CONCURRENCY = 4
 
 @dataclass(frozen=True)
 class DataSourceOptions:
-    """The options of one read, checked by themselves; nothing is imported or opened yet.
-
-    connector, manifest: one of them; paths are relative to `folder`. config: a config that was given as text or file.
-    shown: whether Spark shows the config in the plan of a streaming query. state: the stream's wire state to start
-    from. config_file: where the config comes from, if it is a file. target: where refresh tokens that work once are
-    kept, a folder or an address. concurrency: slices read at once, at most. push_down: whether the filters of the one
-    query save requests. partition_columns: columns of which every record holds the value that its partition has, for
-    push_down. lag: how far a streaming read stays behind the present. slices_per_batch: the most that a batch of a
-    streaming read takes; None for all there are.
-    """
+    """The options of one read, checked by themselves; nothing is imported or opened yet."""
 
     folder: Path
     stream: str
     connector: str | None = None
+    """The connector; a path is relative to `folder`."""
     manifest: Path | None = None
+    """The manifest, where there is no connector."""
     allow_custom_code: bool = False
     config: Mapping[str, Json] = field(default_factory=dict, repr=False)
+    """A config that was given as text or file."""
     config_file: Path | None = None
+    """Where the config comes from, if it is a file."""
     target: str | None = None
+    """Where refresh tokens that work once are kept, a folder or an address."""
     config_from: str = "no option config, secret_config or config_file was given"
     shown: bool = False
+    """Whether Spark shows the config in the plan of a streaming query."""
     state: Json = field(default=None, repr=False)
+    """The stream's wire state to start from."""
     concurrency: int = _CONCURRENCY
+    """Slices read at once, at most."""
     push_down: bool = False
+    """Whether the filters of the one query save requests."""
     partition_columns: tuple[str, ...] = ()
+    """Columns of which every record holds the value that its partition has, for push_down."""
     lag: timedelta = _LAG
+    """How far a streaming read stays behind the present."""
     slices_per_batch: int | None = None
+    """The most that a batch of a streaming read takes; None for all there are."""
 
     @classmethod
     def of(cls, raw: Mapping[str, str], folder: Path) -> Self:

@@ -35,7 +35,7 @@ class CdkDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format`."""
+        """The name that `spark.read.format` takes."""
         return "cdk"
 
     def schema(self) -> StructType:

@@ -31,19 +31,20 @@ PRESENT, LEAVING, UNSURE = 1, 0, 2
 
 @dataclass(frozen=True)
 class Compared:
-    """A scope of this run against what is known of it.
-
-    previous: ids that are known and not leaving. gone: ids to remove, in order; retried: ids whose removal was begun
-    before; revived: ids seen that the sink may have removed, in order. protected: ids that are missing and may not be
-    removed. ids: what is to be remembered before the sink is asked.
-    """
+    """A scope of this run against what is known of it."""
 
     previous: int
+    """Known ids that are not leaving."""
     missing: tuple[str, ...]
+    """Ids to remove, in order."""
     retried: tuple[str, ...]
+    """Ids whose removal was begun before."""
     revived: tuple[str, ...]
+    """Ids seen that the sink may have removed, in order."""
     protected: int
+    """Ids that are missing and may not be removed."""
     ids: Mapping[str, int]
+    """What is to be remembered before the sink is asked."""
 
 
 def read_sets(value: Json, path: str) -> dict[str, dict[str, int]]:

@@ -20,45 +20,52 @@ _PATH = "stateful_ingestion"
 
 
 class StatefulOptions(BaseModel):
-    """The block `stateful_ingestion`: the names people know, and a few more. Frozen; unknown keys are refused.
-
-    enabled: without it nothing is seen, skipped, removed or stored.
-    ignore_old_state, force_rerun: the run compares with nothing, so nothing is removed and nothing is skipped; what was
-        known stays known. Two names of one thing.
-    ignore_new_state: the run sees the state and stores nothing; nothing is removed.
-    remove_stale_metadata: whether stale entities are removed; otherwise they are reported, and stay known.
-    removal: whether the sink is asked for soft or hard deletes.
-    fail_safe_threshold: percent of a scope's known entities that one run may remove; exactly as many pass; 100: any.
-    fail_safe_min: as many may go whatever the percentage; small scopes lose half of theirs in a day.
-    grace_runs: complete runs that an entity may be missing from before it is removed.
-    allow_empty: a scope that had entities may have none.
-    accept_removals: the plan that an earlier run refused, by the id it gave; only this one is carried out.
-    bucket_duration: what windows are made of. settle: how long after its end a bucket may still change.
-    on_gap: whether what lies between the newest covered bucket and a request is only reported, or read as well.
-    max_fill: how far before the request a gap is filled. max_intervals: how many intervals are remembered.
-    state_provider, max_checkpoint_state_size: where the log lies, and how large a slot may be; see `open_log`.
-    """
+    """The block `stateful_ingestion`: the names people know, and a few more. Frozen; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = False
+    """Without it nothing is seen, skipped, removed or stored."""
     ignore_old_state: bool = False
+    """The run compares with nothing, so nothing is removed and nothing is skipped; what was known stays known.
+
+    Two names of one thing.
+    """
     force_rerun: bool = False
+    """The run compares with nothing, so nothing is removed and nothing is skipped; what was known stays known.
+
+    Two names of one thing.
+    """
     ignore_new_state: bool = False
+    """The run sees the state and stores nothing; nothing is removed."""
     remove_stale_metadata: bool = True
+    """Whether stale entities are removed; otherwise they are reported, and stay known."""
     removal: Literal["soft", "hard"] = "soft"
+    """Whether the sink is asked for soft or hard deletes."""
     fail_safe_threshold: Annotated[float, Field(ge=0, le=100)] = 75.0
+    """Percent of a scope's known entities that one run may remove; exactly as many pass; 100: any."""
     fail_safe_min: Annotated[int, Field(ge=0)] = 5
+    """As many may go whatever the percentage; small scopes lose half of theirs in a day."""
     grace_runs: Annotated[int, Field(ge=0)] = 0
+    """Complete runs that an entity may be missing from before it is removed."""
     allow_empty: bool = False
+    """A scope that had entities may have none."""
     accept_removals: str | None = None
+    """The plan that an earlier run refused, by the id it gave; only this one is carried out."""
     bucket_duration: Literal["HOUR", "DAY", "WEEK"] = "DAY"
+    """What windows are made of."""
     settle: Duration = timedelta()
+    """How long after its end a bucket may still change."""
     on_gap: Literal["report", "fill"] = "report"
+    """Whether what lies between the newest covered bucket and a request is only reported, or read as well."""
     max_fill: Duration = timedelta(days=31)
+    """How far before the request a gap is filled."""
     max_intervals: Annotated[int, Field(ge=1)] = 1000
+    """How many intervals are remembered."""
     state_provider: Mapping[str, Json] | None = Field(None, repr=False)
+    """Where the log lies, and how large a slot may be; see `open_log`."""
     max_checkpoint_state_size: Annotated[int, Field(ge=1)] = 2**24
+    """Where the log lies, and how large a slot may be; see `open_log`."""
 
     @classmethod
     def parse(cls, block: Mapping[str, Json], path: str = _PATH) -> "StatefulOptions":

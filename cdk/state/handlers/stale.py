@@ -43,22 +43,25 @@ class EntitySink(Protocol):
 
 @dataclass(frozen=True)
 class ScopeReport:
-    """What was done in a scope. Figures are those from before the guards.
-
-    previous: ids that were known and not leaving. current: ids seen. gone: ids that were to be removed, in order.
-    removed, revived: how many the sink confirmed. pending: ids that it did not confirm; the next run asks again.
-    protected: ids that are missing and may not be removed. kept: why nothing was removed; empty when it was.
-    """
+    """What was done in a scope. Figures are those from before the guards."""
 
     scope: str
     previous: int
+    """Ids that were known and not leaving."""
     current: int
+    """Ids that the source has."""
     missing: tuple[str, ...] = ()
+    """Ids that were to be removed, in order."""
     removed: int = 0
+    """How many removals the sink confirmed."""
     revived: int = 0
+    """How many ids the sink shows again, as it confirmed."""
     pending: tuple[str, ...] = ()
+    """Ids that it did not confirm; the next run asks again."""
     protected: int = 0
+    """Ids that are missing and may not be removed."""
     kept: str = ""
+    """Why nothing was removed; empty when it was."""
 
 
 @dataclass

@@ -87,7 +87,7 @@ class ObjectStore(ABC):
         return f"{self.location.rstrip('/')}/{_record(key, seq)}"
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing open
-        """Let go of connections."""
+        """Close connections; most stores hold none open."""
 
 
 def _record(key: StateKey, seq: int) -> str:

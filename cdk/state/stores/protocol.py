@@ -63,4 +63,4 @@ class StateStore(Protocol):
         """What a person would look for to find record `seq`: a file, an object, a row. Without secrets."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections; the store is not used again."""

@@ -22,20 +22,21 @@ _SLICES = 5
 
 @dataclass(frozen=True)
 class Preview:
-    """What a sync would read of a stream.
-
-    state: where it would go on; None at its start. slices: the first that it would read, more: whether there are
-    others. records: the first that the table has not. failure: what went wrong.
-    """
+    """What a sync would read of a stream."""
 
     name: str
     sync_mode: str
     write_mode: str
     state: Json = None
+    """Where it would resume; None at its start."""
     slices: Sequence[str] = ()
+    """The first slices that it would read."""
     more: bool = False
+    """Whether there are further slices."""
     records: Sequence[Record] = field(default=(), repr=False)
+    """The first records that the table lacks."""
     failure: Failure | None = None
+    """What went wrong."""
 
 
 def previews(

@@ -21,7 +21,7 @@ class SliceLost(TransientError):
     """A slice whose task died, alone as well."""
 
     def __init__(self, slice: Slice, lost: TaskLost) -> None:
-        """Say which slice."""
+        """slice: the one whose task died. lost: how Spark reported the task."""
         super().__init__(
             f"{slice}: the process that reads it died again and again, also with nothing beside it, most likely for "
             "want of memory; give tasks more of it, or have the stream read smaller slices or pages; what was "

@@ -42,12 +42,16 @@ class SliceCounts:
 
 @dataclass(frozen=True, slots=True)
 class CommitCount:
-    """A commit of this sync. version: the table's, as Delta counts. rows, files, bytes: what it made visible."""
+    """A commit of this sync."""
 
     version: int
+    """The version of the table that it made."""
     rows: int
+    """Rows that it made visible."""
     files: int
+    """Files of these rows."""
     bytes: int
+    """Size of these files."""
     receipt: Receipt = field(default_factory=Receipt)
 
 
@@ -66,17 +70,19 @@ class CommitCounts:
 
 @dataclass(frozen=True)
 class StaleCount:
-    """What became of the rows that a complete read did not see.
-
-    removal: soft, hard or report. previous: rows that were shown when the read began, those of other writers aside.
-    current: rows that it saw. gone: rows of `previous` that it did not. removed: how many of these were flagged or
-    deleted. kept: why none was; empty when they were. refused: a guard kept them, and a person has to look.
-    """
+    """What became of the rows that a complete read did not see."""
 
     removal: str
+    """`soft`, `hard` or `report`."""
     previous: int
+    """Rows that were shown when the read began, those of other writers aside."""
     current: int
+    """Rows that it saw."""
     missing: int
+    """Rows of `previous` that it did not see."""
     removed: int = 0
+    """How many of the missing rows were flagged or deleted."""
     kept_because: str = ""
+    """Why none of them was removed; empty where they were."""
     refused: bool = False
+    """A guard refused the removal; a person has to look."""

@@ -38,11 +38,11 @@ class OpenTable(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """The columns that its newest version has."""
 
     @property
     def version(self) -> int:
-        """Its newest version."""
+        """The number of its newest version."""
 
 
 class Running(Protocol):
@@ -50,7 +50,7 @@ class Running(Protocol):
 
     @property
     def table(self) -> OpenTable:
-        """Its table."""
+        """The table that its rows go to."""
 
     @property
     def standing(self) -> StreamReport:

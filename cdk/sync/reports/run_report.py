@@ -31,24 +31,27 @@ _HINTS: Mapping[FailureType, str] = {
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run besides its streams.
-
-    target: where the tables lie. sync: the id of the sync; empty before it holds the lock. spark, master: empty before
-    a session was there. http: requests outside the streams, such as for planning them. failure: what ended the run
-    early. interrupted: a person or a signal did. mask: hides secrets in texts.
-    """
+    """What is known of a run besides its streams."""
 
     pipeline: str = ""
     target: str = ""
+    """Where the tables lie."""
     sync: str = ""
+    """The id of the sync; empty before it holds the lock."""
     started: datetime = _EPOCH
     ended: datetime = _EPOCH
     spark: str = ""
+    """The version of Spark; empty before a session started."""
     master: str = ""
+    """The address of Spark's master; empty before a session started."""
     http: HttpMetrics = field(default_factory=HttpMetrics)
+    """Requests outside the streams, such as for planning them."""
     failure: Failure | None = None
+    """What ended the run early."""
     interrupted: bool = False
+    """Whether a person or a signal ended it."""
     mask: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    """Hides secrets in texts."""
 
 
 def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Mapping[str, Json]:

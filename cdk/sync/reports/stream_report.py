@@ -20,48 +20,55 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class StreamReport:
-    """What became of a stream in a sync.
-
-    read: records the source gave and that are covered by a commit. written: rows added to the table (for an overwrite:
-    to the new generation). skipped: records left out because an earlier run had them. restarted: slices whose saved
-    token the source refused, read again from their start. resumed: the sync continued an interrupted one.
-    total: rows of this generation, over all its syncs. rejected: rows with values that did not fit their column.
-    bytes, files: what was written for `written`. planned: slices that were handed out so far; whole: there are no more.
-    reading: slices that are handed out now. http: requests, those for planning included. by_slice, by_commit: the
-    figures above in detail. stale: what became of rows that the source has no more; None before a complete read, and
-    where nobody asked. window: what was read before, of a stream that is redundant. unchanged: its source was asked and
-    has not changed, so nothing was read; total and generation are those that are there. apart: rows that were merged
-    and whose key is null, missing or no value of its column.
-    """
+    """What became of a stream in a sync."""
 
     name: str
     status: Status
     sync_mode: str
     write_mode: str
     read: int = 0
+    """Records that the source gave and a commit covers."""
     written: int = 0
+    """Rows added to the table (for an overwrite: to the new generation)."""
     skipped: int = 0
+    """Records left out because an earlier run had them."""
     restarted: int = 0
+    """Slices whose saved token the source refused, read again from their start."""
     slices: int = 0
     commits: int = 0
     total: int = 0
+    """Rows of this generation, over all its syncs."""
     resumed: bool = False
+    """The sync continued an interrupted one."""
     failure: Failure | None = None
     generation: int = 0
     rejected: int = 0
+    """Rows with values that did not fit their column."""
     pages: int = 0
     bytes: int = 0
+    """Size of the files of `written`."""
     files: int = 0
+    """Files that hold the rows of `written`."""
     planned: int = 0
+    """Slices that were handed out so far."""
     all_planned: bool = False
+    """Whether no further slice will be planned."""
     reading: int = 0
+    """Slices that are handed out now."""
     http: HttpMetrics = field(default_factory=HttpMetrics)
+    """Requests, those for planning included."""
     by_slice: SliceCounts = field(default_factory=SliceCounts)
+    """The records of each slice."""
     by_commit: CommitCounts = field(default_factory=CommitCounts)
+    """The rows and files of each commit."""
     stale: StaleCount | None = None
+    """What became of rows that the source has no more; None before a complete read, and where nobody asked."""
     window: str = ""
+    """What was read before, of a stream that is redundant."""
     unchanged: bool = False
+    """Its source was asked and has not changed, so nothing was read; total and generation are those that are there."""
     apart: int = 0
+    """Rows that were merged and whose key is null, missing or no value of its column."""
 
     @property
     def outcome(self) -> str:

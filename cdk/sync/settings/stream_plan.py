@@ -28,15 +28,7 @@ _FORGET_AFTER = timedelta(days=30)
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream, its table's folder, and how it is read and written.
-
-    hard_deletes, history: of `append_dedup`. history: the folder of the table of all rows, if one is kept.
-    partition_by: the fields whose columns divide the table. follow_source: how the source is asked whether it has
-    changed; the stream is then a `travelling` one. generation: the number that a platform gives what is read;
-    replaces: rows of earlier ones are to leave. allow_empty: an overwrite may leave a table without rows.
-    remove_stale: what is to become of rows that a complete read did not see. forget_after: how long a partition may be
-    missing before the state forgets where it stands; None: it never does.
-    """
+    """A stream, its table's folder, and how it is read and written."""
 
     stream: Stream
     root: Folder
@@ -44,14 +36,23 @@ class StreamPlan:
     write_mode: WriteModeName
     policy: Policy = Policy.EVOLVE
     hard_deletes: bool = False
+    """Of `append_dedup`: a row that says it is deleted takes its key away."""
     history: Folder | None = None
+    """The folder of the table of all rows, if one is kept."""
     partition_by: tuple[str, ...] = ()
+    """The fields whose columns divide the table."""
     follow_source: FollowSourceOptions | None = None
+    """How the source is asked whether it has changed; the stream is then picklable."""
     generation: int | None = None
+    """The number that a platform gives what is read."""
     replaces: bool = False
+    """Whether rows of earlier generations leave."""
     allow_empty: bool = False
+    """An overwrite may leave a table without rows."""
     remove_stale: RemoveStaleOptions | None = None
+    """What is to become of rows that a complete read did not see."""
     forget_after: timedelta | None = None
+    """How long a partition may be missing before the state forgets where it stands; None: it never does."""
 
     @property
     def name(self) -> str:

@@ -36,33 +36,33 @@ _BUDGETS = BudgetAllocator()
 
 @dataclass
 class BundleResult:
-    """What a task returns: the progress of the pieces it began, and the files of each target.
-
-    grown: undeclared fields that got columns in those files, or wider ones, see Rows. spent: its calls, by budget.
-    tokens: what it found out of its access tokens.
-    """
+    """What a task returns: the progress of the pieces it began, and the files of each target."""
 
     progress: list[SliceResult] = field(default_factory=list)
     files: dict[int, list[DataFile]] = field(default_factory=dict)
     grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
+    """Undeclared fields that got columns in those files, or wider ones, see RecordBatchBuilder."""
     spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
+    """Its calls, by budget."""
     tokens: Findings = field(default_factory=Findings)
+    """What it found out of its access tokens."""
 
 
 @dataclass(frozen=True)
 class EpochJob:
-    """What the tasks of an epoch read. seconds: the budget; 0 gives each slice one page. threads: slices at once.
-
-    tokens: the access tokens that they use, by key. live: the folder in which tasks note what they are doing. limits:
-    when rows that wait are written down.
-    """
+    """What the tasks of an epoch read."""
 
     targets: Sequence[WriteTarget]
     seconds: float
+    """The budget; 0 gives each slice one page."""
     threads: int
+    """Slices at once."""
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
+    """The access tokens that they use, by key."""
     live: Path | None = None
+    """The folder in which tasks note what they are doing."""
     limits: Limits = DEFAULT_LIMITS
+    """When rows that wait are written."""
 
     def share(self, task: int, tasks: int) -> "EpochJob":
         """The job as one of several tasks sees it: all threads together are those of the job."""

@@ -20,23 +20,25 @@ _KIT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """A stream and the table its rows go to.
-
-    root: where files are written. room, follows, infers: see Rows. bounded: columns whose bounds go into its log.
-    partition_by: the table's partition columns. source: what is known of the source's answers, where only what has
-    changed is to be read; the stream is then a `travelling` one.
-    """
+    """A stream and the table its rows go to."""
 
     stream: Stream
     root: Folder | Path
+    """Where files are written."""
     columns: Mapping[str, ColumnType]
     generation: int
     room: int = 0
+    """How many further columns undeclared fields may get."""
     follows: frozenset[str] = frozenset()
+    """Columns of undeclared fields, which become wider where values need it."""
     infers: bool = True
+    """Whether undeclared fields get columns of their own."""
     bounded: tuple[str, ...] = ()
+    """Columns whose bounds go into its log."""
     partition_by: tuple[str, ...] = ()
+    """The table's partition columns."""
     source: HttpSnapshot | None = None
+    """What is known of the source's answers, where only what has changed is read; the stream is then picklable."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """Describe an error."""
+        """The failure that an error is: its message, type and traceback."""
         detail = "".join(traceback.format_exception(error))
         if isinstance(error, CdkError):
             final = isinstance(error, FatalError)
@@ -82,23 +84,28 @@ def _where(error: BaseException) -> str:
 
 @dataclass
 class SliceResult:
-    """How far a piece got. positions: the last checkpoint and the end, as far as it met them. rows: those in the files.
+    """How far a piece got.
 
     The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
-    rejected: rows with values that did not fit. pages: those that brought records. http: requests, also those of pages
-    that no position covers. asked: of a source that is followed, once the end was met. warning: see ReadPage.
     """
 
     number: int
     positions: tuple[Position, ...] = ()
+    """The last checkpoint and the end, as far as it met them."""
     edge: Edge | None = None
     read: int = 0
     rows: int = 0
+    """Records that are rows of the files."""
     skipped: int = 0
     rejected: int = 0
+    """Rows with values that did not fit."""
     pages: int = field(default=0, compare=False)
+    """Pages that brought records."""
     restarted: bool = False
     failure: Failure | None = None
     http: HttpMetrics = field(default_factory=HttpMetrics, compare=False)
+    """Requests, also those of pages that no position covers."""
     conditional: ConditionalResult | None = None
+    """What a followed source answered, once the end was met."""
     warning: str = field(default="", compare=False)
+    """A warning for people: see ReadPage."""

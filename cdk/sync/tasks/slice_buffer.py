@@ -50,7 +50,7 @@ class TaskWriter:
         return self._rows.expected
 
     def new(self) -> TableWriter:
-        """Files that nobody shares."""
+        """A writer of files for one slice alone."""
         target = self._target
         return TableWriter(target.root, self._rows.schema, target.bounded, target.partition_by, self.limits)
 
@@ -69,12 +69,12 @@ class TaskWriter:
                 self._flush()
 
     def close(self) -> list[DataFile]:
-        """Finish the shared files."""
+        """Finish the shared files; returns those with rows."""
         self._flush()
         return self._shared.close()
 
     def discard(self) -> None:
-        """Leave no shared file."""
+        """Delete the shared files: the task failed."""
         self._shared.discard()
 
     def _flush(self) -> None:
@@ -90,15 +90,15 @@ class TaskWriter:
 
 @dataclass
 class _Waiting:
-    """Rows that no position covers yet, and what they count for.
-
-    texts: newer than batches; gathered: their records. bytes: of both.
-    """
+    """Rows that no position covers yet, and what they count for."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     texts: list[JsonLines] = field(default_factory=list)
+    """Pages that are still text; they are newer than `batches`."""
     gathered: int = 0
+    """Records in `texts`."""
     bytes: int = 0
+    """Size of `batches` and `texts`."""
     rows: int = 0
     read: int = 0
     skipped: int = 0
@@ -169,7 +169,7 @@ class SliceBuffer:
             if waiting.gathered >= self._writer.limits.gathered:
                 self._convert()
             return
-        # RecordBatchBuilder are numbered as they are made, and of two alike the later one counts.
+        # Rows are numbered as they are made, and of two alike the later one counts.
         self._convert()
         self._keep(self._writer.batch(records, self.piece.number))
 

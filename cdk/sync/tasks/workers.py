@@ -11,7 +11,7 @@ from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 
 @dataclass(frozen=True)
 class Workers:
-    """Workers that are ready."""
+    """Where the tasks of a sync run, ready to be used."""
 
     spread: TaskMap
     count: int
