@@ -150,7 +150,7 @@ BUGS = [
         "self._lines, self._lists, self._objects = None, (), None",
         "pass",
     ),
-    Bug("ids of rows go on over a thousand", "lake/arrow/row_ids", "first % 1000 * width", "0"),
+    Bug("ids of rows go on over a thousand", "lake/arrow/record_batches", "first % 1000 * width", "0"),
     Bug("a half-written archive is not used", "spark/cluster/class_data_sharing", "any(file.read(4))", "True"),
     Bug("what a run keeps ends with it", "base/run", "Run() if current_run() is _OF_THE_PROCESS else ", ""),
     Bug("what is kept is made once in a run", "base/run", "if make not in self._kept:", "if True:"),
@@ -381,7 +381,7 @@ BUGS = [
     Bug(
         "verify compares receipts with files", "lake/admin/table_audit", "receipt.check(gained,", "receipt.check(None,"
     ),
-    Bug("verify counts rows by footers", "lake/admin/table_audit", "logged.rows != there", "logged.rows < 0"),
+    Bug("verify counts rows by footers", "lake/admin/table_audit", "logged.rows != footer_rows", "logged.rows < 0"),
     Bug(
         "verify begins where a cleaned log begins",
         "lake/parquet/table_files",
@@ -1057,10 +1057,10 @@ BUGS = [
     Bug(
         "nulls of every column of a key count",
         "lake/parquet/table_files",
-        "        total += found\n",
-        "        total = found\n",
+        "        total += count\n",
+        "        total = count\n",
     ),
-    Bug("a cursor without a column is compared", "lake/parquet/dedup", "if found.null_count == 0:", "if True:"),
+    Bug("a cursor without a column is compared", "lake/parquet/dedup", "if column_ranks.null_count == 0:", "if True:"),
     Bug("the later row of a read wins", "lake/parquet/dedup", "for name in (CURSOR, RAW_ID)", "for name in (CURSOR,)"),
     Bug(
         "slices count in the order of their plan",

@@ -110,7 +110,7 @@ def test_a_sync_that_is_killed_at_the_removal_is_finished_by_the_next(
     with pytest.raises(SystemExit):
         sync(lake, server, range(8))
     monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(lake.here))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(lake.local_path))
 
     assert shown(lake) == set(range(8 if point == "after_commit" else 10))
     assert sync(lake, server, range(8)).status is Status.DONE

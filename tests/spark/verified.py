@@ -22,12 +22,14 @@ def verify(pipeline: Pipeline, source: Source) -> Verified:
     target = folder_at(pipeline.target.path, pipeline.target.storage)
     chosen = chosen_streams(source.streams(pipeline.config), pipeline.streams)
     tables = [
-        one for plan in [plan_stream(stream, how, target) for stream, how in chosen] if (one := plan.location).there
+        one for plan in [plan_stream(stream, how, target) for stream, how in chosen] if (one := plan.location).exists
     ]
     receipts, broken = 0, []
     for one in tables:
         audited = audits(one)
         receipts += sum(audit.receipts for audit in audited.values())
         broken += [f"{found.stream}: {found.text}" for found in findings(one, pipeline.name, audited) if found.broken]
-        broken += [f"{name}: without a receipt: {other}" for name, audit in audited.items() for other in audit.others]
+        broken += [
+            f"{name}: without a receipt: {other}" for name, audit in audited.items() for other in audit.other_commits
+        ]
     return Verified(receipts, broken)

@@ -114,7 +114,7 @@ def _standing_json(one: "StreamStatus") -> Mapping[str, Json]:
         "rows": None if saved is None else saved.records,
         "state": None if saved is None else saved.state,
         "source": None if saved is None else saved.source,
-        "kept": list(one.kept),
+        "kept": list(one.retained),
     }
 
 
@@ -141,8 +141,8 @@ def _standing_lines(one: "StreamStatus") -> Iterator[str]:
             yield f"  and {len(found) - _SHOWN:,} more"
         for line in about_source(saved.source):
             yield f"  {line}"
-    if one.kept:
-        yield f"  kept: {', '.join(map(str, one.kept))}"
+    if one.retained:
+        yield f"  kept: {', '.join(map(str, one.retained))}"
 
 
 def _entries(admin: "Admin", one: "StreamLocation") -> Iterator[dict[str, Json]]:

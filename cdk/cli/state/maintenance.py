@@ -30,7 +30,7 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
     """
     from cdk.lake.admin.verify import audits, findings  # noqa: PLC0415
 
-    tables = [one for one in pipeline.tables(names) if one.there]
+    tables = [one for one in pipeline.tables(names) if one.exists]
     audited = [audits(one) for one in tables]
     found = [f for one, its in zip(tables, audited, strict=True) for f in findings(one, pipeline.name, its)]
     sums = {name: audit for its in audited for name, audit in its.items()}
@@ -68,7 +68,7 @@ def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool
     files = size = 0
     with pipeline.admin(dry=dry).alone():
         for table in pipeline.tables(names):
-            for one in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.there else ():
+            for one in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.exists else ():
                 click.echo(f"{table.name}: {one.root.join(one.name)}, {one.bytes:,} bytes, {one.why}")
                 files, size = files + 1, size + one.bytes
                 if not dry:

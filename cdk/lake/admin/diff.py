@@ -10,7 +10,7 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class Move:
-    """A value that differs. where: its name, the partition and the parent before it. None: it is not there."""
+    """A value that differs. where: its name, after the partition and the parent. None: the value is missing."""
 
     where: str
     before: Json
@@ -51,7 +51,7 @@ def _entry(key: str, value: Json, prefix: str) -> Iterator[tuple[str, Json]]:
         case "state", Mapping():
             yield from values(value, prefix)
         case "_cdk", Mapping():
-            yield from _ours(value, prefix)
+            yield from _kit_entries(value, prefix)
         case "__ab_full_refresh_sync_complete", _:
             yield f"{prefix}read", "to the end"
         case "use_global_cursor", _:
@@ -66,15 +66,15 @@ def _of_partitions(items: list[Json], prefix: str) -> Iterator[tuple[str, Json]]
             yield from values(item.get("cursor"), f"{prefix}{canonical(item.get('partition'))} ")
 
 
-def _ours(blob: Mapping[str, Json], prefix: str) -> Iterator[tuple[str, Json]]:
-    """What an attempt that was cut left open. Digests of records mean nothing to people."""
+def _kit_entries(blob: Mapping[str, Json], prefix: str) -> Iterator[tuple[str, Json]]:
+    """The windows that an interrupted attempt left open. Digests of records mean nothing to people."""
     if slices := blob.get("slices"):
         yield f"{prefix}read through", blob.get("through")
         yield f"{prefix}open windows", len(slices)
 
 
 def shown(value: Json) -> str:
-    """A value in a line, cut where it is long."""
+    """A value in one line, shortened where it is long."""
     if value is None:
         return "nothing"
     text = value if isinstance(value, str) else canonical(value)

@@ -25,15 +25,15 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Change:
-    """A new state for a stream. what: for the history of the table. moves: what becomes of the cursors.
-
-    means: what the next sync does with the table's rows, in sentences.
-    """
+    """A new state for a stream."""
 
     what: str
+    """What the history of the table says about it."""
     saved: TableState
     moves: tuple[Move, ...]
+    """What becomes of the cursors."""
     means: tuple[str, ...]
+    """What the next sync does with the table's rows, in sentences."""
 
 
 def reset(saved: TableState, partition: Partition | None = None) -> Change:
@@ -41,14 +41,14 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
     if partition is not None:
         if saved.complete and saved.sync_mode != "incremental":
             raise StateError("the last full refresh is complete: the next sync reads every partition from its start")
-        state = _read(saved)
-        stands = _standing(state, partition)
-        positions: dict[Partition, Position] = {n: p for n, p in state.positions.items() if n != stands}
+        state = _decoded_state(saved)
+        existing = _partition_in(state, partition)
+        positions: dict[Partition, Position] = {n: p for n, p in state.positions.items() if n != existing}
         if WHOLE in positions:
             # What is kept for all partitions would count for this one as well.
-            positions[stands] = Start()
+            positions[existing] = Start()
         return _moved(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
-    means = [_again(saved.write_mode, "The next sync reads the stream from its start.")]
+    means = [_consequence(saved.write_mode, "The next sync reads the stream from its start.")]
     if saved.write_mode == "append":
         means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
     records = saved.records if saved.write_mode == "append_dedup" else 0
@@ -57,9 +57,9 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
 
 
 def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | None = None) -> Change:
-    """Move cursors that are beyond `to` back to it. to: a moment, or a number for a cursor that counts.
+    """Move cursors that are beyond `to` back to it. to: a timestamp, or a number for a cursor that counts.
 
-    What an attempt that was cut had read beyond `to` is read again, and so are all parents of a substream, since a
+    The next sync reads again what an interrupted attempt had read beyond `to`, and all parents of a substream, since a
     parent that has not changed would not bring its partition up again.
     Raises StateError: the stream has no cursor, or its state has no such partition. BadState: `to` is no value of it.
     """
@@ -70,11 +70,11 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
             "use `state reset` or `state set`",
             stream=stream.name,
         )
-    state = _read(saved, stream)
-    target = _written(cursor, to)
-    wanted = None if partition is None else _standing(state, partition)
+    state = _decoded_state(saved, stream)
+    target = _cursor_value(cursor, to)
+    chosen = None if partition is None else _partition_in(state, partition)
     positions = {
-        name: _back(cursor, position, target) if wanted in (None, name) else position
+        name: _rewound_position(cursor, position, target) if chosen in (None, name) else position
         for name, position in state.positions.items()
     }
     if positions == dict(state.positions):
@@ -98,8 +98,8 @@ def import_state(saved: TableState, stream: Stream, blob: Json, what: str = "set
 
 
 def rolled_back(saved: TableState | None, older: TableState, number: int) -> Change:
-    """Take an earlier state of the same table."""
-    means = _again(older.write_mode, "What was read since is read again.")
+    """Go back to an earlier state of the same table."""
+    means = _consequence(older.write_mode, "What was read since is read again.")
     before = None if saved is None else saved.state
     return Change(
         f"rollback to state {number}", replace(older, logged=None), tuple(moves(before, older.state)), (means,)
@@ -116,7 +116,7 @@ def decoded(stream: Stream, blob: Json) -> StreamState:
     )
 
 
-def _read(saved: TableState, stream: Stream | None = None) -> StreamState:
+def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamState:
     if stream is not None:
         return decoded(stream, saved.state)
     blob = saved.state
@@ -132,11 +132,11 @@ def _moved(what: str, saved: TableState, state: StreamState, stream: Stream | No
         cursor_field=None if stream is None else stream.cursor_field,
         exact=True,
     )
-    means = _again(saved.write_mode, "The next sync reads again what lies behind the new position.")
+    means = _consequence(saved.write_mode, "The next sync reads again what lies behind the new position.")
     return Change(what, replace(saved, state=blob), tuple(moves(saved.state, blob)), (means,))
 
 
-def _again(write_mode: str, first: str) -> str:
+def _consequence(write_mode: str, first: str) -> str:
     match write_mode:
         case "append":
             then = "Records that it reads again become further rows beside those that are there"
@@ -149,16 +149,16 @@ def _again(write_mode: str, first: str) -> str:
     return f"{first} {then}."
 
 
-def _standing(state: StreamState, partition: Partition) -> Partition:
+def _partition_in(state: StreamState, partition: Partition) -> Partition:
     """The partition as the state has it. Raises StateError."""
     if partition in state.positions:
         return partition
     named = ", ".join(name.key for name in list(state.positions)[:_NAMED])
-    there = f"{len(state.positions)} of them, such as {named}" if state.positions else "none"
-    raise StateError(f"the state has no partition {partition.key}, expected one that it has: there are {there}")
+    available = f"{len(state.positions)} of them, such as {named}" if state.positions else "none"
+    raise StateError(f"the state has no partition {partition.key}, expected one that it has: there are {available}")
 
 
-def _written(cursor: Cursor, to: str) -> Json:
+def _cursor_value(cursor: Cursor, to: str) -> Json:
     """`to` as the cursor writes its values: where a window that begins there starts."""
     window = next(iter(cursor.windows(to, _FAR, again=False)), None)
     if window is None:
@@ -166,7 +166,7 @@ def _written(cursor: Cursor, to: str) -> Json:
     return window.start
 
 
-def _back(cursor: Cursor, position: Position, target: Json) -> Position:
+def _rewound_position(cursor: Cursor, position: Position, target: Json) -> Position:
     """A position no further than `target`. Digests of records go with the value they belong to."""
     match position:
         case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):

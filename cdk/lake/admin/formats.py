@@ -11,13 +11,13 @@ from cdk.state.wire import decode, encode
 from cdk.streams.stream import Stream
 
 
-def message(one: StreamLocation, saved: TableState, *, exact: bool) -> Json:
+def message(location: StreamLocation, saved: TableState, *, exact: bool) -> Json:
     """A stream's state as a STREAM message. exact: with what only tables keep, so that nothing is lost."""
     blob = saved.state
     ranges = isinstance(blob, Mapping) and "state_type" in blob
     if not (exact or ranges):
         blob = encode(decode(blob), incremental=saved.sync_mode == "incremental")
-    descriptor = {"name": one.stream, **({"namespace": one.namespace} if one.namespace else {})}
+    descriptor = {"name": location.stream, **({"namespace": location.namespace} if location.namespace else {})}
     return {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": blob or {}}}
 
 
@@ -65,29 +65,29 @@ def from_dlt(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> Ite
     these are read once more. Raises BadState and StateError: another form, a stream or cursor that the source lacks,
     or a resource that several sources have.
     """
-    known: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for path, name, cursors in _resources(document["sources"]):
         if name not in streams:
             raise StateError(f"the source has no such stream{did_you_mean(name, streams)}", path=path)
-        if name in known:
-            raise StateError(f"{known[name]} has a state of the same stream; leave one of them out", path=path)
-        known[name] = path
+        if name in paths:
+            raise StateError(f"{paths[name]} has a state of the same stream; leave one of them out", path=path)
+        paths[name] = path
         field = streams[name].cursor_field
         if field is None:
             raise StateError("the stream has no cursor, so a last value says nothing to it", path=path)
-        if not isinstance(cursors, Mapping) or not isinstance(found := cursors.get(field), Mapping):
+        if not isinstance(cursors, Mapping) or not isinstance(incremental := cursors.get(field), Mapping):
             raise BadState(f"{path}.incremental", cursors, f"a map with {field!r}, the stream's cursor")
-        if (value := found.get("last_value")) is not None:
+        if (value := incremental.get("last_value")) is not None:
             yield name, {field: _untyped(value)}
 
 
 def _resources(sources: Json) -> Iterator[tuple[str, str, Json]]:
     """The path, the name and the cursors of each resource with an `incremental`."""
-    for source, said in sources.items() if isinstance(sources, Mapping) else ():
-        resources = said.get("resources") if isinstance(said, Mapping) else None
-        for name, kept in resources.items() if isinstance(resources, Mapping) else ():
-            if isinstance(kept, Mapping) and kept.get("incremental"):
-                yield f"sources.{source}.resources.{name}", name, kept["incremental"]
+    for source, source_state in sources.items() if isinstance(sources, Mapping) else ():
+        resources = source_state.get("resources") if isinstance(source_state, Mapping) else None
+        for name, resource in resources.items() if isinstance(resources, Mapping) else ():
+            if isinstance(resource, Mapping) and resource.get("incremental"):
+                yield f"sources.{source}.resources.{name}", name, resource["incremental"]
 
 
 def _untyped(value: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Where the states of a pipeline's streams lie, and opening them without making a table."""
+"""Finding the tables of a pipeline and the states beside them, and opening them without creating a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class StreamLocation:
     history: Folder | None = None
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether there is a table."""
         return is_table(self.root, self.stream)
 
@@ -35,40 +35,40 @@ class StreamLocation:
         return f"{self.namespace}.{self.stream}" if self.namespace else self.stream
 
     def app(self, pipeline: str) -> str:
-        """Whose marker the table has."""
+        """The application whose transaction version marks the state in the table's log."""
         return f"spark-cdk/{pipeline}/{self.stream}"
 
     def states(self, pipeline: str) -> Folder:
-        """Where the files of the pipeline's states lie."""
+        """The folder of the pipeline's states."""
         return self.root.join("_cdk_state", pipeline)
 
     def open(self, pipeline: str, *, clock: Clock = system_clock, lost: bool = False) -> StreamTable:
-        """The table, which is there. Raises ConfigError, StateError and TransientError: see StreamTable."""
+        """Open the table, which must exist. Raises ConfigError, StateError and TransientError: see StreamTable."""
         return StreamTable(self.root, pipeline, self.stream, pa.schema([]), clock=clock, lost=lost)
 
-    def settle(self, pipeline: str, table: StreamTable) -> None:
-        """Add to the history what it lacks, before the table's state goes elsewhere. Raises what History does."""
+    def complete_history(self, pipeline: str, table: StreamTable) -> None:
+        """Add missing rows to the history, before the table's state moves. Raises what `RowHistory.follow` raises."""
         if self.history is not None and table.saved is not None:
             RowHistory(self.history, table, pipeline, self.stream).catch_up()
 
 
 def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
-    """The tables below a folder that the pipeline has filled, by path. Raises ConfigError: it is none, or not there."""
+    """The tables of the pipeline below a folder, by path. Raises ConfigError: it is no local folder, or missing."""
     if not isinstance(target, LocalFolder):
-        raise ConfigError("only in a folder can the tables be listed; name the streams", path=str(target))
+        raise ConfigError("the tables of an object store cannot be listed; name the streams", path=str(target))
     if not target.path.is_dir():
-        raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
+        raise ConfigError("the folder does not exist; run a sync, which creates it", path=str(target))
     return [
         StreamLocation(path.name, LocalFolder(path), namespace, None if history is None else LocalFolder(history))
         for path, namespace, history in table_folders(target.path, pipeline)
     ]
 
 
-def choose_locations(found: Sequence[StreamLocation], names: Sequence[str]) -> list[StreamLocation]:
-    """Those that are named, all without names. Raises ConfigError: there is no such stream."""
-    known = [name for one in found for name in (one.stream, one.name)]
+def choose_locations(locations: Sequence[StreamLocation], names: Sequence[str]) -> list[StreamLocation]:
+    """The locations of the named streams; all of them without names. Raises ConfigError: no such stream."""
+    stream_names = [name for location in locations for name in (location.stream, location.name)]
     for name in names:
-        if name not in known:
-            there = did_you_mean(name, known) or f"; there are {', '.join(known) or 'none'}"
-            raise ConfigError(f"no table of this pipeline belongs to a stream {name!r}{there}")
-    return [one for one in found if not names or {one.stream, one.name} & set(names)]
+        if name not in stream_names:
+            hint = did_you_mean(name, stream_names) or f"; there are {', '.join(stream_names) or 'none'}"
+            raise ConfigError(f"no table of this pipeline belongs to a stream {name!r}{hint}")
+    return [location for location in locations if not names or {location.stream, location.name} & set(names)]

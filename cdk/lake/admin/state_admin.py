@@ -32,28 +32,30 @@ _SHOWN = 4096
 
 @dataclass(frozen=True)
 class EditResult:
-    """What was done to a stream, or would be. version: of the table after it; None for a dry run."""
+    """What an edit did to a stream, or would do."""
 
     stream: str
     change: Change
     version: int | None = None
+    """The table's version after it; None for a dry run."""
 
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """Where a stream stands. saved: None where nothing was committed, or where the state cannot be read.
-
-    number: which state of the table it is. kept: the numbers that can be rolled back to, newest first. lost: why the
-    state cannot be read. restored: the rows are those of an older state than the newest one.
-    """
+    """Where a stream stands."""
 
     stream: str
     path: str
     saved: TableState | None = None
+    """None where nothing was committed, or where the state cannot be read."""
     number: int | None = None
-    kept: tuple[int, ...] = ()
+    """Which state of the table it is."""
+    retained: tuple[int, ...] = ()
+    """The numbers of the states that a rollback can go back to, newest first."""
     lost: str = ""
+    """Why the state cannot be read; empty where it can."""
     restored: bool = False
+    """Whether the rows are those of an older state than the newest one."""
 
 
 class Admin:
@@ -82,178 +84,184 @@ class Admin:
         with between_runs(self.target, self.pipeline):
             yield
 
-    def standing(self, one: StreamLocation) -> StreamStatus:
-        """Where a stream stands. Raises ConfigError and TransientError of a store."""
-        path = str(one.root)
-        if not one.there:
-            return StreamStatus(one.name, path)
+    def standing(self, location: StreamLocation) -> StreamStatus:
+        """The status of a stream. Raises ConfigError and TransientError of a store."""
+        path = str(location.root)
+        if not location.exists:
+            return StreamStatus(location.name, path)
         try:
-            table = one.open(self.pipeline)
+            table = location.open(self.pipeline)
         except StateError as error:
-            lost = one.open(self.pipeline, lost=True)
-            kept = tuple(sorted(self._kept(one, lost), reverse=True))
+            lost = location.open(self.pipeline, lost=True)
+            retained = tuple(sorted(self._retained(location, lost), reverse=True))
             marker = lost.state_version
-            return StreamStatus(one.name, path, None, None if marker is None else number(marker), kept, str(error))
-        held = table.rows_state_version
+            return StreamStatus(
+                location.name, path, None, None if marker is None else number(marker), retained, str(error)
+            )
+        rows_state = table.rows_state_version
         return StreamStatus(
-            one.name,
+            location.name,
             path,
             table.saved,
-            None if held is None else number(held),
-            tuple(sorted(self._kept(one, table), reverse=True)),
-            restored=held != table.state_version,
+            None if rows_state is None else number(rows_state),
+            tuple(sorted(self._retained(location, table), reverse=True)),
+            restored=rows_state != table.state_version,
         )
 
-    def log(self, one: StreamLocation) -> Iterator[tuple[Commit, TableState | None]]:
-        """The commits of a stream's table, newest first, each with the state it moved to where that is kept."""
-        if not one.there:
+    def log(self, location: StreamLocation) -> Iterator[tuple[Commit, TableState | None]]:
+        """The commits of a stream's table, newest first, each with the state it moved to, if that is retained."""
+        if not location.exists:
             return
-        table = one.open(self.pipeline, lost=True)
-        for commit in commits(one.root, one.app(self.pipeline), table.version):
+        table = location.open(self.pipeline, lost=True)
+        for commit in commits(location.root, location.app(self.pipeline), table.version):
             yield commit, None if commit.state is None else _loaded(table, commit.state)
 
-    def at(self, one: StreamLocation, wanted: int) -> TableState:
-        """State number `wanted` of a stream. Raises StateError: it is not kept."""
-        table = one.open(self.pipeline, lost=True)
-        return table.load(self._version(one, table, wanted))
+    def at(self, location: StreamLocation, state_number: int) -> TableState:
+        """State number `state_number` of a stream. Raises StateError: it is not kept."""
+        table = location.open(self.pipeline, lost=True)
+        return table.load(self._version(location, table, state_number))
 
-    def change(self, one: StreamLocation, make: Callable[[TableState], Change]) -> EditResult:
+    def change(self, location: StreamLocation, make: Callable[[TableState], Change]) -> EditResult:
         """Make a change of the stream's state.
 
         Raises StateError: there is no state, or `make` refuses. StateConflict: a sync on another machine was faster.
         """
-        table = one.open(self.pipeline, clock=self.clock)
+        table = location.open(self.pipeline, clock=self.clock)
         if table.saved is None:
-            raise StateError("nothing was committed for this stream yet: there is no state", stream=one.stream)
-        return self.commit(one, table, make(table.saved))
+            raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
+        return self.commit(location, table, make(table.saved))
 
-    def reset(self, one: StreamLocation, partition: Partition | None = None) -> EditResult:
-        """Have the stream, or a partition, read from its start; also where the state is lost."""
-        table = one.open(self.pipeline, clock=self.clock, lost=True)
-        if table.state_version is None and not self._kept(one, table):
-            raise StateError("nothing was committed for this stream yet: there is no state", stream=one.stream)
+    def reset(self, location: StreamLocation, partition: Partition | None = None) -> EditResult:
+        """Make the next sync read the stream, or a partition, from its start; also where the state is lost."""
+        table = location.open(self.pipeline, clock=self.clock, lost=True)
+        if table.state_version is None and not self._retained(location, table):
+            raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
         saved = table.saved
         if saved is None:
             # How it was read is all that is needed of an older state; if none can be read, the next sync knows.
-            kept = self._kept(one, table)
+            retained = self._retained(location, table)
             saved = next(
-                filter(None, (_loaded(table, kept[n]) for n in sorted(kept, reverse=True))), TableState("", "")
+                filter(None, (_loaded(table, retained[n]) for n in sorted(retained, reverse=True))), TableState("", "")
             )
-        return self.commit(one, table, reset(saved, partition))
+        return self.commit(location, table, reset(saved, partition))
 
-    def rollback(self, one: StreamLocation, wanted: int, *, tables: bool = False) -> EditResult:
-        """Take the state of an earlier number; with `tables` the rows too, both in one commit.
+    def rollback(self, location: StreamLocation, state_number: int, *, tables: bool = False) -> EditResult:
+        """Go back to an earlier state; with `tables` to its rows, too, both in one commit.
 
         Raises StateError: it is not kept, or its rows are not. StateConflict: a sync on another machine was faster.
         """
-        table = one.open(self.pipeline, clock=self.clock, lost=True)
-        version = self._version(one, table, wanted)
+        table = location.open(self.pipeline, clock=self.clock, lost=True)
+        version = self._version(location, table, state_number)
         older = table.load(version)
         if not table.root.has([file.path for file in older.pending]):
             raise StateError(
-                f"state {wanted} names rows that were waiting then, and their files are gone; reset the stream",
-                stream=one.stream,
+                f"state {state_number} names rows that were waiting then, and their files are gone; reset the stream",
+                stream=location.stream,
             )
-        change = rolled_back(table.saved, older, wanted)
+        change = rolled_back(table.saved, older, state_number)
         if not tables:
             if {file.path for file in older.pending} & {file.path for file in table.files()}:
                 raise StateError(
-                    f"the rows that were waiting at state {wanted} are visible now; roll back with --tables",
-                    stream=one.stream,
+                    f"the rows that were waiting at state {state_number} are visible now; roll back with --tables",
+                    stream=location.stream,
                 )
-            return self.commit(one, table, change)
-        found = commits(one.root, one.app(self.pipeline), table.version)
-        to = next((commit.version for commit in found if commit.state == version), None)
+            return self.commit(location, table, change)
+        log = commits(location.root, location.app(self.pipeline), table.version)
+        to = next((commit.version for commit in log if commit.state == version), None)
         if to is None:
             raise StateError(
-                f"the table's log no longer has the commit of state {wanted}, so its rows cannot be brought back; "
-                "without --tables the state alone goes back",
-                stream=one.stream,
+                f"the table's log no longer has the commit of state {state_number}, so its rows cannot be brought "
+                "back; without --tables the state alone goes back",
+                stream=location.stream,
             )
         if to == table.version:
             return EditResult(
-                one.name, replace(change, means=("The table and its state stand there: nothing changes.",))
+                location.name, replace(change, means=("The table and its state stand there: nothing changes.",))
             )
         rows = f"The table has the rows of its version {to} again; those that came later are read again."
-        if one.history is not None:
+        if location.history is not None:
             rows += " Its history keeps every row."
         change = replace(change, what=f"{change.what}, rows of version {to}", means=(rows,))
         if self.dry:
-            return EditResult(one.name, change)
-        one.settle(self.pipeline, table)
-        return EditResult(one.name, change, self._restore(one, table, change, to))
+            return EditResult(location.name, change)
+        location.complete_history(self.pipeline, table)
+        return EditResult(location.name, change, self._restore(location, table, change, to))
 
-    def fork(self, one: StreamLocation, name: str) -> EditResult:
+    def fork(self, location: StreamLocation, name: str) -> EditResult:
         """Let a pipeline called `name` begin where this one stands, on the same table. Raises StateError."""
-        saved = one.open(self.pipeline).saved
+        saved = location.open(self.pipeline).saved
         if saved is None:
-            raise StateError("nothing was committed for this stream yet: there is no state", stream=one.stream)
+            raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
         if saved.pending:
             raise StateError(
                 "a full refresh was cut, and its rows can become visible only once; finish it, or reset it",
-                stream=one.stream,
+                stream=location.stream,
             )
-        other = one.open(name, clock=self.clock, lost=True)
+        other = location.open(name, clock=self.clock, lost=True)
         if other.state_version is not None:
-            raise StateError(f"the pipeline {name!r} has a state of its own already", stream=one.stream)
+            raise StateError(f"the pipeline {name!r} has a state of its own already", stream=location.stream)
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."
         change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))
-        return Admin(self.target, name, clock=self.clock, dry=self.dry, check=self.check).commit(one, other, change)
+        return Admin(self.target, name, clock=self.clock, dry=self.dry, check=self.check).commit(
+            location, other, change
+        )
 
-    def commit(self, one: StreamLocation, table: StreamTable, change: Change) -> EditResult:
+    def commit(self, location: StreamLocation, table: StreamTable, change: Change) -> EditResult:
         """Commit a change, unless it changes nothing or this is a dry run. Raises what `check` does."""
-        self.check(one.name, change.saved)
+        self.check(location.name, change.saved)
         if self.dry or change.saved == table.saved:
-            return EditResult(one.name, change)
-        one.settle(self.pipeline, table)
+            return EditResult(location.name, change)
+        location.complete_history(self.pipeline, table)
         table.commit(change.saved, note=self._note(change))
-        return EditResult(one.name, change, table.version)
+        return EditResult(location.name, change, table.version)
 
-    def _restore(self, one: StreamLocation, table: StreamTable, change: Change, to: int) -> int:
+    def _restore(self, location: StreamLocation, table: StreamTable, change: Change, to: int) -> int:
         """Rows of an older version and the state that belongs to them, in one commit that moves the marker."""
         version, before = successor(table.state_version), table.state_version
-        kept = dict.fromkeys(
-            n for n in (before, table.rows_state_version, *self._kept(one, table).values()) if n is not None
+        retained = dict.fromkeys(
+            n for n in (before, table.rows_state_version, *self._retained(location, table).values()) if n is not None
         )
-        table.draft(version, replace(change.saved, history=tuple(kept)))
-        with one.root.explaining(one.stream):
-            handle = DeltaTable(one.root.uri, storage_options=one.root.storage_options)
-            if handle.transaction_version(one.app(self.pipeline)) != before:
-                raise _overtaken(one)
+        table.draft(version, replace(change.saved, history=tuple(retained)))
+        with location.root.explaining(location.stream):
+            handle = DeltaTable(location.root.uri, storage_options=location.root.storage_options)
+            if handle.transaction_version(location.app(self.pipeline)) != before:
+                raise _overtaken(location)
             properties = CommitProperties(
                 custom_metadata={NOTE: self._note(change)},
-                app_transactions=[Transaction(one.app(self.pipeline), version)],
+                app_transactions=[Transaction(location.app(self.pipeline), version)],
                 max_commit_retries=0,
             )
             try:
                 handle.restore(to, commit_properties=properties)
             except DeltaError as error:
-                handle = DeltaTable(one.root.uri, storage_options=one.root.storage_options)
-                if handle.transaction_version(one.app(self.pipeline)) != before:
-                    raise _overtaken(one) from error
+                handle = DeltaTable(location.root.uri, storage_options=location.root.storage_options)
+                if handle.transaction_version(location.app(self.pipeline)) != before:
+                    raise _overtaken(location) from error
                 raise StateError(
                     f"the rows of version {to} cannot be brought back, so nothing was changed: {error}",
-                    stream=one.stream,
-                    path=str(one.root),
+                    stream=location.stream,
+                    path=str(location.root),
                 ) from error
-        return one.open(self.pipeline).version
+        return location.open(self.pipeline).version
 
-    def _kept(self, one: StreamLocation, table: StreamTable) -> dict[int, int]:
-        """The states that are kept, by number. Drafts of commits that never came are none."""
-        names = [name.removesuffix(".json") for name in one.states(self.pipeline).names() if name.endswith(".json")]
-        there = {int(name) for name in names if name.isdecimal()}
+    def _retained(self, location: StreamLocation, table: StreamTable) -> dict[int, int]:
+        """The versions of the retained states, by number. Drafts of commits that never happened are not among them."""
+        names = [
+            name.removesuffix(".json") for name in location.states(self.pipeline).names() if name.endswith(".json")
+        ]
+        versions = {int(name) for name in names if name.isdecimal()}
         if table.saved is not None:
-            there &= {n for n in (table.rows_state_version, *table.saved.history) if n is not None}
+            versions &= {n for n in (table.rows_state_version, *table.saved.history) if n is not None}
         elif table.state_version is not None:
-            there = {n for n in there if number(n) <= number(table.state_version)}
-        return {number(n): n for n in sorted(there)}
+            versions = {n for n in versions if number(n) <= number(table.state_version)}
+        return {number(n): n for n in sorted(versions)}
 
-    def _version(self, one: StreamLocation, table: StreamTable, wanted: int) -> int:
-        kept = self._kept(one, table)
-        if wanted not in kept:
-            there = ", ".join(map(str, sorted(kept))) or "none"
-            raise StateError(f"state {wanted} is not kept, expected one of {there}", stream=one.stream)
-        return kept[wanted]
+    def _version(self, location: StreamLocation, table: StreamTable, state_number: int) -> int:
+        retained = self._retained(location, table)
+        if state_number not in retained:
+            numbers = ", ".join(map(str, sorted(retained))) or "none"
+            raise StateError(f"state {state_number} is not kept, expected one of {numbers}", stream=location.stream)
+        return retained[state_number]
 
     def _note(self, change: Change) -> str:
         note = {
@@ -281,9 +289,9 @@ def _loaded(table: StreamTable, version: int) -> TableState | None:
         return None
 
 
-def _overtaken(one: StreamLocation) -> StateConflict:
+def _overtaken(location: StreamLocation) -> StateConflict:
     return StateConflict(
         "a sync moved this stream's state in the meantime; nothing was changed. Try again when it has ended",
-        stream=one.stream,
-        path=str(one.root),
+        stream=location.stream,
+        path=str(location.root),
     )

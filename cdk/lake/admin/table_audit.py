@@ -22,11 +22,12 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class OtherCommit:
-    """A commit without a receipt that changed rows. gained: rows that came less those that left; None: not counted."""
+    """A commit without a receipt that changed rows."""
 
     version: int
     operation: str
     gained: int | None
+    """Rows added less rows removed; None: not counted."""
 
     def __str__(self) -> str:
         return f"version {self.version}, {self.operation or 'unnamed'}: {_change(self.gained)}"
@@ -34,75 +35,81 @@ class OtherCommit:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the log of a table tells of its rows.
-
-    since: the version whose rows the sums begin with; 0 where the log is whole. start: rows it had. receipts: commits
-    with one, and receipt: all of them together. others: commits without one. rows: of the table now, by its log; None
-    where it does not say. in_files: by the footers of its files; None where one is gone. wrong: what contradicts what.
-    """
+    """What the log of a table says about its rows."""
 
     since: int
+    """The version whose rows the sums begin with; 0 where the log is complete."""
     start: int | None = 0
+    """Rows of that version; None where its log does not count them."""
     receipts: int = 0
+    """How many commits have a receipt."""
     receipt: Receipt = field(default_factory=Receipt)
-    others: Sequence[OtherCommit] = ()
+    """All receipts together."""
+    other_commits: Sequence[OtherCommit] = ()
+    """Commits without a receipt that changed rows."""
     rows: int | None = 0
+    """Rows of the table now, by its log; None where it does not count them."""
     in_files: int | None = 0
+    """Rows of the table now, by the footers of its files; None where a file is missing."""
     wrong: Sequence[str] = ()
+    """Contradictions between receipts, log and files, a sentence each."""
 
     @property
     def others_gained(self) -> int | None:
-        """Rows that came by commits without a receipt, less those that left."""
-        return total_rows([other.gained for other in self.others])
+        """Rows that commits without a receipt added, less those that they removed; None: not counted."""
+        return total_rows([commit.gained for commit in self.other_commits])
 
     def notes(self) -> Iterator[str]:
-        """What a person should know, though nothing is wrong."""
+        """Facts worth knowing that are no contradictions."""
         if self.since:
             yield (
                 f"the log was cleaned up: the receipts are added up from version {self.since} on, which had "
                 f"{_count(self.start)}"
             )
-        if self.others:
-            listed = "; ".join(map(str, self.others[:_LISTED]))
-            more = f"; and {len(self.others) - _LISTED} more commits" if len(self.others) > _LISTED else ""
+        if self.other_commits:
+            listed = "; ".join(map(str, self.other_commits[:_LISTED]))
+            more = (
+                f"; and {len(self.other_commits) - _LISTED} more commits" if len(self.other_commits) > _LISTED else ""
+            )
             yield f"rows came or left by commits that are not the kit's: {listed}{more}"
 
     def summary(self) -> str:
         """The sums, in a line."""
-        one = self.receipt
-        merged = one.superseded + one.stale + one.deleted
+        receipt = self.receipt
+        merged = receipt.superseded + receipt.stale + receipt.deleted
         receipts = f"{self.receipts:,} {'receipt' if self.receipts == 1 else 'receipts'}"
         parts = [
             f"{_count(self.start)} at version {self.since}" if self.since else "",
-            f"{receipts}: {one.added:,} added, {one.removed:,} removed",
-            f"of {one.read:,} that were read {one.skipped:,} skipped and {merged:,} merged away",
-            f"other commits: {_change(self.others_gained)}" if self.others else "",
+            f"{receipts}: {receipt.added:,} added, {receipt.removed:,} removed",
+            f"of {receipt.read:,} that were read {receipt.skipped:,} skipped and {merged:,} merged away",
+            f"other commits: {_change(self.others_gained)}" if self.other_commits else "",
             f"the table has {_count(self.in_files)}",
         ]
         return "; ".join(filter(None, parts))
 
     def to_json(self) -> Mapping[str, Json]:
-        """The figures, for programs."""
+        """The audit as `spark-cdk state verify --json` prints it."""
         return {
             "since_version": self.since,
             "rows_then": self.start,
             "receipts": self.receipts,
             "receipt": self.receipt.to_json(),
             "other_commits": [
-                {"version": one.version, "operation": one.operation, "gained": one.gained} for one in self.others
+                {"version": commit.version, "operation": commit.operation, "gained": commit.gained}
+                for commit in self.other_commits
             ],
             "rows": self.in_files,
         }
 
 
 def audit(root: Folder, stream: str = "") -> Audit:
-    """Add up the receipts of a table. Reads its log and the footers of its files. Raises what the place raises."""
+    """Add up the receipts of a table. Reads its log and the footers of its files. Raises what the folder raises."""
     with root.explaining(stream):
         handle = DeltaTable(root.uri, storage_options=root.storage_options)
         since, files = oldest(root, handle)
     now = int(handle.version())
     start, receipts, total = rows_of(files), 0, Receipt()
-    others: list[OtherCommit] = []
+    other_commits: list[OtherCommit] = []
     wrong: list[str] = []
     for version in range(since + 1 if since else 0, now + 1):
         lines = actions(root, version)
@@ -117,28 +124,28 @@ def audit(root: Folder, stream: str = "") -> Audit:
             except (BadState, ReceiptError) as error:
                 wrong.append(f"version {version} contradicts its receipt: {error.message}")
         elif changes_rows(lines):
-            others.append(OtherCommit(version, operation, gained))
+            other_commits.append(OtherCommit(version, operation, gained))
         elif gained:
-            others.append(OtherCommit(version, operation, gained))
+            other_commits.append(OtherCommit(version, operation, gained))
             wrong.append(f"version {version}, {operation}, says that rows only move, and has {_change(gained)}")
     in_files = _in_files(root, files, wrong)
-    return Audit(since, start, receipts, total, others, rows_of(files), in_files, wrong)
+    return Audit(since, start, receipts, total, other_commits, rows_of(files), in_files, wrong)
 
 
 def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:
-    """The rows of the table as the footers of its files count them; adds to `wrong` what the log says otherwise."""
-    rows, gone = 0, False
+    """The rows of the table by the footers of its files. Adds each contradiction with the log to `wrong`."""
+    rows, incomplete = 0, False
     for path, logged in files.items():
         try:
             with root.explaining(), root.reader(unquote(path)) as source:
-                there = pq.read_metadata(source).num_rows
+                footer_rows = pq.read_metadata(source).num_rows
         except FileNotFoundError:
-            gone = True
+            incomplete = True
             continue
-        rows += there - logged.deleted
-        if logged.rows is not None and logged.rows != there:
-            wrong.append(f"{path} has {_count(there)} by its footer, and {logged.rows:,} by the log")
-    return None if gone else rows
+        rows += footer_rows - logged.deleted
+        if logged.rows is not None and logged.rows != footer_rows:
+            wrong.append(f"{path} has {_count(footer_rows)} by its footer, and {logged.rows:,} by the log")
+    return None if incomplete else rows
 
 
 def _count(rows: int | None) -> str:

@@ -110,8 +110,8 @@ def tables_of(target: Path, pipeline: str, named: Mapping[str, TableRequest] | N
     """
     named = named or {}
     roots = [folder.path for folder in table_folders(target, pipeline)]
-    found = [table_facts(root, pipeline, named.get(root.name, TableRequest())) for root in roots]
-    known = {facts.stream for facts in found}
+    existing = [table_facts(root, pipeline, named.get(root.name, TableRequest())) for root in roots]
+    existing_names = {facts.stream for facts in existing}
     missing = [
         TableFacts(
             name,
@@ -120,9 +120,9 @@ def tables_of(target: Path, pipeline: str, named: Mapping[str, TableRequest] | N
             refused=_refused(guard_at(LocalFolder(target / name), name), options),
         )
         for name, options in named.items()
-        if name not in known
+        if name not in existing_names
     ]
-    return sorted([*found, *missing], key=lambda facts: facts.path)
+    return sorted([*existing, *missing], key=lambda facts: facts.path)
 
 
 def table_facts(root: Path, pipeline: str, options: TableRequest | None = None) -> TableFacts:

@@ -1,4 +1,4 @@
-"""The files of states and tables: whether all are there that a state needs, and which nobody needs any more."""
+"""The files of states and tables: which of those that a state needs are missing, and which are orphans."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about a stream's state. broken: the next sync fails, or rows are missing."""
+    """A fact about a stream's state. broken: the next sync fails, or rows are missing."""
 
     stream: str
     text: str
@@ -33,7 +33,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class OrphanFile:
-    """A file that nobody needs. why: what it was."""
+    """A file that no table and no state needs. why: what it was."""
 
     root: Folder
     name: str
@@ -41,94 +41,102 @@ class OrphanFile:
     bytes: int
 
 
-def audits(one: StreamLocation) -> dict[str, Audit]:
+def audits(location: StreamLocation) -> dict[str, Audit]:
     """The receipts of a stream's table, added up, and those of its history, by the name of the table."""
-    audited = {one.name: audit(one.root, one.stream)}
-    if one.history is not None and DeltaTable.is_deltatable(one.history.uri, one.history.storage_options):
-        audited[f"{one.name}, history"] = audit(one.history, one.stream)
+    audited = {location.name: audit(location.root, location.stream)}
+    if location.history is not None and DeltaTable.is_deltatable(
+        location.history.uri, location.history.storage_options
+    ):
+        audited[f"{location.name}, history"] = audit(location.history, location.stream)
     return audited
 
 
-def findings(one: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
+def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
     """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
     yield from _of_receipts(audited)
-    table = one.open(pipeline, lost=True)
+    table = location.open(pipeline, lost=True)
     try:
-        one.open(pipeline)
+        location.open(pipeline)
     except StateError as error:
-        yield Finding(one.name, str(error))
+        yield Finding(location.name, str(error))
     else:
         if table.state_version is None:
             return
         if table.rows_state_version != table.state_version:
-            whose = (
+            owner = (
                 "no state, so the next sync reads from the start"
                 if table.rows_state_version is None
                 else _state(table.rows_state_version)
             )
-            yield Finding(one.name, f"the table was restored; its rows belong to {whose}", broken=False)
-    for version in _kept(one, pipeline, table):
+            yield Finding(location.name, f"the table was restored; its rows belong to {owner}", broken=False)
+    for version in _retained_versions(location, pipeline, table):
         try:
             table.load(version)
         except StateError as error:
             if version != table.rows_state_version:
-                yield Finding(one.name, f"{_state(version)} cannot be rolled back to: {error}", broken=False)
-    if missing := missing_files(one.root, [file.path for file in table.files()]):
-        yield Finding(one.name, f"{len(missing)} files of the table are gone, such as {missing[0]}")
+                yield Finding(location.name, f"{_state(version)} cannot be rolled back to: {error}", broken=False)
+    if missing := missing_files(location.root, [file.path for file in table.files()]):
+        yield Finding(location.name, f"{len(missing)} files of the table are missing, such as {missing[0]}")
     if table.saved is not None:
-        yield from _of_saved(one, table, table.saved, audited[one.name])
+        yield from _of_saved(location, table, table.saved, audited[location.name])
 
 
 def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[Finding]:
-    for name, found in audited.items():
-        yield from (Finding(name, text) for text in found.wrong)
-        yield from (Finding(name, text, broken=False) for text in found.notes())
+    for name, table_audit in audited.items():
+        yield from (Finding(name, text) for text in table_audit.wrong)
+        yield from (Finding(name, text, broken=False) for text in table_audit.notes())
 
 
-def _of_saved(one: StreamLocation, table: StreamTable, saved: TableState, audited: Audit) -> Iterator[Finding]:
-    if not one.root.has([file.path for file in saved.pending]):
-        text = "files of a generation that is not visible yet are gone; the next sync reads it from its start"
-        yield Finding(one.name, text, broken=False)
+def _of_saved(location: StreamLocation, table: StreamTable, saved: TableState, audited: Audit) -> Iterator[Finding]:
+    if not location.root.has([file.path for file in saved.pending]):
+        text = "files of a generation that is not visible yet are missing; the next sync reads it from its start"
+        yield Finding(location.name, text, broken=False)
     rows = table.row_count()
     visible = saved.write_mode != "overwrite" or saved.complete
     if audited.since and visible and rows is not None and rows < saved.records:
         # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
         text = f"the table has {rows:,} rows, and its state counts {saved.records:,}: some were deleted since"
-        yield Finding(one.name, text, broken=False)
+        yield Finding(location.name, text, broken=False)
 
 
-def orphan_files(one: StreamLocation, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
+def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
     """Old states and drafts, and data files that no version in the table's log names, if they are older than `age`.
 
     Files that a state of any pipeline names stay, those of kept older states too. In a store the data files are left
     alone: which other pipelines have states there cannot be listed. Files of merges that were killed go everywhere.
     Raises StateError: a state cannot be read, so nobody knows which files it names.
     """
-    states, table = one.states(pipeline), one.open(pipeline)
-    versions = _kept(one, pipeline, table)
-    kept = {f"{n}.json" for n in (*versions, *table.bases(versions))}
-    spare = [(states, name, "a state that is kept no more, or a draft") for name in states.names() if name not in kept]
-    named = _waiting(one.root) if isinstance(one.root, LocalFolder) else set()
-    for root in (one.root, one.history):
+    states, table = location.states(pipeline), location.open(pipeline)
+    versions = _retained_versions(location, pipeline, table)
+    retained = {f"{n}.json" for n in (*versions, *table.bases(versions))}
+    candidates = [
+        (states, name, "a state that is no longer retained, or a draft")
+        for name in states.names()
+        if name not in retained
+    ]
+    named = _waiting(location.root) if isinstance(location.root, LocalFolder) else set()
+    for root in (location.root, location.history):
         if isinstance(root, LocalFolder):
             named |= _named(root)
             orphans = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
-            spare.extend((root, name, "rows that were never committed") for name in orphans)
-    spare.extend((place, name, "keys of a merge that was killed") for place, name in scratch_files(one.root))
-    for place, name, why in spare:
-        there = place.settle(name)
-        if datetime.fromtimestamp(there.modified / 1000, now.tzinfo) <= now - age:
-            yield OrphanFile(place, name, why, there.size)
+            candidates.extend((root, name, "rows that were never committed") for name in orphans)
+    candidates.extend(
+        (folder, name, "keys of a merge that was killed") for folder, name in scratch_files(location.root)
+    )
+    for folder, name, why in candidates:
+        info = folder.make_durable(name)
+        if datetime.fromtimestamp(info.modified / 1000, now.tzinfo) <= now - age:
+            yield OrphanFile(folder, name, why, info.size)
 
 
 def _state(version: int) -> str:
     return f"state {number(version)}"
 
 
-def _kept(one: StreamLocation, pipeline: str, table: StreamTable) -> list[int]:
+def _retained_versions(location: StreamLocation, pipeline: str, table: StreamTable) -> list[int]:
     """The versions of states that are the table's own, newest first."""
     if table.saved is None:
-        names = [name.removesuffix(".json") for name in one.states(pipeline).names()]
+        names = [name.removesuffix(".json") for name in location.states(pipeline).names()]
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
     return table.states
 

@@ -121,9 +121,9 @@ def inferred(values: Iterable[Json], column: pa.DataType | None = None) -> pa.Da
 
     column: the type that the column has, one of INFERRED; the result holds its values, too. Raises NotJson.
     """
-    known = [] if column is None else [INFERRED[column]]
-    found = inferred_type([*known, *values])
-    return None if found is None else _INFERRED.get(found, pa.string())
+    samples = [] if column is None else [INFERRED[column]]
+    type_name = inferred_type([*samples, *values])
+    return None if type_name is None else _INFERRED.get(type_name, pa.string())
 
 
 def column_name(field: str) -> str | None:
@@ -149,36 +149,36 @@ class _Column:
     """One column's type, worked out of its schema. root: the document that references lead into."""
 
     def __init__(self, root: Json) -> None:
-        self._root, self._left = root, _MOST
+        self._root, self._budget = root, _MOST
 
     def type(self, declared: Json, depth: int = 1) -> ColumnType:
-        self._left -= 1
-        said = plain(declared, self._root) if depth <= _DEEPEST and self._left >= 0 else None
-        if said is None:
+        self._budget -= 1
+        schema = plain(declared, self._root) if depth <= _DEEPEST and self._budget >= 0 else None
+        if schema is None:
             return JsonText()
         for key in ("oneOf", "anyOf"):
-            if key in said:
-                return self._choice(said, key, depth)
-        match [name for name in type_names(said.get("type")) if name != "null"]:
+            if key in schema:
+                return self._choice(schema, key, depth)
+        match [name for name in type_names(schema.get("type")) if name != "null"]:
             case ["object"]:
-                return self._struct(_properties(said), depth + 1)
+                return self._struct(_properties(schema), depth + 1)
             case ["array"]:
-                inner = self.type(said.get("items"), depth + 1) if "prefixItems" not in said else JsonText()
+                inner = self.type(schema.get("items"), depth + 1) if "prefixItems" not in schema else JsonText()
                 return inner if isinstance(inner, JsonText) else pa.list_(inner)
             case names:
-                return _scalar(names, said)
+                return _scalar(names, schema)
 
-    def _choice(self, said: Plain, key: str, depth: int) -> ColumnType:
+    def _choice(self, schema: Plain, key: str, depth: int) -> ColumnType:
         """The one type of all choices beside null."""
-        choices = said[key] if isinstance(said[key], list) else []
-        rest = {name: value for name, value in said.items() if name != key}
+        choices = schema[key] if isinstance(schema[key], list) else []
+        rest = {name: value for name, value in schema.items() if name != key}
         kinds: set[ColumnType] = set()
         for choice in choices:
-            obeyed = both(rest, plain(choice, self._root))
-            if obeyed is None:
+            combined = both(rest, plain(choice, self._root))
+            if combined is None:
                 return JsonText()
-            if type_names(obeyed.get("type")) != ["null"]:
-                kinds.add(self.type(obeyed, depth + 1))
+            if type_names(combined.get("type")) != ["null"]:
+                kinds.add(self.type(combined, depth + 1))
         if kinds == {pa.int64(), pa.float64()}:
             return pa.float64()
         return kinds.pop() if len(kinds) == 1 else JsonText()
@@ -196,9 +196,9 @@ class _Column:
         return pa.struct(fields)
 
 
-def _scalar(names: list[str], said: Plain) -> ColumnType:
+def _scalar(names: list[str], schema: Plain) -> ColumnType:
     """The column of simple types, sorted by name."""
-    precise = said.get("airbyte_type")
+    precise = schema.get("airbyte_type")
     if names in (["string"], ["integer"], ["number"], ["integer", "number"]) and precise in (
         "big_integer",
         "big_number",
@@ -207,9 +207,9 @@ def _scalar(names: list[str], said: Plain) -> ColumnType:
         return BIG_INTEGER if precise == "big_integer" else pa.string()
     match names:
         case ["string"]:
-            return _string(said)
+            return _string(schema)
         case ["integer"]:
-            return _integer(said)
+            return _integer(schema)
         case ["number"] | ["integer", "number"]:
             return pa.int64() if precise == "integer" else pa.float64()
         case ["boolean"]:
@@ -219,19 +219,19 @@ def _scalar(names: list[str], said: Plain) -> ColumnType:
             return pa.string() if plain_text else JsonText()
 
 
-def _string(said: Plain) -> pa.DataType:
-    match said.get("format"):
+def _string(schema: Plain) -> pa.DataType:
+    match schema.get("format"):
         case "date":
             return pa.date32()
         case "date-time":
-            return LOCAL_TIME if said.get("airbyte_type") == "timestamp_without_timezone" else MOMENT
+            return LOCAL_TIME if schema.get("airbyte_type") == "timestamp_without_timezone" else MOMENT
         case _:
             return pa.string()
 
 
-def _integer(said: Plain) -> pa.DataType:
+def _integer(schema: Plain) -> pa.DataType:
     """As many bits as the bounds need."""
-    bounds = [abs(said[key]) for key in _BOUNDS if type(said.get(key)) in {int, float}]
+    bounds = [abs(schema[key]) for key in _BOUNDS if type(schema.get(key)) in {int, float}]
     if all(bound <= 2**63 for bound in bounds):
         return pa.int64()
     return BIG_INTEGER if all(bound < 10**38 for bound in bounds) else pa.string()

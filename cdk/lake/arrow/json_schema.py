@@ -36,7 +36,7 @@ _MOST = 5
 """Slips that a warning names."""
 
 _MERGED = ("type", "properties", "items")
-_ONE_SAYS = ("format", "airbyte_type", "oneOf", "anyOf")
+_EXCLUSIVE = ("format", "airbyte_type", "oneOf", "anyOf")
 
 
 def plain(declared: Json, root: Json, hops: int = 0) -> Plain | None:
@@ -49,27 +49,27 @@ def plain(declared: Json, root: Json, hops: int = 0) -> Plain | None:
         return {}
     if not isinstance(declared, Mapping) or hops > _HOPS:
         return None
-    said: Plain | None = _named(declared)
+    resolved: Plain | None = _named(declared)
     if "$ref" in declared:
-        said = both(said, plain(_found(declared["$ref"], root), root, hops + 1))
+        resolved = both(resolved, plain(_resolved_pointer(declared["$ref"], root), root, hops + 1))
     if "allOf" in declared:
         parts = declared["allOf"]
         if not isinstance(parts, list):
             return None
-        said = reduce(both, (plain(part, root, hops + 1) for part in parts), said)
-    return said
+        resolved = reduce(both, (plain(part, root, hops + 1) for part in parts), resolved)
+    return resolved
 
 
-def both(one: Plain | None, other: Plain | None) -> Plain | None:
+def both(first: Plain | None, second: Plain | None) -> Plain | None:
     """What holds for a value that obeys two schemas; None where that cannot be told."""
-    if one is None or other is None:
+    if first is None or second is None:
         return None
-    if any(one[key] != other[key] for key in _ONE_SAYS if key in one and key in other):
+    if any(first[key] != second[key] for key in _EXCLUSIVE if key in first and key in second):
         return None
-    merged = {**one, **other}
+    merged = {**first, **second}
     for key in _MERGED:
-        if key in one and key in other and one[key] != other[key]:
-            merged[key] = _types(one[key], other[key]) if key == "type" else _parts(key, one[key], other[key])
+        if key in first and key in second and first[key] != second[key]:
+            merged[key] = _types(first[key], second[key]) if key == "type" else _parts(key, first[key], second[key])
     return merged if merged.get("type") != [] else None
 
 
@@ -131,42 +131,47 @@ def type_names(kind: Json) -> list[str]:
 
 def _named(declared: Mapping[str, Json]) -> Plain:
     """The schema by its types: values that it lists stand for theirs."""
-    said = {key: value for key, value in declared.items() if key not in {"$ref", "allOf", "const", "enum"}}
+    typed = {key: value for key, value in declared.items() if key not in {"$ref", "allOf", "const", "enum"}}
     if "type" not in declared and ("const" in declared or "enum" in declared):
         values = [declared["const"]] if "const" in declared else declared["enum"]
-        said["type"] = (
+        typed["type"] = (
             sorted({_NAMES.get(type(value), "object") for value in values}) if isinstance(values, list) else []
         )
-    return said
+    return typed
 
 
-def _types(one: Json, other: Json) -> list[str]:
-    names, others = set(type_names(one)), set(type_names(other))
+def _types(first: Json, second: Json) -> list[str]:
+    first_names, second_names = set(type_names(first)), set(type_names(second))
     # Each integer is a number.
-    whole = any("integer" in these and "number" in those for these, those in ((names, others), (others, names)))
-    return sorted(names & others | ({"integer"} if whole else set()))
+    has_integers = any(
+        "integer" in these and "number" in those
+        for these, those in ((first_names, second_names), (second_names, first_names))
+    )
+    return sorted(first_names & second_names | ({"integer"} if has_integers else set()))
 
 
-def _parts(key: str, one: Json, other: Json) -> Json:
+def _parts(key: str, first: Json, second: Json) -> Json:
     if key == "items":
-        return {"allOf": [one, other]}
-    if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
+        return {"allOf": [first, second]}
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return None
-    shared = {name: {"allOf": [one[name], other[name]]} for name in one if name in other and one[name] != other[name]}
-    return {**one, **other, **shared}
+    shared = {
+        name: {"allOf": [first[name], second[name]]} for name in first if name in second and first[name] != second[name]
+    }
+    return {**first, **second, **shared}
 
 
-def _found(reference: Json, root: Json) -> Json:
+def _resolved_pointer(reference: Json, root: Json) -> Json:
     """What a JSON Pointer leads to (RFC 6901), None when it leads nowhere or to another document."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
-    found = root
+    target = root
     for step in unquote(reference).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and name in found:
-            found = found[name]
-        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
+        if isinstance(target, Mapping) and name in target:
+            target = target[name]
+        elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+            target = target[int(name)]
         else:
             return None
-    return found
+    return target

@@ -11,6 +11,8 @@ What never gets here: a record that has a key twice, for decoders of JSON keep t
 
 from collections.abc import Collection, Mapping, Sequence
 from reprlib import repr as shortened
+from typing import TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -35,9 +37,17 @@ from cdk.lake.arrow.columns import (
     table_schema,
 )
 from cdk.lake.arrow.json_text import NO_JSON, json_text
-from cdk.lake.arrow.row_ids import RowIds, Runs
 from cdk.lake.arrow.typed_json_reader import TypedJsonReader
 from cdk.lake.arrow.vectorized import by_field, to_array
+
+Runs: TypeAlias = Sequence[tuple[int, int]]
+"""How consecutive rows are spread over slices: the number of a slice, and how many rows are its."""
+
+_SLICE_DIGITS, _DIGITS = 8, 10
+_MARK = b"\0"
+_THOUSAND = b"".join(b"%s%03d" % (_MARK, number) for number in range(1000))
+_FEW = 100
+"""Rows whose ids are made one by one: a thousand at once would take longer."""
 
 
 class RecordBatchBuilder:
@@ -68,7 +78,7 @@ class RecordBatchBuilder:
         self._columns = dict(declared)
         self._places = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
-        self._straight = TypedJsonReader(declared)
+        self._typed_reader = TypedJsonReader(declared)
         self._taken = {name.lower() for name in self.schema.names}
         self._room = room
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
@@ -90,7 +100,7 @@ class RecordBatchBuilder:
     @property
     def expected(self) -> Expected | None:
         """The type of records that become columns without being decoded; None where none would."""
-        return self._straight.expected
+        return self._typed_reader.expected
 
     def batch(self, records: Sequence[Record], runs: Runs | None = None) -> pa.RecordBatch:
         """One row per record, in order. runs: the slices that they belong to; by default they are of one, number 0.
@@ -106,7 +116,7 @@ class RecordBatchBuilder:
     def _batch(self, records: Sequence[Record], runs: Runs | None) -> pa.RecordBatch:
         changes: dict[int, list[Change]] = {}
         odd: Sequence[int] = ()
-        columns = self._straight.of(records)
+        columns = self._typed_reader.of(records)
         if columns is None:
             columns, odd = self._fitted(records, changes)
         size = len(records)
@@ -115,7 +125,7 @@ class RecordBatchBuilder:
             for name, kind in self._columns.items()
         }
         arrays[ADDITIONAL] = self._additional(records, odd, changes)
-        arrays[RAW_ID] = self._ids.take([(0, size)] if runs is None else runs)
+        arrays[RAW_ID] = self._ids.next_ids([(0, size)] if runs is None else runs)
         arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
         arrays[META] = self._meta(changes, size)
         arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)
@@ -170,12 +180,12 @@ class RecordBatchBuilder:
 
         A name that a column could not have as it is would need another, and two tasks might choose the same.
         """
-        found: dict[str, list[Json]] = {}
+        undeclared: dict[str, list[Json]] = {}
         for record in records:
             for name, value in record.items():
                 if name not in self._columns and column_name(name) == name and name.lower() not in self._taken:
-                    found.setdefault(name, []).append(value)
-        for name, values in found.items():
+                    undeclared.setdefault(name, []).append(value)
+        for name, values in undeclared.items():
             kind = inferred(values)
             if kind is None and len(self._nulls) < self._room:
                 self._nulls.add(name)
@@ -192,7 +202,7 @@ class RecordBatchBuilder:
         if self._new >= self._room:
             self._nulls.clear()
         self._names = frozenset(self._columns) | self._nulls
-        self._straight = self._straight_of()
+        self._typed_reader = self._new_typed_reader()
 
     def _change(self, name: str, kind: pa.DataType) -> None:
         """Give a field a column of a type, or its column another."""
@@ -205,9 +215,9 @@ class RecordBatchBuilder:
         earlier = self._grown.get(column, () if before is None else (arrow_type(before),))
         self._grown[column] = (*earlier, kind)
         (self._follows.add if kind in INFERRED else self._follows.discard)(name)
-        self._straight = self._straight_of()
+        self._typed_reader = self._new_typed_reader()
 
-    def _straight_of(self) -> TypedJsonReader:
+    def _new_typed_reader(self) -> TypedJsonReader:
         return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())})
 
     def _additional(self, records: Sequence[Record], odd: Sequence[int], changes: dict[int, list[Change]]) -> pa.Array:
@@ -289,3 +299,41 @@ def _column(name: str, values: Sequence[Json], kind: ColumnType, changes: dict[i
         if noted:
             changes.setdefault(i, []).extend(noted)
     return pa.array(fitted, arrow_type(kind))
+
+
+class RowIds:
+    """Gives rows their ids, in order. Not thread-safe.
+
+    An id is eight digits for the slice, a string of the writer's own, ten digits that count the writer's rows. A slice
+    has one writer in an epoch, so of two rows of an epoch the one that was read later has the greater id, compared as
+    strings: slices in the order in which they were planned, the rows of each in the order of the source. No clock is
+    involved.
+    """
+
+    def __init__(self, unique: str | None = None) -> None:
+        """Give ids with `unique` in them, by default a new random string."""
+        self._unique = (unique or uuid4().hex).encode()
+        self._next = 0
+
+    def next_ids(self, runs: Runs) -> pa.Array:
+        """The next ids, for rows of these slices."""
+        ids, size = [], 0
+        for number, count in runs:
+            prefix = b"%0*d%s" % (_SLICE_DIGITS, number, self._unique)
+            ids.append(_numbered(prefix, self._next, count))
+            self._next += count
+            size += count
+        width = _SLICE_DIGITS + len(self._unique) + _DIGITS
+        data = pa.py_buffer(b"".join(ids))
+        return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), size, [None, data]).cast(pa.string())
+
+
+def _numbered(prefix: bytes, first: int, count: int) -> bytes:
+    last = first + count
+    if count <= _FEW:
+        return b"".join([b"%s%010d" % (prefix, number) for number in range(first, last)])
+    # Of a thousand only the beginning differs, so they are made at once.
+    thousands = range(first // 1000, -(-last // 1000))
+    ids = b"".join(_THOUSAND.replace(_MARK, b"%s%07d" % (prefix, number)) for number in thousands)
+    width = len(prefix) + _DIGITS
+    return ids[first % 1000 * width : (first % 1000 + count) * width]

@@ -20,25 +20,23 @@ MOST_COLUMNS = 1000
 
 
 Grown: TypeAlias = Mapping[str, Sequence[pa.DataType]]
-"""Columns that a task made or made wider, and the types that they have in its files, the widest last; see `Rows`."""
+"""Columns that a task added or widened, and the types that they have in its files, the widest last."""
 
 
 class Policy(StrEnum):
-    """What a stream does when its table does not fit its schema.
-
-    evolve: the table follows; undeclared fields get columns of the types that their values have. freeze: the stream
-    fails. discard: the table stays; values that it cannot hold are kept in `_airbyte_meta`, fields without a column in
-    `_airbyte_additional`.
-    """
+    """What a stream does when its table does not fit its schema."""
 
     EVOLVE = "evolve"
+    """The table follows; undeclared fields get columns of the types of their values."""
     FREEZE = "freeze"
+    """The stream fails."""
     DISCARD = "discard"
+    """The table stays; `_airbyte_meta` keeps values that do not fit, `_airbyte_additional` fields without a column."""
 
 
 @dataclass(frozen=True)
 class Widening:
-    """A column whose old files are to be written again, with `widened`."""
+    """A column whose old files have to be rewritten with a wider type."""
 
     column: str
     old: pa.DataType
@@ -47,20 +45,20 @@ class Widening:
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """What to do with a table, and what is then written.
-
-    columns: for `Rows`, by the name of the field. schema: the table's, when all is done; its columns keep their order.
-    add: columns to add, and structs with the fields they gain, which old files need not be rewritten for. widen: the
-    rest. room, follows: for `Rows`, how many undeclared fields may get columns, and which of them have columns that may
-    become wider.
-    """
+    """What to do with a table, and what the sync then writes."""
 
     columns: Mapping[str, ColumnType]
+    """The columns of a `RecordBatchBuilder`, by the name of the field."""
     schema: pa.Schema
+    """The table's schema after the change; its columns keep their order."""
     add: tuple[pa.Field, ...] = ()
+    """Columns to add, and structs with the fields that they gain: old files need no rewrite for either."""
     widen: tuple[Widening, ...] = ()
+    """Columns whose old files need a rewrite."""
     room: int = 0
+    """How many undeclared fields may get columns."""
     follows: frozenset[str] = frozenset()
+    """The undeclared fields whose columns may become wider."""
 
 
 def plan(
@@ -84,8 +82,8 @@ def plan(
         table = pa.schema(list(OWN_COLUMNS.items()))
         start = table_schema(declared)
         return SchemaChange(dict(declared), start, tuple(start), (), _room(start, policy))
-    wanted = {column_name(name) or name: kind for name, kind in declared.items()}
-    problems = list(_problems(table, wanted, policy))
+    declared_columns = {column_name(name) or name: kind for name, kind in declared.items()}
+    problems = list(_problems(table, declared_columns, policy))
     if problems:
         raise ConfigError(
             f"the table and the stream's schema differ: {'; '.join(problems)}. "
@@ -94,7 +92,7 @@ def plan(
             path=path,
             stream=stream,
         )
-    return _evolved(table, declared, met or {}, exact) if policy is Policy.EVOLVE else _kept(table, declared)
+    return _evolved(table, declared, met or {}, exact) if policy is Policy.EVOLVE else _unchanged(table, declared)
 
 
 def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
@@ -106,14 +104,14 @@ def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
     """
     spelled = {name.lower(): name for name in schema.names}
     for name, kinds in grown.items():
-        known = spelled.get(name.lower())
-        if known is None:
+        spelling = spelled.get(name.lower())
+        if spelling is None:
             spelled[name.lower()] = name
             schema = schema.append(pa.field(name, kinds[-1]))
             continue
-        there = schema.field(known).type
-        wide = common_type(there, kinds[-1])
-        if known != name or wide is None or not (there in INFERRED or pa.types.is_string(there)):
+        current = schema.field(spelling).type
+        wide = common_type(current, kinds[-1])
+        if spelling != name or wide is None or not (current in INFERRED or pa.types.is_string(current)):
             return None
         schema = schema.set(schema.get_field_index(name), pa.field(name, wide))
     return schema
@@ -142,16 +140,16 @@ def _evolved(
     rest = {
         field.name: field.type for field in fields.values() if field.name not in taken and field.name not in OWN_COLUMNS
     }
-    known = {name: kind for name, kind in rest.items() if writable(kind)}
+    followed = {name: kind for name, kind in rest.items() if writable(kind)}
     schema = pa.schema(list(fields.values()))
     # A field of the name of a column that the kit cannot write must not get another.
-    room = _room(schema, Policy.EVOLVE) if len(known) == len(rest) else 0
-    follows = frozenset(name for name, kind in known.items() if kind in INFERRED)
-    return SchemaChange({**writes, **known}, schema, tuple(add), tuple(widen), room, follows)
+    room = _room(schema, Policy.EVOLVE) if len(followed) == len(rest) else 0
+    follows = frozenset(name for name, kind in followed.items() if kind in INFERRED)
+    return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows)
 
 
-def _kept(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:
-    """The plan that writes what the table has a column for."""
+def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:
+    """The plan for a table that keeps its columns: it writes the fields that have one."""
     fields = {field.name: field.type for field in table}
     writes = {}
     for name, kind in declared.items():
@@ -170,23 +168,24 @@ def _room(schema: pa.Schema, policy: Policy) -> int:
     return max(0, MOST_COLUMNS - len(schema)) if policy is Policy.EVOLVE else 0
 
 
-def _problems(table: pa.Schema, wanted: Mapping[str, ColumnType], policy: Policy) -> Iterator[str]:
-    """What keeps the stream from being written, a clause each."""
+def _problems(table: pa.Schema, declared_columns: Mapping[str, ColumnType], policy: Policy) -> Iterator[str]:
+    """Why the stream cannot be written, a clause for each reason."""
     spelled = {name.lower(): name for name in table.names}
     for name, kind in OWN_COLUMNS.items():
-        known = spelled.get(name)
-        if known is not None and (known != name or not only_gains(kind, table.field(known).type)):
-            yield f"column {known!r}, one of the kit's own, is {table.field(known).type}, expected {name!r} of {kind}"
+        spelling = spelled.get(name)
+        if spelling is not None and (spelling != name or not only_gains(kind, table.field(spelling).type)):
+            actual = f"column {spelling!r}, one of the kit's own, is {table.field(spelling).type}"
+            yield f"{actual}, expected {name!r} of {kind}"
     if policy is Policy.DISCARD:
         return
-    for name, kind in wanted.items():
-        known = spelled.get(name.lower())
+    for name, kind in declared_columns.items():
+        spelling = spelled.get(name.lower())
         new = arrow_type(kind)
-        if known is None:
+        if spelling is None:
             if policy is Policy.FREEZE:
                 yield f"column {name!r} is missing in the table, and {new} in the schema"
-        elif known != name:
-            yield f"column {name!r} is spelled {known!r} in the table, which cannot hold both"
+        elif spelling != name:
+            yield f"column {name!r} is spelled {spelling!r} in the table, which cannot hold both"
         else:
             old = table.field(name).type
             hold = common_type(old, new)

@@ -35,14 +35,14 @@ def writable(kind: pa.DataType) -> bool:
         return all(writable(field.type) for field in kind)
     if pa.types.is_list(kind):
         return writable(kind.value_type)
-    known = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, *_DATES)
-    return kind in known or pa.types.is_signed_integer(kind)
+    simple_types = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, *_DATES)
+    return kind in simple_types or pa.types.is_signed_integer(kind)
 
 
 def only_gains(old: pa.DataType, new: pa.DataType) -> bool:
     """Whether `new` is `old` with more fields in its structs: old files need not be written again to be read as it."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        return all(_has(new, field.name) and only_gains(field.type, new.field(field.name).type) for field in old)
+        return all(_has_field(new, field.name) and only_gains(field.type, new.field(field.name).type) for field in old)
     if pa.types.is_list(old) and pa.types.is_list(new):
         return only_gains(old.value_type, new.value_type)
     return bool(old == new)
@@ -58,33 +58,38 @@ def _readable(kind: pa.DataType) -> bool:
 
 
 def _struct(old: pa.StructType, new: pa.StructType, *, exact: bool) -> pa.DataType | None:
-    added = [field for field in new if not _has(old, field.name)]
+    added = [field for field in new if not _has_field(old, field.name)]
     names = [field.name.lower() for field in chain(old, added)]
     if len(set(names)) < len(names):  # two spellings of one name, which a table cannot hold
         return pa.string() if _readable(old) else None
-    kept = [
-        (f.name, common_type(f.type, new.field(f.name).type, exact=exact) if _has(new, f.name) else f.type) for f in old
+    common = [
+        (f.name, common_type(f.type, new.field(f.name).type, exact=exact) if _has_field(new, f.name) else f.type)
+        for f in old
     ]
-    if any(kind is None for _, kind in kept):
+    if any(kind is None for _, kind in common):
         return None
-    return pa.struct([*kept, *((field.name, field.type) for field in added)])
+    return pa.struct([*common, *((field.name, field.type) for field in added)])
 
 
-def _has(kind: pa.StructType, name: str) -> bool:
+def _has_field(kind: pa.StructType, name: str) -> bool:
     return bool(kind.get_field_index(name) >= 0)
 
 
 def _scalar(old: pa.DataType, new: pa.DataType, *, exact: bool) -> pa.DataType | None:
     """The simple type that holds both; None: only text does."""
-    for one, other in ((old, new), (new, old)):
-        if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other) and one.bit_width <= other.bit_width:
-            return other
-        if pa.types.is_floating(one) and other == pa.float64():
-            return other
-        if pa.types.is_signed_integer(one) and other == BIG_INTEGER:
-            return other
-        if one == pa.date32() and other in (MOMENT, LOCAL_TIME):
-            return other
-        if pa.types.is_signed_integer(one) and pa.types.is_floating(other):
-            return None if exact and one.bit_width > _SURELY_EXACT_BITS else pa.float64()
+    for first, second in ((old, new), (new, old)):
+        if (
+            pa.types.is_signed_integer(first)
+            and pa.types.is_signed_integer(second)
+            and first.bit_width <= second.bit_width
+        ):
+            return second
+        if pa.types.is_floating(first) and second == pa.float64():
+            return second
+        if pa.types.is_signed_integer(first) and second == BIG_INTEGER:
+            return second
+        if first == pa.date32() and second in (MOMENT, LOCAL_TIME):
+            return second
+        if pa.types.is_signed_integer(first) and pa.types.is_floating(second):
+            return None if exact and first.bit_width > _SURELY_EXACT_BITS else pa.float64()
     return None

@@ -21,7 +21,7 @@ from cdk.base.records.raw_json_lines import JsonLines, is_plain
 from cdk.base.records.typed_json_lines import Expected, ExpectedLines
 from cdk.base.values import Json, Record
 from cdk.lake.arrow.columns import LOCAL_TIME, MOMENT, ColumnType, JsonText
-from cdk.lake.arrow.vectorized import moments
+from cdk.lake.arrow.vectorized import to_timestamps
 
 _SCALARS: Mapping[pa.DataType, type] = {
     pa.int64(): int,
@@ -33,8 +33,8 @@ _SCALARS: Mapping[pa.DataType, type] = {
     LOCAL_TIME: str,
     pa.null(): NoneType,
 }
-_MOMENTS = frozenset({pa.date32(), MOMENT, LOCAL_TIME})
-_WHOLE = frozenset({pa.int64(), pa.bool_(), pa.string()})
+_TIMESTAMPS = frozenset({pa.date32(), MOMENT, LOCAL_TIME})
+_DIRECT_TYPES = frozenset({pa.int64(), pa.bool_(), pa.string()})
 """Types whose values, read as such, are what the column holds: lists of them are made in one go."""
 
 _NULL = msgspec.Raw(b"null")
@@ -45,7 +45,7 @@ _PIECE = 2**20
 """Bytes of text that become objects at once."""
 
 
-class _InDoubt(Exception):
+class _NeedsCoercion(Exception):
     """A value may not be what its column holds."""
 
 
@@ -57,8 +57,8 @@ class TypedJsonReader:
 
     def __init__(self, columns: Mapping[str, ColumnType]) -> None:
         self._columns = dict(columns)
-        known = columns and all(map(_is_known, columns, columns.values()))
-        self._expected = Expected(_object_of(columns)) if known else None
+        supported = columns and all(map(_is_supported, columns, columns.values()))
+        self._expected = Expected(_object_of(columns)) if supported else None
 
     @property
     def expected(self) -> Expected | None:
@@ -73,11 +73,18 @@ class TypedJsonReader:
         if records.text_size is None and not isinstance(records, ExpectedLines):
             return None
         try:
-            found = self._arrays(records, expected)
-        except (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, _InDoubt):
-            found = None
-        expected.note_page(fits=found is not None)
-        return found
+            arrays = self._arrays(records, expected)
+        except (
+            pa.ArrowException,
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            OverflowError,
+            RecursionError,
+            _NeedsCoercion,
+        ):
+            arrays = None
+        expected.note_page(fits=arrays is not None)
+        return arrays
 
     def _arrays(self, records: JsonLines, expected: Expected) -> Mapping[str, pa.Array] | None:
         if isinstance(records, ExpectedLines) and (objects := records.pop_objects(expected)) is not None:
@@ -102,22 +109,22 @@ def _pieces(lines: bytes) -> Iterator[memoryview]:
     yield view[begin:]
 
 
-def _is_known(name: str, kind: ColumnType) -> bool:
+def _is_supported(name: str, kind: ColumnType) -> bool:
     if isinstance(kind, pa.StructType):
-        return is_plain(name) and kind.num_fields > 0 and all(_is_known(part.name, part.type) for part in kind)
+        return is_plain(name) and kind.num_fields > 0 and all(_is_supported(part.name, part.type) for part in kind)
     if isinstance(kind, pa.ListType):
-        return _is_known(name, kind.value_type)
+        return _is_supported(name, kind.value_type)
     return is_plain(name) and (isinstance(kind, JsonText) or kind in _SCALARS)
 
 
 def _object_of(fields: Mapping[str, ColumnType]) -> type[msgspec.Struct]:
     """The class of objects that have these fields at most, in this order."""
-    known: list[tuple[str, Any, Any]] = [
+    members: list[tuple[str, Any, Any]] = [
         (f"f{n}", msgspec.Raw, _NULL) if isinstance(kind, JsonText) else (f"f{n}", _type_of(kind), None)
         for n, kind in enumerate(fields.values())
     ]
     renamed = {f"f{n}": name for n, name in enumerate(fields)}
-    return msgspec.defstruct("Object", known, rename=renamed, forbid_unknown_fields=True, gc=False)
+    return msgspec.defstruct("Object", members, rename=renamed, forbid_unknown_fields=True, gc=False)
 
 
 def _type_of(kind: pa.DataType) -> Any:  # noqa: ANN401 - any type
@@ -139,15 +146,15 @@ def _array(values: Sequence[Json], kind: ColumnType) -> pa.Array:
         return _texts(values)
     if isinstance(kind, pa.StructType):
         return _structs(values, kind)
-    if isinstance(kind, pa.ListType) and kind.value_type not in _WHOLE:
+    if isinstance(kind, pa.ListType) and kind.value_type not in _DIRECT_TYPES:
         return _lists(values, kind)
-    if kind in _MOMENTS:
-        if (found := moments(pa.array(values, pa.string()), kind)) is None:
-            raise _InDoubt
-        return found
+    if kind in _TIMESTAMPS:
+        if (timestamps := to_timestamps(pa.array(values, pa.string()), kind)) is None:
+            raise _NeedsCoercion
+        return timestamps
     array = pa.array(values, kind)
     if kind == pa.float64() and (largest := pc.max(pc.abs(array)).as_py()) is not None and largest >= _EXACT:
-        raise _InDoubt
+        raise _NeedsCoercion
     return array
 
 

@@ -73,13 +73,13 @@ def by_field(objects: Sequence[Mapping[str, Json]]) -> Mapping[str, Sequence[Jso
 def _scalars(values: Sequence[Json], kind: pa.DataType) -> pa.Array | None:
     if not _ALIKE.get(kind, frozenset()).issuperset(map(type, values)):
         return _texts(values, quoted=False) if kind == pa.string() else None
-    return moments(pa.array(values, pa.string()), kind) if kind in _EARLIEST else pa.array(values, kind)
+    return to_timestamps(pa.array(values, pa.string()), kind) if kind in _EARLIEST else pa.array(values, kind)
 
 
-def moments(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+def to_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
     """Texts as dates or moments; None if one of them is too early. Raises ArrowException: one of them is none."""
-    found = texts.cast(kind)
-    return None if pc.any(pc.less(found, _earliest(kind))).as_py() else found
+    timestamps = texts.cast(kind)
+    return None if pc.any(pc.less(timestamps, _earliest(kind))).as_py() else timestamps
 
 
 @cache
@@ -120,7 +120,7 @@ def _structs(values: Sequence[Json], kind: pa.StructType) -> pa.Array | None:
     arrays = []
     for field in kind:
         if fields is None:
-            array = to_array([one.get(field.name) for one in objects], field.type)
+            array = to_array([record.get(field.name) for record in objects], field.type)
         elif field.name in fields:
             array = to_array(fields[field.name], field.type)
         else:

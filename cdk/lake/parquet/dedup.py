@@ -21,7 +21,7 @@ from cdk.base.values import Json, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, GENERATION, LOCAL_TIME, META, MOMENT, RAW_ID
 from cdk.lake.arrow.json_text import from_json_text
-from cdk.lake.arrow.vectorized import moments
+from cdk.lake.arrow.vectorized import to_timestamps
 from cdk.streams.order import CountOrder, MomentOrder, Order, Rank, bytes_of
 
 DELETED_AT = "_ab_cdc_deleted_at"
@@ -33,7 +33,7 @@ NUMBER, APART, STALE = "_number", "_apart", "_stale"
 Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Gives columns (None: all of the table's) of those rows of a file for which a mask is true."""
 
-_UNSEEN = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
+_VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
 """Columns of the kit that differ from read to read, or that removing stale rows sets."""
 
 _AS_IT_IS = (pa.int64(), pa.int32(), pa.int16(), pa.int8())
@@ -97,13 +97,13 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     nulls = pa.repeat(False, part.num_rows)
     for name in identity.keys:
         nulls = pc.or_(nulls, pc.is_null(part[name]))
-    keys, apart = _told_apart([_comparable(part[name]) for name in identity.keys], _flat(nulls), identity, rest)
+    keys, apart = _separated_keys([_comparable(part[name]) for name in identity.keys], _flat(nulls), identity, rest)
     columns = dict(zip(names, keys, strict=True))
     columns[APART] = apart
     columns[CURSOR] = _ranks(part, identity.cursor, rest)
     columns[ROW] = pa.array(range(part.num_rows), pa.int64())
-    gone = identity.hard and DELETED_AT in part.column_names
-    columns[DELETED] = pc.is_valid(part[DELETED_AT]) if gone else pa.repeat(False, part.num_rows)
+    deletable = identity.hard and DELETED_AT in part.column_names
+    columns[DELETED] = pc.is_valid(part[DELETED_AT]) if deletable else pa.repeat(False, part.num_rows)
     columns[RAW_ID] = part[RAW_ID]
     return pa.table({name: _flat(column) for name, column in columns.items()})
 
@@ -127,8 +127,8 @@ def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
         *((name, "descending") for name in (CURSOR, RAW_ID)),
     ]
     rows = rows.take(pc.sort_indices(rows, sort_keys=order)).combine_chunks()
-    kept = rows.filter(_first_of_each(rows, names)).drop_columns([RAW_ID])
-    return kept.append_column(NUMBER, pa.array(range(kept.num_rows), pa.int64()))
+    latest = rows.filter(_first_of_each(rows, names)).drop_columns([RAW_ID])
+    return latest.append_column(NUMBER, pa.array(range(latest.num_rows), pa.int64()))
 
 
 def superseded(existing: pa.Table, winners: pa.Table, keys: int) -> tuple[pa.Array, pa.Array]:
@@ -144,23 +144,23 @@ def superseded(existing: pa.Table, winners: pa.Table, keys: int) -> tuple[pa.Arr
 def pairs(existing: pa.Table, winners: pa.Table, keys: int) -> pa.Table:
     """Each row that has the key of a winner, by `_row`; the winner, by `_number`; whether that is older: `_stale`."""
     existing, winners = _alike([existing, winners])
-    found = [_joined(existing, winners, [f"_k{i}" for i in range(keys)])]
+    joins = [_joined(existing, winners, [f"_k{i}" for i in range(keys)])]
     if winners[APART].null_count < winners.num_rows and existing[APART].null_count < existing.num_rows:
-        found.append(_joined(existing, winners, [APART]))
-    joined = pa.concat_tables(found)
-    ours, theirs = joined[CURSOR], joined[f"{CURSOR}_new"]
+        joins.append(_joined(existing, winners, [APART]))
+    joined = pa.concat_tables(joins)
+    existing_cursor, new_cursor = joined[CURSOR], joined[f"{CURSOR}_new"]
     # A row without a cursor is older than one with; of equals the one that was just read is newer.
-    newer = pc.fill_null(pc.greater(ours, theirs), False)
-    stale = pc.or_(newer, pc.and_(pc.is_null(theirs), pc.is_valid(ours)))
+    newer = pc.fill_null(pc.greater(existing_cursor, new_cursor), False)
+    stale = pc.or_(newer, pc.and_(pc.is_null(new_cursor), pc.is_valid(existing_cursor)))
     return joined.select([ROW, NUMBER]).append_column(STALE, stale)
 
 
 def _joined(existing: pa.Table, winners: pa.Table, names: Sequence[str]) -> pa.Table:
     """The rows of both that have the same values in `names`, none of them null."""
-    there = pc.field(names[0]).is_valid()
-    left = existing.filter(there).select([*names, CURSOR, ROW])
-    right = winners.filter(there).select([*names, CURSOR, NUMBER])
-    joined = left.join(right, keys=list(names), join_type="inner", right_suffix="_new")
+    has_key = pc.field(names[0]).is_valid()
+    existing_rows = existing.filter(has_key).select([*names, CURSOR, ROW])
+    new_rows = winners.filter(has_key).select([*names, CURSOR, NUMBER])
+    joined = existing_rows.join(new_rows, keys=list(names), join_type="inner", right_suffix="_new")
     return joined.select([CURSOR, ROW, f"{CURSOR}_new", NUMBER])
 
 
@@ -172,7 +172,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), pc.add(column, pa.scalar(0.0, column.type)))
 
 
-def _told_apart(
+def _separated_keys(
     keys: Sequence[pa.ChunkedArray], nulls: pa.Array, identity: Identity, rest: Rest
 ) -> tuple[Sequence[pa.ChunkedArray], pa.Array]:
     """The columns of the key, null where the row is apart, and what tells these rows apart.
@@ -187,7 +187,7 @@ def _told_apart(
     notes = rest([META], doubtful)[META].to_pylist()
     texts = [_texts(column.filter(doubtful)).to_pylist() for column in keys]
     ids: list[bytes | None] = [None] * size
-    mended: list[dict[int, str]] = [{} for _ in keys]
+    repaired: list[dict[int, str]] = [{} for _ in keys]
     unknown: list[int] = []
     for row, note, *values in zip(rows, notes, *texts, strict=True):
         named = zip(values, identity.keys, keys, strict=True)
@@ -199,7 +199,7 @@ def _told_apart(
         else:
             for i, part in enumerate(parts):
                 if part is not None and part.text != values[i]:
-                    mended[i][row] = part.text
+                    repaired[i][row] = part.text
     if unknown:
         mask = pc.is_in(pa.array(range(size), pa.int64()), value_set=pa.array(unknown, pa.int64()))
         for row, digest in zip(unknown, _digests(rest(None, mask)), strict=True):
@@ -207,7 +207,7 @@ def _told_apart(
     starts = pc.if_else(nulls, pa.scalar(NULL), pa.scalar(HIDDEN))
     apart = pc.binary_join_element_wise(starts, pa.array(ids, pa.binary()), pa.scalar(b""))
     ordinary = pc.is_null(apart)
-    columns = [_with(column, texts) for column, texts in zip(keys, mended, strict=True)]
+    columns = [_with(column, texts) for column, texts in zip(keys, repaired, strict=True)]
     return [pc.if_else(ordinary, column, pa.scalar(None, column.type)) for column in columns], apart
 
 
@@ -239,9 +239,9 @@ def _part(text: str | None, note: Json, names: frozenset[str], kind: pa.DataType
 
 def _noted(note: Json, names: Collection[str]) -> str | None:
     """A value that did not fit its column as it was: what `_airbyte_meta` has of it."""
-    for one in (note or {}).get("changes") or ():
-        if one is not None and one["field"] in names and one["change"] != "LEFT_OUT":
-            return None if one["original"] is None else str(one["original"])
+    for entry in (note or {}).get("changes") or ():
+        if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
+            return None if entry["original"] is None else str(entry["original"])
     return None
 
 
@@ -262,7 +262,7 @@ def _doubtful(keys: Sequence[pa.ChunkedArray], rest: Rest) -> pa.Array:
 
 def _digests(rows: pa.Table) -> list[bytes]:
     """What each of some rows holds, in few bytes; columns that are null count no more than columns that are missing."""
-    names = [name for name in rows.column_names if name not in _UNSEEN]
+    names = [name for name in rows.column_names if name not in _VOLATILE_COLUMNS]
     texts = [_texts(rows[name]).to_pylist() for name in names]
     return [
         _digest([[name, text] for name, text in zip(names, row, strict=True) if text is not None])
@@ -286,24 +286,24 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
     size = part.num_rows
     if cursor is None:
         return pa.nulls(size, pa.int64())
-    found = pa.nulls(size, pa.int64())
+    column_ranks = pa.nulls(size, pa.int64())
     if cursor.column in part.column_names:
-        found = _column_ranks(_flat(part[cursor.column]), cursor)
-    if found.null_count == 0:
-        return found
+        column_ranks = _column_ranks(_flat(part[cursor.column]), cursor)
+    if column_ranks.null_count == 0:
+        return column_ranks
     # Not in its column: there is none yet, or the value did not fit.
-    missing = pc.is_null(found)
-    others = rest([META, ADDITIONAL], missing)
+    missing = pc.is_null(column_ranks)
+    fallback = rest([META, ADDITIONAL], missing)
     names = {cursor.field, cursor.column}
     values = [
         _noted(note, names) or (None if text is None else from_json_text(text).get(cursor.field))
-        for note, text in zip(others[META].to_pylist(), others[ADDITIONAL].to_pylist(), strict=True)
+        for note, text in zip(fallback[META].to_pylist(), fallback[ADDITIONAL].to_pylist(), strict=True)
     ]
     ranks = [None if value is None else cursor.order.rank(value) for value in values]
     if not any(rank is not None for rank in ranks):
-        return found
-    found, fill = _alike_arrays([found, _array_of(ranks)])
-    return pc.replace_with_mask(found, missing, fill)
+        return column_ranks
+    column_ranks, fill = _alike_arrays([column_ranks, _array_of(ranks)])
+    return pc.replace_with_mask(column_ranks, missing, fill)
 
 
 def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
@@ -320,8 +320,8 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
     ):
         with suppress(pa.ArrowException):
             # As `MomentOrder` has them, in a tenth of the time; it reads more spellings.
-            if (found := moments(column, MOMENT)) is not None:
-                return found.cast(pa.int64())
+            if (timestamps := to_timestamps(column, MOMENT)) is not None:
+                return timestamps.cast(pa.int64())
     # Most values come more than once, or are written in a few ways.
     encoded = column.dictionary_encode()
     # Python has no moments before its year 1.

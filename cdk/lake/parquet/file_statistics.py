@@ -28,15 +28,15 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
         if any(group is None or not group.has_null_count for group in groups):
             continue
         nulls[path] = sum(group.null_count for group in groups)
-        known = [(group.min, group.max) for group in groups if group.has_min_max]
+        ranges = [(group.min, group.max) for group in groups if group.has_min_max]
         bounded = all(group.has_min_max or group.num_values == 0 for group in groups)
-        if known and bounded and all(_told(value) for pair in known for value in pair):
-            low[path], high[path] = min(pair[0] for pair in known), max(pair[1] for pair in known)
+        if ranges and bounded and all(_is_comparable(value) for pair in ranges for value in pair):
+            low[path], high[path] = min(pair[0] for pair in ranges), max(pair[1] for pair in ranges)
     return orjson.dumps(
         {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
     ).decode()
 
 
-def _told(value: Json) -> bool:
+def _is_comparable(value: Json) -> bool:
     """Whether a bound is one that every reader understands alike; a datetime is a date, and has its own rules."""
     return type(value) in (int, date) or (type(value) is str and len(value) <= _LONGEST)

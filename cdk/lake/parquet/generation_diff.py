@@ -30,13 +30,13 @@ _HASH_BITS = 64
 
 @dataclass(frozen=True)
 class GenerationCounts:
-    """Rows of a file, or of a table. seen: of the generation. gone: of another, and not flagged."""
+    """Rows of a file, or of a table. current: of the generation. stale: of another, and not flagged."""
 
-    seen: int = 0
-    gone: int = 0
+    current: int = 0
+    stale: int = 0
 
     def __add__(self, other: "GenerationCounts") -> "GenerationCounts":
-        return GenerationCounts(self.seen + other.seen, self.gone + other.gone)
+        return GenerationCounts(self.current + other.current, self.stale + other.stale)
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class GenerationDiff:
     partition_by: tuple[str, ...] = ()
 
     @property
-    def looked_at(self) -> list[str]:
+    def compared_columns(self) -> list[str]:
         """The columns that `looked` reads."""
-        return list(dict.fromkeys([*self.keys, *_marks(self)]))
+        return list(dict.fromkeys([*self.keys, *_mark_columns(self)]))
 
-    def looked(self, batches: Iterable[pa.RecordBatch]) -> tuple[GenerationCounts, int, str]:
+    def summary(self, batches: Iterable[pa.RecordBatch]) -> tuple[GenerationCounts, int, str]:
         """The rows of a table as its readers see them: which they are, how many, and the name of what is gone."""
-        schema = pa.schema([self.schema.field(name) for name in self.looked_at])
+        schema = pa.schema([self.schema.field(name) for name in self.compared_columns])
         counts, rows, total = GenerationCounts(), 0, 0
-        for batch in (cast_batch(one, schema) for one in batches):
+        for batch in (cast_batch(batch, schema) for batch in batches):
             counts += _count(self, batch)
             rows += batch.num_rows
             total += _hash(self, batch)
@@ -80,11 +80,11 @@ class GenerationDiff:
 
     def flagged(self, files: Sequence[TableFile], now: datetime, spread: TaskMap) -> list[DataFile]:
         """Write these files again with `now` in what is gone; nobody sees the new ones before a commit names them."""
-        return _flat(spread(partial(_again, self, now), files))
+        return _flat(spread(partial(_rewritten, self, now), files))
 
     def deleted(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
         """Write these files again without what is gone."""
-        return _flat(spread(partial(_again, self, None), files))
+        return _flat(spread(partial(_rewritten, self, None), files))
 
 
 def check_flag(schema: pa.Schema, where: str) -> None:
@@ -100,41 +100,41 @@ FLAG = pa.field(DELETED_AT, MOMENT)
 """The column that a table gets where it has none."""
 
 
-def _flat(made: Sequence[Sequence[DataFile]]) -> list[DataFile]:
-    return [file for files in made for file in files]
+def _flat(file_lists: Sequence[Sequence[DataFile]]) -> list[DataFile]:
+    return [file for files in file_lists for file in files]
 
 
-def _batches(unseen: GenerationDiff, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def _batches(diff: GenerationDiff, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of a file as the table has them: all its columns, or those with these names."""
-    schema = unseen.schema if names is None else pa.schema([unseen.schema.field(name) for name in names])
-    for batch in rows_of(unseen.root, file.path, file.partition, unseen.schema, schema.names):
+    schema = diff.schema if names is None else pa.schema([diff.schema.field(name) for name in names])
+    for batch in rows_of(diff.root, file.path, file.partition, diff.schema, schema.names):
         yield cast_batch(batch, schema)
 
 
-def _marks(unseen: GenerationDiff) -> list[str]:
-    return [name for name in (GENERATION, DELETED_AT) if name in unseen.schema.names]
+def _mark_columns(diff: GenerationDiff) -> list[str]:
+    return [name for name in (GENERATION, DELETED_AT) if name in diff.schema.names]
 
 
-def _gone(unseen: GenerationDiff, batch: pa.RecordBatch) -> pa.Array:
-    other = pc.fill_null(pc.not_equal(batch.column(GENERATION), unseen.generation), fill_value=False)
+def _stale_mask(diff: GenerationDiff, batch: pa.RecordBatch) -> pa.Array:
+    other = pc.fill_null(pc.not_equal(batch.column(GENERATION), diff.generation), fill_value=False)
     return pc.and_(other, pc.is_null(batch.column(DELETED_AT))) if DELETED_AT in batch.schema.names else other
 
 
-def _counted(unseen: GenerationDiff, file: TableFile) -> GenerationCounts:
-    return sum((_count(unseen, batch) for batch in _batches(unseen, file, _marks(unseen))), GenerationCounts())
+def _counted(diff: GenerationDiff, file: TableFile) -> GenerationCounts:
+    return sum((_count(diff, batch) for batch in _batches(diff, file, _mark_columns(diff))), GenerationCounts())
 
 
-def _count(unseen: GenerationDiff, batch: pa.RecordBatch) -> GenerationCounts:
-    seen = pc.equal(batch.column(GENERATION), unseen.generation)
-    return GenerationCounts(*(pc.sum(rows).as_py() or 0 for rows in (seen, _gone(unseen, batch))))
+def _count(diff: GenerationDiff, batch: pa.RecordBatch) -> GenerationCounts:
+    current = pc.equal(batch.column(GENERATION), diff.generation)
+    return GenerationCounts(*(pc.sum(rows).as_py() or 0 for rows in (current, _stale_mask(diff, batch))))
 
 
-def _hashed(unseen: GenerationDiff, file: TableFile) -> int:
-    return sum(_hash(unseen, batch) for batch in _batches(unseen, file, unseen.looked_at))
+def _hashed(diff: GenerationDiff, file: TableFile) -> int:
+    return sum(_hash(diff, batch) for batch in _batches(diff, file, diff.compared_columns))
 
 
-def _hash(unseen: GenerationDiff, batch: pa.RecordBatch) -> int:
-    keys = batch.filter(_gone(unseen, batch)).select(list(unseen.keys))
+def _hash(diff: GenerationDiff, batch: pa.RecordBatch) -> int:
+    keys = batch.filter(_stale_mask(diff, batch)).select(list(diff.keys))
     rows = zip(*(column.to_pylist() for column in keys.columns), strict=True)
     return sum(int.from_bytes(blake2b(repr(key).encode(), digest_size=_HASH_BITS // 8).digest()) for key in rows)
 
@@ -143,21 +143,21 @@ def _named(total: int) -> str:
     return f"{total % 2**_HASH_BITS:016x}"
 
 
-def _again(unseen: GenerationDiff, now: datetime | None, file: TableFile) -> list[DataFile]:
-    writer = TableWriter(unseen.root, unseen.schema, unseen.bounded, unseen.partition_by)
+def _rewritten(diff: GenerationDiff, now: datetime | None, file: TableFile) -> list[DataFile]:
+    writer = TableWriter(diff.root, diff.schema, diff.bounded, diff.partition_by)
     try:
-        for batch in _batches(unseen, file):
-            gone = _gone(unseen, batch)
-            writer.write([batch.filter(pc.invert(gone)) if now is None else _with_flag(batch, gone, now)])
+        for batch in _batches(diff, file):
+            stale = _stale_mask(diff, batch)
+            writer.write([batch.filter(pc.invert(stale)) if now is None else _with_flag(batch, stale, now)])
         return writer.close()
     except BaseException:
         writer.discard()
         raise
 
 
-def _with_flag(batch: pa.RecordBatch, gone: pa.Array, now: datetime) -> pa.RecordBatch:
+def _with_flag(batch: pa.RecordBatch, stale: pa.Array, now: datetime) -> pa.RecordBatch:
     at = batch.schema.get_field_index(DELETED_AT)
     kind = batch.schema.field(at).type
     moment = now.isoformat().replace("+00:00", "Z") if pa.types.is_string(kind) else now
-    flags = pc.if_else(gone, pa.scalar(moment, kind), batch.column(at))
+    flags = pc.if_else(stale, pa.scalar(moment, kind), batch.column(at))
     return batch.set_column(at, batch.schema.field(at), flags)

@@ -112,15 +112,15 @@ class Merge:
             compared: list[_Compared] = run(partial(_compare, self._plain(), name), candidates)
         finally:
             scratch.delete(name)
-        lost = pc.unique(pa.concat_arrays([pa.array([], pa.int64()), *(one.lost for one in compared)]))
+        lost = pc.unique(pa.concat_arrays([pa.array([], pa.int64()), *(comparison.lost for comparison in compared)]))
         stale = pc.is_in(winners[NUMBER], value_set=lost)
         added = self._added(staged, winners, lost, run)
-        add = (*(file for one in compared for file in one.files), *added)
+        add = (*(file for comparison in compared for file in comparison.files), *added)
         return Merged(
             add,
-            tuple(one.file for one in compared if one.replaced),
+            tuple(comparison.file for comparison in compared if comparison.replaced),
             sum(file.rows for file in added),
-            sum(one.replaced for one in compared),
+            sum(comparison.replaced for comparison in compared),
             len(lost),
             sum(part.num_rows for part in read) - winners.num_rows,
             pc.sum(pc.and_not(winners[DELETED], stale)).as_py() or 0,
@@ -130,20 +130,20 @@ class Merge:
             () if self.staged else tuple(file.path for file in staged if file not in add),
         )
 
-    def keyed(self, place: Folder, path: str, partition: Texts | None = None) -> pa.Table:
+    def keyed(self, folder: Folder, path: str, partition: Texts | None = None) -> pa.Table:
         """The rows of a file as `cdk.lake.parquet.dedup` compares them. partition: where in the table it lies."""
 
         def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
             names = self.schema.names if names is None else names
-            wanted = pa.schema([(name, kind.get(name) or OWN_COLUMNS[name]) for name in names])
+            columns = pa.schema([(name, types.get(name) or OWN_COLUMNS[name]) for name in names])
             batches, start = [], 0
-            for batch in rows_of(place, path, partition or {}, self.schema, names):
-                found = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
-                batches.append(cast_batch(found, wanted))
+            for batch in rows_of(folder, path, partition or {}, self.schema, names):
+                selected = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
+                batches.append(cast_batch(selected, columns))
                 start += batch.num_rows
-            return pa.Table.from_batches(batches, wanted)
+            return pa.Table.from_batches(batches, columns)
 
-        kind = {field.name: field.type for field in self.schema}
+        types = {field.name: field.type for field in self.schema}
         return keyed(rows(self.identity.columns(self.schema), None), self.identity, rows)
 
     def _plain(self) -> "Merge":
@@ -156,21 +156,21 @@ class Merge:
         with self.root.explaining():
             with scratch.open(name) as sink:
                 pq.write_table(winners.drop_columns([FILE, ROW, DELETED]), sink, row_group_size=_BATCH_ROWS)
-            scratch.settle(name)
+            scratch.make_durable(name)
 
     def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: TaskMap) -> list[DataFile]:
         """The files that hold the winners: those that were read as they are, where each of their rows is one."""
-        kept = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
-        whole: list[DataFile] = []
+        retained = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
+        unchanged: list[DataFile] = []
         parts: list[_Part] = []
         for n, file in enumerate(staged):
-            rows = kept.filter(pc.equal(kept[FILE], n))[ROW].combine_chunks()
+            rows = retained.filter(pc.equal(retained[FILE], n))[ROW].combine_chunks()
             if len(rows) == file.rows and self.staged is None:
-                whole.append(file)
+                unchanged.append(file)
             elif len(rows):
                 parts.append(_Part(file.path, rows))
-        made: list[list[DataFile]] = run(partial(_keep, self._plain()), parts)
-        return [*whole, *(file for files in made for file in files)]
+        written: list[list[DataFile]] = run(partial(_keep, self._plain()), parts)
+        return [*unchanged, *(file for files in written for file in files)]
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def remove_scratch(root: Folder, before: datetime) -> None:
     for scratch, name in scratch_files(root):
         # Another run may remove it at this moment, and a store may refuse: then it stays for another time.
         with suppress(FileNotFoundError, ConfigError, TransientError):
-            if scratch.settle(name).modified < before.timestamp() * 1000:
+            if scratch.make_durable(name).modified < before.timestamp() * 1000:
                 scratch.delete(name)
 
 
@@ -209,7 +209,7 @@ def scratch_files(root: Folder) -> Iterator[tuple[Folder, str]]:
 def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:
     """The files that may hold one of the keys, or a row that is apart and may be one of those that were read."""
     first = winners["_k0"].drop_null().to_pylist()
-    apart = [None if one is None else one[:1] for one in winners[APART].unique().to_pylist()]
+    apart = [None if mark is None else mark[:1] for mark in winners[APART].unique().to_pylist()]
     for file in table:
         if HIDDEN in apart or (NULL in apart and file.nulls != 0):
             yield file
@@ -217,8 +217,8 @@ def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[Table
             if first:
                 yield file
         else:
-            place = bisect_left(first, file.low)
-            if place < len(first) and first[place] <= file.high:
+            position = bisect_left(first, file.low)
+            if position < len(first) and first[position] <= file.high:
                 yield file
 
 
@@ -245,13 +245,13 @@ def _keep(merge: Merge, part: _Part) -> list[DataFile]:
 
 
 def _written(
-    merge: Merge, place: Folder, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
+    merge: Merge, folder: Folder, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
 ) -> list[DataFile]:
     """Write the rows of a file for whose numbers `which` says so into new files of the table."""
     writer = TableWriter(merge.root, merge.schema, merge.bounded, merge.partition_by)
     start = 0
     try:
-        for batch in rows_of(place, path, partition, merge.schema):
+        for batch in rows_of(folder, path, partition, merge.schema):
             numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
             start += batch.num_rows
             writer.write([cast_batch(batch.filter(which(numbers)), merge.schema)])

@@ -47,14 +47,14 @@ def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
             raise ConfigError(f"{where}: {name!r} is {kind}; expected a text, whole number, date, moment or boolean")
 
 
-def check_same(found: Sequence[str], wanted: Sequence[str], where: str, path: str) -> None:
-    """Raise ConfigError: the table has other partition columns, `found`, than are wanted."""
-    if tuple(found) == tuple(wanted):
+def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path: str) -> None:
+    """Raise ConfigError: the table has other partition columns, `actual`, than are wanted."""
+    if tuple(actual) == tuple(expected):
         return
-    columns = ", ".join(found)
+    columns = ", ".join(actual)
     raise ConfigError(
         f"{where}: the table is {f'partitioned by {columns}' if columns else 'not partitioned'}, and the pipeline says "
-        f"{', '.join(wanted) or 'nothing'}. A table keeps its partitions: "
+        f"{', '.join(expected) or 'nothing'}. A table keeps its partitions: "
         f"{f'say [{columns}]' if columns else 'leave it out'}, sync into another path, or move the table away to read "
         "the stream from its start",
         path=path,
@@ -135,9 +135,9 @@ def without_empty(batch: pa.RecordBatch, by: Sequence[str]) -> pa.RecordBatch:
             {"changes": [*meta["changes"], noted]} if was else meta
             for meta, was in zip(batch.column(META).to_pylist(), empty.to_pylist(), strict=True)
         ]
-        whole = pc.if_else(empty, pa.scalar(None, column.type), column)
-        batch = batch.set_column(at, batch.schema.field(at), whole)
-        place = batch.schema.get_field_index(META)
-        field = batch.schema.field(place)
-        batch = batch.set_column(place, field, pa.array(metas, field.type))
+        cleared = pc.if_else(empty, pa.scalar(None, column.type), column)
+        batch = batch.set_column(at, batch.schema.field(at), cleared)
+        meta_index = batch.schema.get_field_index(META)
+        field = batch.schema.field(meta_index)
+        batch = batch.set_column(meta_index, field, pa.array(metas, field.type))
     return batch

@@ -37,8 +37,8 @@ class Rewrite:
 
     def unfit(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
         """The columns that a double would round in some file."""
-        found: list[frozenset[str]] = spread(partial(_unfit, self), files)
-        return frozenset().union(*found)
+        columns: list[frozenset[str]] = spread(partial(_unfit, self), files)
+        return frozenset().union(*columns)
 
     def files(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
         """Write all rows again, a file for each; nobody sees the new files before a commit names them."""
@@ -46,8 +46,8 @@ class Rewrite:
 
     def joined(self, groups: Sequence[Sequence[TableFile]], spread: TaskMap) -> list[DataFile]:
         """Write the rows of each group into one file, or as many as they fill; nobody sees them before a commit."""
-        made: list[list[DataFile]] = spread(partial(_again, self), groups)
-        return [file for files in made for file in files]
+        written: list[list[DataFile]] = spread(partial(_rewritten, self), groups)
+        return [file for files in written for file in files]
 
 
 def crowded(files: Sequence[TableFile]) -> list[list[TableFile]]:
@@ -55,9 +55,9 @@ def crowded(files: Sequence[TableFile]) -> list[list[TableFile]]:
     groups: list[list[TableFile]] = []
     small = sorted((file for file in files if file.size < SMALL_BYTES), key=_partition)
     for _, alike in groupby(small, _partition):
-        there = list(alike)
-        if len(there) >= MANY:
-            groups += (group for group in _filled(there) if len(group) > 1)
+        partition_files = list(alike)
+        if len(partition_files) >= MANY:
+            groups += (group for group in _filled(partition_files) if len(group) > 1)
     return groups
 
 
@@ -68,7 +68,7 @@ def _partition(file: TableFile) -> tuple[tuple[str, bool, str], ...]:
 def _filled(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
     group: list[TableFile] = []
     for file in files:
-        if sum(one.size for one in group) + file.size > LARGE_BYTES:
+        if sum(member.size for member in group) + file.size > LARGE_BYTES:
             yield group
             group = []
         group.append(file)
@@ -83,7 +83,7 @@ def _unfit(rewrite: Rewrite, file: TableFile) -> frozenset[str]:
     return frozenset().union(*(unfit(batch, rewrite.schema) for batch in _batches(rewrite, file)))
 
 
-def _again(rewrite: Rewrite, group: Sequence[TableFile]) -> list[DataFile]:
+def _rewritten(rewrite: Rewrite, group: Sequence[TableFile]) -> list[DataFile]:
     writer = TableWriter(rewrite.root, rewrite.schema, rewrite.bounded, rewrite.partition_by)
     try:
         for file in group:

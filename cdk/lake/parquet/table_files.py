@@ -90,14 +90,14 @@ def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
     """How many rows of files their deletion vectors take out."""
     if "deletionVectors" not in (handle.protocol().writer_features or ()):
         return {}
-    known = {unquote(path): path for path in paths}
+    logged_paths = {unquote(path): path for path in paths}
     counts: dict[str, int] = {}
     for batch in pa.RecordBatchReader.from_stream(handle.deletion_vectors()):
-        for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+        for uri, selected in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             # The address is a whole one; the log's path is its end.
             parts = unquote(uri).split("/")
-            name = next(name for n in range(len(parts)) if (name := "/".join(parts[n:])) in known)
-            counts[known[name]] = len(kept.values) - (pc.sum(kept.values).as_py() or 0)
+            name = next(name for n in range(len(parts)) if (name := "/".join(parts[n:])) in logged_paths)
+            counts[logged_paths[name]] = len(selected.values) - (pc.sum(selected.values).as_py() or 0)
     return counts
 
 
@@ -175,9 +175,11 @@ def missing_files(root: Folder, paths: Sequence[str]) -> list[str]:
 
 def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
     """The columns whose bounds the log has, of some file at least."""
-    known = pa.table(handle.get_add_actions(flatten=True))
+    actions = pa.table(handle.get_add_actions(flatten=True))
     lows = ((name, f"min.{name}") for name in pa.schema(handle.schema().to_arrow()).names)
-    return tuple(name for name, low in lows if low in known.column_names and known[low].null_count < known.num_rows)
+    return tuple(
+        name for name, low in lows if low in actions.column_names and actions[low].null_count < actions.num_rows
+    )
 
 
 def file_actions(
@@ -210,12 +212,12 @@ def _nulls(row: Mapping[str, Json], keys: Sequence[str], partition_by: Sequence[
     total = 0
     for key in keys:
         if key in partition_by:
-            found = row["num_records"] if row[f"partition.{key}"] is None else 0
+            count = row["num_records"] if row[f"partition.{key}"] is None else 0
         else:
-            found = row.get(f"null_count.{key}")
-        if found is None:
+            count = row.get(f"null_count.{key}")
+        if count is None:
             return None
-        total += found
+        total += count
     return total
 
 

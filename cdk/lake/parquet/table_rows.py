@@ -13,7 +13,7 @@ _BATCH_ROWS = 64_000
 
 
 def rows_of(
-    place: Folder, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
+    folder: Folder, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in their order, with the columns that it has of `schema` and those of its partition.
 
@@ -21,10 +21,10 @@ def rows_of(
     place raises.
     """
     texts = {name: text for name, text in partition.items() if names is None or name in names}
-    with place.explaining(), place.reader(unquote(path)) as source:
+    with folder.explaining(), folder.reader(unquote(path)) as source:
         file = pq.ParquetFile(source)
-        there = None if names is None else [name for name in names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=there):
+        columns = None if names is None else [name for name in names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
             yield restored(without_encoding(batch), texts, schema)
 
 

@@ -131,12 +131,12 @@ class TableWriter:
             for texts, rows in split(batch, self._by):
                 self._part(texts).write(rows)
                 self._close_one_too_many()
-        held = sum(part.held for part in self._parts.values())
+        waiting_bytes = sum(part.waiting_bytes for part in self._parts.values())
         # The fullest first: the larger a row group, the better it is packed.
-        for part in sorted(self._parts.values(), key=lambda part: part.held, reverse=True):
-            if held <= self._limits.partitions_bytes:
+        for part in sorted(self._parts.values(), key=lambda part: part.waiting_bytes, reverse=True):
+            if waiting_bytes <= self._limits.partitions_bytes:
                 break
-            held -= part.held
+            waiting_bytes -= part.waiting_bytes
             part.flush()
             self._close_one_too_many()
 
@@ -177,7 +177,7 @@ class _PartWriter:
         self._files: list[DataFile] = []
 
     @property
-    def held(self) -> int:
+    def waiting_bytes(self) -> int:
         """Bytes of the rows that wait to be written."""
         return self._bytes
 
@@ -236,14 +236,14 @@ class _PartWriter:
         with self._root.explaining():
             self._writer.close()
             self._sink.close()
-        there = self._root.settle(self._name)
+        info = self._root.make_durable(self._name)
         footer = self._footers.pop()
         stats = stats_of(footer, self._bounded)
-        self._files.append(DataFile(self._name, there.size, footer.num_rows, there.modified, stats, self._partition))
+        self._files.append(DataFile(self._name, info.size, footer.num_rows, info.modified, stats, self._partition))
         self._writer = self._sink = None
         self._name = ""
 
 
-def _alike(one: pa.Schema, other: pa.Schema) -> bool:
+def _alike(first: pa.Schema, second: pa.Schema) -> bool:
     """Whether the columns that both have are of the same types. Each has the columns of the other first."""
-    return bool(one.equals(other)) or all(a.type == b.type for a, b in zip(one, other, strict=False))
+    return bool(first.equals(second)) or all(a.type == b.type for a, b in zip(first, second, strict=False))

@@ -59,7 +59,7 @@ class _Option:
     flag: bool = False
 
 
-_KNOWN: Mapping[Kind, Mapping[str, _Option]] = MappingProxyType(
+_OPTIONS: Mapping[Kind, Mapping[str, _Option]] = MappingProxyType(
     {
         "s3": {
             "AWS_ACCESS_KEY_ID": _Option("access_key", secret=True),
@@ -102,32 +102,32 @@ def options_of(kind: Kind, storage: Mapping[str, Json], environ: Mapping[str, st
     Keys are one option: a given one is never completed by another one's half from the environment.
     Raises ConfigError: an unknown name, or half of a key.
     """
-    known = _KNOWN[kind]
-    given: dict[str, str] = {}
+    supported = _OPTIONS[kind]
+    explicit: dict[str, str] = {}
     for spelled, value in storage.items():
         name = _full_name(kind, spelled)
         if name is None:
-            raise ConfigError(f"unknown option{did_you_mean(spelled, known)}", path=f"target.storage.{spelled}")
-        if name in given:
+            raise ConfigError(f"unknown option{did_you_mean(spelled, supported)}", path=f"target.storage.{spelled}")
+        if name in explicit:
             raise ConfigError(f"{name} is given twice, in two spellings", path=f"target.storage.{spelled}")
-        given[name] = _text(value)
-    inherited = {name: environ[name] for name in known if environ.get(name)}
-    if any(known[name].secret for name in given):
-        inherited = {name: value for name, value in inherited.items() if not known[name].secret}
-    options = inherited | given
+        explicit[name] = _text(value)
+    inherited = {name: environ[name] for name in supported if environ.get(name)}
+    if any(supported[name].secret for name in explicit):
+        inherited = {name: value for name, value in inherited.items() if not supported[name].secret}
+    options = inherited | explicit
     for together in _PAIRS[kind]:
-        there = [name for name in together if name in options]
-        if there and (missing := [name for name in together if name not in options]):
-            raise ConfigError(f"{there[0]} is given, and {missing[0]} is missing", path="target.storage")
+        present = [name for name in together if name in options]
+        if present and (missing := [name for name in together if name not in options]):
+            raise ConfigError(f"{present[0]} is given, and {missing[0]} is missing", path="target.storage")
     return tuple(sorted(options.items()))
 
 
 def secrets_of(options: Mapping[str, Json]) -> Iterator[str]:
     """The values that must not be shown, and the passwords in addresses."""
-    secret = {name for known in _KNOWN.values() for name, option in known.items() if option.secret}
+    secret = {name for supported in _OPTIONS.values() for name, option in supported.items() if option.secret}
     for name, value in options.items():
         text = _text(value)
-        if any(_full_name(kind, name) in secret for kind in _KNOWN):
+        if any(_full_name(kind, name) in secret for kind in _OPTIONS):
             yield text
         elif "@" in text and (password := urlsplit(text).password):
             yield unquote(password)
@@ -146,7 +146,7 @@ def file_system(kind: Kind, account: str, options: Options) -> fs.FileSystem:
     """
     arguments: dict[str, Json] = {}
     for name, value in options:
-        option = _KNOWN[kind][name]
+        option = _OPTIONS[kind][name]
         if option.argument and not (name == "AWS_DEFAULT_REGION" and "region" in arguments):
             arguments[option.argument] = value.lower() in {"true", "1"} if option.flag else value
     return _OPEN[kind](arguments, account)
@@ -187,7 +187,7 @@ def _full_name(kind: Kind, spelled: str) -> str | None:
     name = spelled.upper()
     name = "ENDPOINT_URL" if name == "ENDPOINT" else name
     names = (name, *(f"{prefix}_{name}" for prefix in _PREFIXES[kind]))
-    return next((full for full in names if full in _KNOWN[kind]), None)
+    return next((full for full in names if full in _OPTIONS[kind]), None)
 
 
 def _text(value: Json) -> str:

@@ -33,7 +33,7 @@ _SETTINGS = {
     # A checkpoint also removes commits that are older. A busy table has thousands of them a week.
     "delta.logRetentionDuration": "interval 7 days",
 }
-_TRIES = 100
+_ATTEMPTS = 100
 _HINDRANCES = ("Permission denied", "Not a directory", "Is a directory", "File exists", "Read-only file system")
 
 
@@ -65,56 +65,56 @@ class RowTable:
     Raises ConfigError: delta-rs cannot open a table there.
     """
 
-    def __init__(self, place: Folder) -> None:
-        if unquote(place.uri) != str(place):
-            raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(place))
-        self._place = place
-        self._where = str(place)
+    def __init__(self, folder: Folder) -> None:
+        if unquote(folder.uri) != str(folder):
+            raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(folder))
+        self._folder = folder
+        self._where = str(folder)
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
-        self._seen = -1
+        self._seen_version = -1
         self._rows: Rows = {}
 
     def make(self) -> None:
         """Make the table, unless it is there."""
-        with self._lock, self.telling():
+        with self._lock, self.translating_errors():
             if self._opened() is None:
                 self._create()
 
     def rows(self) -> Rows:
         """What is there now: every commit that has returned is seen."""
-        with self._lock, self.telling():
-            return self._looked()
+        with self._lock, self.translating_errors():
+            return self._refreshed()
 
-    def settle(self, wanted: Callable[[Rows], Actions]) -> Rows:
-        """Commit what `wanted` makes of what is there, until it wants nothing more; give what is there then.
+    def reconcile(self, changes: Callable[[Rows], Actions]) -> Rows:
+        """Commit what `changes` makes of what is there, until it wants nothing more; give what is there then.
 
-        wanted: called anew whenever somebody else has committed in between. When an answer was lost, it sees what
+        changes: called anew whenever somebody else has committed in between. When an answer was lost, it sees what
         became of its own commit. Raises TransientError: others were always faster.
         """
-        with self._lock, self.telling():
+        with self._lock, self.translating_errors():
             # A round is in vain only if another commit came first, so together the pipelines always get on.
-            for _ in range(_TRIES):
-                rows = self._looked()
+            for _ in range(_ATTEMPTS):
+                rows = self._refreshed()
                 if self._table is None:
                     raise ConfigError("found no table; prepare the store before it is written to", path=self._where)
-                actions = wanted(rows)
+                actions = changes(rows)
                 if not actions:
                     return rows
                 self._commit(self._table, actions)
         raise TransientError(
-            f"{_TRIES} commits of others came first; run fewer pipelines on this table", path=self._where
+            f"{_ATTEMPTS} commits of others came first; run fewer pipelines on this table", path=self._where
         )
 
     def close(self) -> None:
         """Let go of the table; the next look opens it again."""
-        self._table, self._seen = None, -1
+        self._table, self._seen_version = None, -1
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def translating_errors(self) -> Iterator[None]:
         """Turn what delta-rs, pyarrow and the system say into errors of the kit."""
         try:
-            with self._place.explaining():
+            with self._folder.explaining():
                 yield
         except (DeltaError, OSError, pa.ArrowException) as error:
             text = " ".join(str(error).split())
@@ -123,7 +123,7 @@ class RowTable:
                 f"the table of states failed: {text}", path=self._where
             ) from error
 
-    def _looked(self) -> Rows:
+    def _refreshed(self) -> Rows:
         """What is there now. The handle then stands at version `_seen`, until the next look."""
         if self._table is None:
             self._table = self._opened()
@@ -131,8 +131,8 @@ class RowTable:
                 return {}
         else:
             self._table.update_incremental()
-        if self._table.version() != self._seen:
-            self._rows, self._seen = _rows(self._table), self._table.version()
+        if self._table.version() != self._seen_version:
+            self._rows, self._seen_version = _rows(self._table), self._table.version()
         return self._rows
 
     def _commit(self, table: DeltaTable, actions: Actions) -> None:
@@ -140,7 +140,7 @@ class RowTable:
 
         Raises what delta-rs raised, if the table has not moved since.
         """
-        at = self._seen
+        at = self._seen_version
         self._sync(at)
         try:
             table.create_write_transaction(
@@ -151,26 +151,26 @@ class RowTable:
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         except (DeltaError, OSError):
-            self._looked()
-            if self._seen == at:
+            self._refreshed()
+            if self._seen_version == at:
                 raise
         self._sync(at + 1)
 
     def _sync(self, version: int) -> None:
         """Make a commit survive a power failure. delta-rs does not, and one that is lost hides all that follow it."""
-        if isinstance(self._place, LocalFolder):
+        if isinstance(self._folder, LocalFolder):
             with suppress(FileNotFoundError):  # a checkpoint holds it
-                sync_to_disk(self._place.path / "_delta_log" / f"{version:020}.json")
+                sync_to_disk(self._folder.path / "_delta_log" / f"{version:020}.json")
 
     def _opened(self) -> DeltaTable | None:
         """The table; None where nothing is. Raises ConfigError: something else is."""
         # Listed before the table is looked for: what comes with a table that is being made is not strange.
-        strange = self._strange()
-        uri, options = self._place.uri, self._place.storage_options
+        foreign = self._foreign_files()
+        uri, options = self._folder.uri, self._folder.storage_options
         if not DeltaTable.is_deltatable(uri, options):
-            if strange:
+            if foreign:
                 raise ConfigError(
-                    f"found {strange[0]!r}, expected a Delta table of states, or nothing; give the states a folder of "
+                    f"found {foreign[0]!r}, expected a Delta table of states, or nothing; give the states a folder of "
                     "their own",
                     path=self._where,
                 )
@@ -186,34 +186,34 @@ class RowTable:
         return table
 
     def _create(self) -> None:
-        self._place.make()
+        self._folder.make()
         try:
             DeltaTable.create(
-                self._place.uri,
+                self._folder.uri,
                 _SCHEMA,
                 mode="ignore",
                 partition_by=list(_WHICH),
                 name="spark-cdk state",
                 description="State logs of pipelines. OPTIMIZE and VACUUM may run here; do not write.",
                 configuration=_SETTINGS,
-                storage_options=self._place.storage_options,
+                storage_options=self._folder.storage_options,
                 # Of two who make it at once, the second would describe it again (delta-rs 1.6).
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         except (DeltaError, OSError):
             if self._opened() is None:  # else somebody else made it at the same moment
                 raise
-        if isinstance(self._place, LocalFolder):
-            sync_to_disk(self._place.path)
+        if isinstance(self._folder, LocalFolder):
+            sync_to_disk(self._folder.path)
 
-    def _strange(self) -> list[str]:
+    def _foreign_files(self) -> list[str]:
         """What lies there, by names, but for those with `_` or `.` in front, which Delta leaves to others."""
         try:
-            files = fs.PyFileSystem(DeltaStorageHandler(self._place.uri, self._place.storage_options))
+            files = fs.PyFileSystem(DeltaStorageHandler(self._folder.uri, self._folder.storage_options))
         except TableNotFoundError:  # no such folder
             return []
-        found = files.get_file_info(fs.FileSelector(""))
-        return sorted(item.base_name for item in found if not item.base_name.startswith(("_", ".")))
+        entries = files.get_file_info(fs.FileSelector(""))
+        return sorted(item.base_name for item in entries if not item.base_name.startswith(("_", ".")))
 
 
 def _rows(table: DeltaTable) -> Rows:

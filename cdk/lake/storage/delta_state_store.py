@@ -34,14 +34,14 @@ class DeltaStore:
     clock: dates files, for VACUUM. Raises ConfigError: delta-rs cannot open a table there.
     """
 
-    def __init__(self, place: Folder, *, clock: Clock = system_clock) -> None:
-        self._place = place
+    def __init__(self, folder: Folder, *, clock: Clock = system_clock) -> None:
+        self._folder = folder
         self._clock = clock
-        self._table = RowTable(place)
+        self._table = RowTable(folder)
 
     def prepare(self) -> None:
         """Make the table. Of an object store, prove first that it refuses a second create."""
-        _prove(self._place)
+        _prove(self._folder)
         self._table.make()
 
     def create(self, key: StateKey, seq: int, record: bytes) -> bool:
@@ -74,17 +74,17 @@ class DeltaStore:
             dropped.update(files)
             return [RemoveAction(file, data_change=True, deletion_timestamp=self._now()) for file in files]
 
-        self._table.settle(removal)
+        self._table.reconcile(removal)
         # Nobody goes back to an older version of this table, so its files need not wait for a VACUUM.
-        with self._table.telling():
+        with self._table.translating_errors():
             for file in dropped:
-                self._place.delete(file)
+                self._folder.delete(file)
 
     def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - a table cannot tell who is alive
         return nullcontext()
 
     def address_of(self, key: StateKey, seq: int) -> str:
-        return f"{self._place} {key} seq={seq}"
+        return f"{self._folder} {key} seq={seq}"
 
     def close(self) -> None:
         self._table.close()
@@ -99,17 +99,17 @@ class DeltaStore:
             if row in rows:
                 return []
             if not written:
-                self._place.write(file, content)
+                self._folder.write(file, content)
                 written = True
             return [AddAction(file, len(content), row._asdict(), self._now(), True, '{"numRecords":1}')]
 
-        mine = file in self._table.settle(addition)[row]
-        with self._table.telling():
-            if mine and not self._place.has([file]):
+        mine = file in self._table.reconcile(addition)[row]
+        with self._table.translating_errors():
+            if mine and not self._folder.has([file]):
                 # A VACUUM that keeps nothing came between the file and the commit that names it.
-                self._place.write(file, content)
+                self._folder.write(file, content)
             elif written and not mine:
-                self._place.delete(file)
+                self._folder.delete(file)
         return mine
 
     def _data(self, row: Row) -> bytes | None:
@@ -118,13 +118,13 @@ class DeltaStore:
             file = next(iter(self._table.rows().get(row, ())), "")
             if not file:
                 return None
-            with self._table.telling():
+            with self._table.translating_errors():
                 try:
-                    content = self._place.read(file)
+                    content = self._folder.read(file)
                 except FileNotFoundError:  # it was dropped or rewritten since: look again
                     continue
-            return _unpacked(content, row.kind, f"{self._place}/{file}")
-        raise BadState(f"{self._place}/{file}", None, f"the file that the table names for {row}")
+            return _unpacked(content, row.kind, f"{self._folder}/{file}")
+        raise BadState(f"{self._folder}/{file}", None, f"the file that the table names for {row}")
 
     def _names(self, key: StateKey, kind: str) -> Iterator[str]:
         owner = (key.namespace, key.pipeline, kind)
@@ -149,19 +149,19 @@ def open_delta(config: Mapping[str, Json]) -> DeltaStore:
     if not isinstance(storage, Mapping):
         raise ConfigError(f"found {type(storage).__name__}, expected keys and values", path=f"{_PATH}.storage")
     try:
-        place = folder_at(path if "://" in path else str(Path(path).expanduser()), storage)
+        folder = folder_at(path if "://" in path else str(Path(path).expanduser()), storage)
     except ConfigError as error:  # it says where a pipeline has them
-        where, said = (text.replace("target.storage", f"{_PATH}.storage") for text in (error.path, error.message))
-        raise ConfigError(said, path=where) from None
-    return DeltaStore(place)
+        where, message = (text.replace("target.storage", f"{_PATH}.storage") for text in (error.path, error.message))
+        raise ConfigError(message, path=where) from None
+    return DeltaStore(folder)
 
 
-def _prove(place: Folder) -> None:
+def _prove(folder: Folder) -> None:
     """Have an object store refuse a second create. delta-rs looks before it puts, so another client must ask for it.
 
     Raises ConfigError: the store takes both, or that client is not installed.
     """
-    if not isinstance(place, ObjectStoreFolder):
+    if not isinstance(folder, ObjectStoreFolder):
         return
     try:
         from cdk.state.stores.cloud import CloudStore  # noqa: PLC0415 - of an extra
@@ -170,10 +170,10 @@ def _prove(place: Folder) -> None:
             f"a table in an object store cannot be proved ({error}); pip install 'spark-cdk[object]'",
             path="state_provider.type",
         ) from error
-    options: dict[str, Json] = dict(place.options)
+    options: dict[str, Json] = dict(folder.options)
     if options.pop("AWS_ALLOW_HTTP", "").lower() in {"true", "1"}:
         options["allow_http"] = True
-    CloudStore(place.uri, options).prepare()
+    CloudStore(folder.uri, options).prepare()
 
 
 def _record(key: StateKey, seq: int) -> Row:

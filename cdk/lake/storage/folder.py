@@ -55,7 +55,7 @@ class Folder(ABC):
 
     @property
     @abstractmethod
-    def here(self) -> Path:
+    def local_path(self) -> Path:
         """The folder on this machine for what can only lie on a disk: locks and logs. It need not exist."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Folder(ABC):
         """A new file, for writing. `settle` it once it is closed."""
 
     @abstractmethod
-    def settle(self, name: str) -> FileInfo:
+    def make_durable(self, name: str) -> FileInfo:
         """Make a closed file survive a power failure, and tell what lies there."""
 
     @abstractmethod
@@ -151,7 +151,7 @@ class LocalFolder(Folder):
         return None
 
     @property
-    def here(self) -> Path:
+    def local_path(self) -> Path:
         return self.path / "_cdk"
 
     def make(self) -> None:
@@ -160,7 +160,7 @@ class LocalFolder(Folder):
     def open(self, name: str) -> pa.NativeFile:
         return _DISK.open_output_stream(str(self.path / name))
 
-    def settle(self, name: str) -> FileInfo:
+    def make_durable(self, name: str) -> FileInfo:
         path = self.path / name
         sync_to_disk(path)
         stat = path.stat()
@@ -232,8 +232,8 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 def sync_to_disk(path: Path) -> None:
     """Make a file's content, and its name in the folder, survive a power failure."""
-    for place in (path, path.parent):
-        handle = os.open(place, os.O_RDONLY)
+    for synced in (path, path.parent):
+        handle = os.open(synced, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

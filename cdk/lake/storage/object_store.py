@@ -85,7 +85,7 @@ class ObjectStoreFolder(Folder):
         return {"delta.checkpointInterval": "10"}
 
     @property
-    def here(self) -> Path:
+    def local_path(self) -> Path:
         return cache_folder() / "targets" / hashlib.sha256(str(self).encode()).hexdigest()[:16]
 
     def make(self) -> None:
@@ -94,10 +94,10 @@ class ObjectStoreFolder(Folder):
     def open(self, name: str) -> pa.NativeFile:
         return self._files.open_output_stream(self._at(name))
 
-    def settle(self, name: str) -> FileInfo:
+    def make_durable(self, name: str) -> FileInfo:
         with self.explaining():
-            found = self._files.get_file_info(self._at(name))
-            return FileInfo(found.size, found.mtime_ns // 1_000_000)
+            info = self._files.get_file_info(self._at(name))
+            return FileInfo(info.size, info.mtime_ns // 1_000_000)
 
     def read(self, name: str) -> bytes:
         with self.explaining(), self._files.open_input_stream(self._at(name)) as file:
@@ -114,19 +114,19 @@ class ObjectStoreFolder(Folder):
 
     def sizes(self, names: Collection[str]) -> Mapping[str, int]:
         with self.explaining():
-            found = self._files.get_file_info([self._at(name) for name in names])
-        there = zip(names, found, strict=True)
-        return {name: item.size for name, item in there if item.type is fs.FileType.File}
+            infos = self._files.get_file_info([self._at(name) for name in names])
+        named_infos = zip(names, infos, strict=True)
+        return {name: info.size for name, info in named_infos if info.type is fs.FileType.File}
 
     def names(self) -> list[str]:
         with self.explaining():
-            found = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
-        return [item.base_name for item in found if item.type is fs.FileType.File]
+            infos = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
+        return [info.base_name for info in infos if info.type is fs.FileType.File]
 
     def folders(self) -> list[str]:
         with self.explaining():
-            found = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
-        return [item.base_name for item in found if item.type is fs.FileType.Directory]
+            infos = self._files.get_file_info(fs.FileSelector(self._at(), allow_not_found=True))
+        return [info.base_name for info in infos if info.type is fs.FileType.Directory]
 
     def delete(self, name: str) -> None:
         with suppress(OSError):
@@ -142,18 +142,18 @@ class ObjectStoreFolder(Folder):
         about_tables = isinstance(error, DeltaError) and not _OF_A_STORE.search(text)
         if isinstance(error, FileNotFoundError | CdkError) or about_tables:
             return error
-        said = _in_one_line(text)
+        reason = _in_one_line(text)
         mask = Secrets(secrets_of(dict(self.options))).mask
-        where = {"path": str(self), "stream": stream, "detail": mask(f"{type(error).__name__}: {said}")}
+        where = {"path": str(self), "stream": stream, "detail": mask(f"{type(error).__name__}: {reason}")}
         for pattern, meaning in _REFUSALS:
-            if found := re.search(pattern, text):
-                return ConfigError(f"{meaning} ({found[0]})", **where)
-        said = mask(said)[:_SHOWN]
+            if refusal := re.search(pattern, text):
+                return ConfigError(f"{meaning} ({refusal[0]})", **where)
+        reason = mask(reason)[:_SHOWN]
         if _UNREACHABLE.search(text):
             return TransientError(
-                f"the store cannot be reached{self._endpoint}; what was committed is safe: {said}", **where
+                f"the store cannot be reached{self._endpoint}; what was committed is safe: {reason}", **where
             )
-        return TransientError(f"the store answered with an error; what was committed is safe: {said}", **where)
+        return TransientError(f"the store answered with an error; what was committed is safe: {reason}", **where)
 
     @property
     def _endpoint(self) -> str:
@@ -204,6 +204,6 @@ def known_schemes() -> str:
 
 def _in_one_line(text: str) -> str:
     """What went wrong, without the colours, the lines and the XML of it."""
-    if found := _XML_CODE.search(text):
-        return f"{found[1]}: {found[2]}" if found[2] else found[1]
+    if error := _XML_CODE.search(text):
+        return f"{error[1]}: {error[2]}" if error[2] else error[1]
     return " ".join(_ANSI.sub("", text).split())

@@ -33,7 +33,7 @@ def only_run(target: Folder | Path, pipeline: str) -> Iterator[str]:
     TransientError: a store does not answer.
     """
     notes, name = as_folder(target).join("_cdk"), f"{pipeline}.sync"
-    with _held(as_folder(target), pipeline):
+    with _locked(as_folder(target), pipeline):
         sync = _read(notes, name).partition(" ")[0] or uuid4().hex
         try:
             notes.write(name, f"{sync} by process {os.getpid()} on {socket.gethostname()}".encode())
@@ -49,18 +49,18 @@ def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
 
     Raises StateConflict and ConfigError, as `only_run` does.
     """
-    with _held(as_folder(target), pipeline):
+    with _locked(as_folder(target), pipeline):
         yield
 
 
 @contextmanager
-def _held(place: Folder, pipeline: str) -> Iterator[None]:
+def _locked(folder: Folder, pipeline: str) -> Iterator[None]:
     name = f"{pipeline}.lock"
-    with _open(place.here / name) as file:
+    with _open(folder.local_path / name) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            notes = place.join("_cdk")
+            notes = folder.join("_cdk")
             holder = _read(notes, f"{pipeline}.sync").partition(" ")[2] or "by another process"
             raise StateConflict(
                 f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it",

@@ -132,7 +132,7 @@ class SyncRunner:
         """Give tasks a folder to note in what they do, where they and this process see the same disk."""
         self._activities = activities()
         if isinstance(target, LocalFolder):
-            folder = target.here / f"{self._pipeline.name}.live"
+            folder = target.local_path / f"{self._pipeline.name}.live"
             with suppress(OSError):
                 shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
                 folder.mkdir(parents=True)
@@ -141,7 +141,7 @@ class SyncRunner:
     def _write_traces(self) -> None:
         """Write in full what went wrong, in place of what a run before had to say."""
         failures = [(report.name, report.failure) for report in self._reports() if report.failure is not None]
-        path = self._target.here / f"{self._pipeline.name}.traces.log"
+        path = self._target.local_path / f"{self._pipeline.name}.traces.log"
         try:
             path.unlink(missing_ok=True)
             if failures:
@@ -263,7 +263,9 @@ class SyncRunner:
 
     def _start_workers(self, target: Folder, plans: Sequence[StreamPlan]) -> Workers:
         modules = {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)}
-        workers = self._workers.start(self._pipeline.name, target.here / f"{self._pipeline.name}.spark.log", modules)
+        workers = self._workers.start(
+            self._pipeline.name, target.local_path / f"{self._pipeline.name}.spark.log", modules
+        )
         self._facts = replace(self._facts, spark=workers.engine, master=workers.master)
         return workers
 

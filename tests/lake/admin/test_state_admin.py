@@ -355,7 +355,7 @@ def test_a_table_whose_marker_is_gone_is_not_read_again_on_its_own(tmp_path: Pat
     assert "marker that says which one holds is gone" in lake.refused()
     assert len(lake.rows) == everything
 
-    number = max(lake.admin.standing(lake.one).kept)
+    number = max(lake.admin.standing(lake.one).retained)
     lake.admin.rollback(lake.one, number)
     assert (lake.sync(), len(lake.rows)) == (0, everything)
     assert (lake.admin.standing(lake.one).number or 0) > number

@@ -108,7 +108,7 @@ def test_what_others_did_is_told_by_the_commits_of_the_log(root: Path) -> None:
     DeltaTable(str(root)).restore(1)
 
     found = audit(LocalFolder(root))
-    assert found.others == [OtherCommit(2, "DELETE", -1), OtherCommit(4, "RESTORE", 1)]
+    assert found.other_commits == [OtherCommit(2, "DELETE", -1), OtherCommit(4, "RESTORE", 1)]
     (note,) = found.notes()
     assert note.endswith("not the kit's: version 2, DELETE: 1 row fewer; version 4, RESTORE: 1 row more")
     assert found.summary() == (
@@ -234,11 +234,11 @@ def test_rows_that_a_deletion_vector_takes_are_none(root: Path) -> None:
     (copy / "_delta_log" / f"{2:020}.json").write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
     found = audit(LocalFolder(copy))
-    assert (found.others, found.rows, found.in_files, found.wrong) == ([OtherCommit(2, "DELETE", -2)], 1, 1, [])
+    assert (found.other_commits, found.rows, found.in_files, found.wrong) == ([OtherCommit(2, "DELETE", -2)], 1, 1, [])
 
 
 def test_files_whose_rows_the_log_does_not_count_are_said() -> None:
-    found = Audit(0, others=[OtherCommit(4, "WRITE", None)], rows=None, in_files=7)
+    found = Audit(0, other_commits=[OtherCommit(4, "WRITE", None)], rows=None, in_files=7)
 
     assert found.others_gained is None
     assert found.summary().endswith("other commits: rows that nobody counted; the table has 7 rows")

@@ -21,7 +21,7 @@ from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json, NotJson, Record
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, GENERATION, META, RAW_ID, columns
-from cdk.lake.arrow.record_batches import RecordBatchBuilder
+from cdk.lake.arrow.record_batches import RecordBatchBuilder, RowIds
 from cdk.protocol.lines import record_lines
 
 NOW = datetime(2024, 5, 6, tzinfo=UTC)
@@ -665,3 +665,26 @@ def same(held: Json, value: Json) -> bool:
 
 def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+@pytest.mark.parametrize("sizes", [[1], [3, 2], [999, 1, 1], [1000, 1000], [998, 2004, 0, 7], [0, 5]])
+def test_ids_count_over_all_batches(sizes: list[int]) -> None:
+    ids = RowIds("u")
+
+    batches = [ids.next_ids([(3, size)]) for size in sizes]
+
+    assert [len(batch) for batch in batches] == sizes
+    assert all(batch.type == pa.string() for batch in batches)
+    assert pa.concat_arrays(batches).to_pylist() == [f"00000003u{number:010}" for number in range(sum(sizes))]
+
+
+def test_ids_of_two_writers_differ() -> None:
+    assert RowIds().next_ids([(0, 1)]) != RowIds().next_ids([(0, 1)])
+
+
+def test_ids_are_ordered_by_slice_and_then_by_row_whoever_wrote_them() -> None:
+    one, other = RowIds("z"), RowIds("a")
+    later = one.next_ids([(7, 150), (2, 3)]).to_pylist()
+    first = other.next_ids([(0, 0), (1, 2), (5, 1)]).to_pylist()
+
+    assert sorted([*later, *first]) == [*first[:2], *later[150:], first[2], *later[:150]]

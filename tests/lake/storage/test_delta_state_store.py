@@ -238,7 +238,7 @@ def test_a_drop_that_is_overtaken_drops_all_the_same(folder: Path, store: DeltaS
 def test_who_is_overtaken_again_and_again_gives_up_and_leaves_nothing_half_done(
     folder: Path, store: DeltaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_rows, "_TRIES", 3)
+    monkeypatch.setattr(delta_rows, "_ATTEMPTS", 3)
     seqs = count(1)
 
     def clock() -> datetime:

@@ -43,7 +43,7 @@ def test_a_file_that_is_written_in_parts_is_told_with_its_size(place: Folder) ->
     with place.open("part") as file:
         file.write(b"12345")
         file.write(b"678")
-    written = place.settle("part")
+    written = place.make_durable("part")
 
     assert place.read("part") == b"12345678"
     assert written.size == 8
@@ -193,11 +193,11 @@ def test_what_must_lie_on_a_disk_lies_in_the_cache_one_folder_for_each_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    one, other = (folder_at(address, {}, {}).here for address in ("s3://lake/a", "s3://lake/b"))
+    one, other = (folder_at(address, {}, {}).local_path for address in ("s3://lake/a", "s3://lake/b"))
 
     assert one != other
     assert one.parent == tmp_path / "spark-cdk" / "targets"
-    assert as_folder(tmp_path).here == tmp_path / "_cdk"
+    assert as_folder(tmp_path).local_path == tmp_path / "_cdk"
     assert cache_folder({"HOME": "/home/me"}) == Path("/home/me/.cache/spark-cdk")
 
 

@@ -116,7 +116,7 @@ def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
     assert rows(root) == expected(stream)
     assert report.total == rows(root).total()
     found = audit(LocalFolder(root))
-    assert (found.rows, found.in_files, found.wrong, found.others) == (report.total, report.total, [], [])
+    assert (found.rows, found.in_files, found.wrong, found.other_commits) == (report.total, report.total, [], [])
 
 
 @pytest.mark.parametrize("stream", INCREMENTAL, ids=lambda stream: stream.name)
