@@ -17,7 +17,8 @@ from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.values import canonical
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta import stream_table as tables
-from cdk.lake.delta.stream_table import FilesGone, StreamTable
+from cdk.lake.delta.pinned_table import FilesGone
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder

@@ -22,9 +22,10 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type, only_gains
+from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.state_blobs import number
-from cdk.lake.delta.stream_table import StreamTable, repeat_if_changed
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts, restored
 from cdk.lake.parquet.rewrite import Rewrite

@@ -6,18 +6,16 @@ The rule that makes it exactly-once: the commit goes through the very table hand
 version the state was loaded at. A run whose handle is stale is refused by the log; a fresh handle would not be.
 
 Measured with delta-rs 1.6: the marker survives log clean-up and the commit's metadata does not; the writer does not
-compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker where it was: which state belongs to the
-rows is then told by the log (`cdk.lake.delta.restore_detection`), and the marker still fences.
+compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker where it was: the log then says which
+state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker still fences.
 """
 
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
@@ -25,34 +23,26 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.base.crash_points import crash_point
-from cdk.base.errors import BugError, CdkError, ConfigError, StateConflict, StateError, TransientError
-from cdk.base.logs import logger
+from cdk.base.errors import BugError, CdkError, ConfigError, StateConflict, StateError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import to_json
-from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.engine_writes import Change
+from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, TableChanged
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.restore_detection import RowsState, state_of_rows
 from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
-from cdk.lake.delta.table_guard import Guard, check_openable, guard_of
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.table_files import (
     TableFile,
     actions,
     apply_commit,
     file_actions,
-    files_of,
     logged_files,
-    lost_files,
-    missing_files,
     oldest,
     rows_of,
-    total_rows,
 )
-from cdk.lake.parquet.table_rows import without_encoding
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Folder, as_folder
+from cdk.lake.storage.folder import Folder
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -60,7 +50,6 @@ NOTE = "spark-cdk.note"
 _RETAINED_STATES = 20
 _MOVES = 20
 """Commits that only move rows and are looked at when a table is opened: each costs as much as opening it."""
-_ATTEMPTS = 5
 _NEWEST = 3
 _CLOCKS_DIFFER = 3_600_000
 """Milliseconds by which clocks of machines that write to one table may differ."""
@@ -69,59 +58,8 @@ _CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable
 """In what delta-rs says of rows that a constraint refuses."""
 
 
-T = TypeVar("T")
-
-
-class TableChanged(TransientError):
-    """Something else, such as OPTIMIZE, came between. Nothing is committed; do it again on the files that are there."""
-
-
-def repeat_if_changed(table: "StreamTable", attempt: Callable[[], T]) -> T:
-    """Run `attempt`, and again, five times at most, while it fails because somebody else has changed the table.
-
-    attempt: asks for the table's files anew, and removes what it wrote when it raises TableChanged. Files that are gone
-    while it reads them are a change, too: OPTIMIZE replaces files, and VACUUM removes what was replaced.
-    Raises TableChanged: the last attempt failed so, too. StateError: the table's newest version names files that are
-    gone.
-    """
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        try:
-            return attempt()
-        except TableChanged as error:
-            if not attempts_left:
-                raise TableChanged(
-                    f"something else has changed the table each of the {_ATTEMPTS} times that a commit was to be made; "
-                    "nothing of it counts, and the next sync reads again what it held. Run the sync again, at a time "
-                    "when jobs such as OPTIMIZE, or other syncs, do not write to this table all the while",
-                    detail=error.detail,
-                    path=error.path,
-                ) from error
-            logger.warning("%s; doing it again", error)
-        except Exception as error:
-            if not attempts_left or not table.lost_files():
-                raise
-            logger.warning("%s: files of the table left while they were read (%s); doing it again", table.root, error)
-    raise AssertionError("the last attempt returns or raises")
-
-
-class FilesGone(TransientError):
-    """Files that a commit was to name are gone, or not as they were written. Nothing is committed; read them again."""
-
-    def __init__(self, missing: Sequence[str], count: int, *, stream: str, path: str) -> None:
-        super().__init__(
-            f"{len(missing)} of {count} files that a commit was to name are gone, or not as they were written, such as "
-            f"{missing[0]}. VACUUM removes files that no version names yet when they are older than its retention, 0 "
-            "hours for example. Nothing was committed; run VACUUM while no sync runs, or with a longer retention",
-            stream=stream,
-            path=path,
-        )
-
-
-class StreamTable:
-    """One stream's table, opened for one run. The handle is pinned: see the module.
-
-    saved: the state that belongs to the table's rows; None when there is none.
-    """
+class StreamTable(PinnedTable):
+    """One stream's table and its states, opened for one run."""
 
     def __init__(
         self,
@@ -142,29 +80,13 @@ class StreamTable:
         Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. StateError: the
         table's state cannot be found. TransientError: a store does not answer.
         """
-        self.root = as_folder(root)
-        self._clock = clock
-        self._app = f"spark-cdk/{pipeline}/{stream}"
-        self._stream = stream
+        super().__init__(root, f"spark-cdk/{pipeline}/{stream}", stream, schema, clock=clock, partition_by=partition_by)
         self._states = StateBlobs(self.root.join("_cdk_state", pipeline), stream)
-        if unquote(self.root.uri) != str(self.root):
-            raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
-        where = f"streams.{stream.partition('/')[0]}.partition_by"
-        with self.root.explaining(stream):
-            self.root.make()
-            uri, options = self.root.uri, self.root.storage_options
-            if not DeltaTable.is_deltatable(uri, options):
-                check_columns(schema, partition_by or (), where)
-                self._create(schema, partition_by or ())
-            self._handle = self._opened()
-        self.partition_by = tuple(self._handle.metadata().partition_columns)
-        if partition_by is not None:
-            check_same(self.partition_by, tuple(partition_by), where, str(self.root))
-        self._version = self._seen_marker = self._marker()
-        self._guard: tuple[int, Guard] | None = None
+        self._version = self._seen_marker
         self._rows_state_version: int | None = None
         self._moves: tuple[int, ...] = ()
         self.saved: TableState | None = None
+        """The state that belongs to the table's rows; None when there is none."""
         self._undone: tuple[int, ...] = ()
         # Versions go up, also where the marker was lost.
         self._after = self._version
@@ -261,58 +183,13 @@ class StreamTable:
                 stream=self._stream,
             )
 
-    @property
-    def other_pipelines(self) -> list[str]:
-        """The other pipelines that have committed to the table and whose states lie beside it."""
-        own, stream = self._app.split("/", 2)[1:]
-        names = sorted(name for name in self.root.join("_cdk_state").folders() if name != own)
-        with self.root.explaining(self._stream):
-            return [
-                name for name in names if self._handle.transaction_version(f"spark-cdk/{name}/{stream}") is not None
-            ]
-
-    def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
-        uri, options = self.root.uri, self.root.storage_options
-        try:
-            # Tried again, delta-rs 1.6 would describe the table that is there now as this one.
-            DeltaTable.create(
-                uri,
-                schema,
-                mode="ignore",
-                partition_by=list(partition_by) or None,
-                configuration=self.root.table_settings,
-                storage_options=options,
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        except (DeltaError, OSError):
-            if not DeltaTable.is_deltatable(uri, options):
-                raise
-
-    @property
-    def version(self) -> int:
-        """The table's version, as Delta counts it."""
-        return int(self._handle.version())
-
-    @property
-    def guard(self) -> Guard:
-        """What may be done to the table, as the handle sees it."""
-        if self._guard is None or self._guard[0] != self.version:
-            self._guard = (self.version, guard_of(self._handle, str(self.root), self._stream))
-        return self._guard[1]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The table's columns, as the handle sees them."""
-        return pa.schema(self._handle.schema().to_arrow())
-
     def add(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
 
         A commit of its own, which moves no state. Raises StateConflict: another run moved it since the table was
         opened.
         """
-        for attempts_left in reversed(range(_ATTEMPTS)):
+        for attempts_left in reversed(range(ATTEMPTS)):
             schema = self.schema
             missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
             if not missing:
@@ -323,20 +200,9 @@ class StreamTable:
                 # Somebody else may have changed the columns in the meantime.
                 if not attempts_left:
                     raise self.root.explain(error, self._stream) from None
-            with self.root.explaining(self._stream):
-                self._handle = self._opened()
-            self._seen_marker = self._marker()
+            self._reopen()
             if self._seen_marker != self._version:
                 raise self._conflict(self._version, None)
-
-    def compact(self) -> int:
-        """Write small files again as large ones where they are many, in a partition if there are any; tell how many.
-
-        A commit of its own, which changes neither rows nor state; VACUUM removes the old files later. Raises
-        StateError, and what a store raises.
-        """
-        with self.root.explaining(self._stream):
-            return join_small_files(self._handle, self.root, self._clock())
 
     @property
     def state_version(self) -> int | None:
@@ -356,46 +222,6 @@ class StreamTable:
     def rows_state_version(self) -> int | None:
         """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
         return self._rows_state_version
-
-    def files(self, *keys: str) -> list[TableFile]:
-        """The files of the version that the handle is pinned to. keys: see `files_of`."""
-        with self.root.explaining(self._stream):
-            return files_of(self._handle, *keys)
-
-    def row_count(self, paths: Sequence[str] | None = None) -> int | None:
-        """The rows of the table, or of some of its files, by its log; None: the log does not say."""
-        if paths is not None and not paths:
-            return 0
-        with self.root.explaining(self._stream):
-            files = logged_files(self._handle)
-        return total_rows([files[path].counted for path in (files if paths is None else paths)])
-
-    def lost_files(self) -> bool:
-        """Whether files of the version that the handle is pinned to are gone; it then sees the newest version.
-
-        Raises StateError: files of that one are gone, too.
-        """
-        with self.root.explaining(self._stream):
-            if not missing_files(self.root, [file.path for file in self.files()]):
-                return False
-            self._handle = self._opened()
-            self._seen_marker = self._marker()
-            missing = missing_files(self.root, [file.path for file in self.files()])
-        if missing:
-            raise StateError(
-                f"version {self.version} of the table names {len(missing)} files that are gone, such as "
-                f"{missing[0]}: no reader can read it. Restore the files, or the table to a version that has its files",
-                path=str(self.root),
-                stream=self._stream,
-            )
-        return True
-
-    def check_files(self, files: Sequence[DataFile]) -> None:
-        """Raise FilesGone unless all these files lie here, as large as they were written."""
-        with self.root.explaining(self._stream):
-            missing = lost_files(self.root, files)
-        if missing:
-            raise FilesGone(missing, len(files), stream=self._stream, path=str(self.root))
 
     def commit(
         self,
@@ -429,24 +255,8 @@ class StreamTable:
         if self._seen_marker != before:  # refused before; the handle has seen the other run's commit since
             raise self._conflict(before, None)
         version = successor(self._after if before is None else before)
-        history = tuple(self.states)[:_RETAINED_STATES]
-        if logged is None and self.saved is None and before is not None:
-            logged = ()  # what the lost state had brought is not known
-        saved = replace(saved, history=history, logged=None if logged is None else tuple(logged), logged_at=None)
-        if self.saved is not None:
-            saved = replace(
-                saved, logged_at=self.saved.logged_at if self.saved.logged is None else self._rows_state_version
-            )
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
-        saved = replace(saved, rows=rows, newest=(), newest_at=0)
-        if files:
-            newest = files[-_NEWEST:]
-            at = max(file.modified for file in newest)
-            saved = replace(saved, newest=tuple(file.path for file in newest), newest_at=at)
-        elif self.saved is not None:
-            leaving = {file.path for file in remove}
-            staying = () if overwrite else tuple(path for path in self.saved.newest if path not in leaving)
-            saved = replace(saved, newest=staying, newest_at=self.saved.newest_at)
+        saved = self._completed(saved, files, () if overwrite else remove, logged, rows, overwrite=overwrite)
         crash_point("before_state_blob")
         self.draft(version, saved)
         crash_point("after_state_blob")
@@ -476,6 +286,41 @@ class StreamTable:
         self._version, self._rows_state_version, self.saved = version, version, saved
         self._prune(version, saved)
 
+    def _completed(
+        self,
+        saved: TableState,
+        files: Sequence[DataFile],
+        remove: Sequence[TableFile],
+        logged: Sequence[DataFile] | None,
+        rows: int | None,
+        *,
+        overwrite: bool,
+    ) -> TableState:
+        """The state with what only the table knows: its history, its rows, and the files of its newest commit."""
+        if logged is None and self.saved is None and self._version is not None:
+            logged = ()  # nobody knows which rows the lost state had brought
+        saved = replace(
+            saved,
+            history=tuple(self.states)[:_RETAINED_STATES],
+            logged=None if logged is None else tuple(logged),
+            logged_at=None,
+            rows=rows,
+            newest=(),
+            newest_at=0,
+        )
+        if self.saved is not None:
+            logged_at = self.saved.logged_at if self.saved.logged is None else self._rows_state_version
+            saved = replace(saved, logged_at=logged_at)
+        if files:
+            newest = files[-_NEWEST:]
+            at = max(file.modified for file in newest)
+            return replace(saved, newest=tuple(file.path for file in newest), newest_at=at)
+        if self.saved is not None:
+            leaving = {file.path for file in remove}
+            staying = () if overwrite else tuple(path for path in self.saved.newest if path not in leaving)
+            return replace(saved, newest=staying, newest_at=self.saved.newest_at)
+        return saved
+
     def _naming(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
         """A change that names files."""
 
@@ -491,9 +336,7 @@ class StreamTable:
     def _look_again(self, error: Exception, version: int) -> None:
         """Open the table anew after an error, and raise what it means unless the commit is there all the same."""
         explained, version_before, before = self.root.explain(error, self._stream), self.version, self._version
-        with self.root.explaining(self._stream):
-            self._handle = self._opened()
-        self._seen_marker = self._marker()
+        self._reopen()
         if self._seen_marker == version:
             return
         if self._seen_marker == before and _CONSTRAINT_ERROR.search(str(error)):
@@ -546,12 +389,6 @@ class StreamTable:
             if file.path not in before
         ]
 
-    def scan(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns of the rows, as readers that know the table's features see them; in no order."""
-        with self.root.explaining(self._stream):
-            for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
-                yield without_encoding(batch).select(list(names))
-
     def _checked(
         self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None, change: Change | None
     ) -> tuple[Receipt, int | None]:
@@ -578,16 +415,6 @@ class StreamTable:
             if self._seen_marker != self._version:
                 raise self._conflict(self._version, None)
         return Schema.from_arrow(schema)
-
-    def _opened(self) -> DeltaTable:
-        with check_openable(str(self.root), self._stream):
-            return DeltaTable(self.root.uri, storage_options=self.root.storage_options)
-
-    def _marker(self) -> int | None:
-        """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""
-        with self.root.explaining(self._stream):
-            marker: int | None = self._handle.transaction_version(self._app)
-        return marker
 
     def _of_rows(self, marker: int) -> RowsState:
         return state_of_rows(self.root, self._stream, self._app, version=self.version, marker=marker)

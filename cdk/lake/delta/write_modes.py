@@ -22,9 +22,10 @@ from cdk.base.values import Json
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.delta.engine_merge import EngineMerge, engine_comparison
 from cdk.lake.delta.engine_writes import appended, merged, overwritten
+from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.delta.row_history import RowHistory
-from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use, Way
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import Identity

@@ -14,8 +14,9 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.arrow.columns import column_name
 from cdk.lake.delta.engine_writes import deleted, flagged
+from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
-from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use, Way
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup

@@ -11,8 +11,8 @@ from cdk.base.logs import FirstWarning, logger
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.values import Json
 from cdk.lake.arrow.schema_evolution import Grown
+from cdk.lake.delta.pinned_table import FilesGone
 from cdk.lake.delta.receipt import RecordCounts
-from cdk.lake.delta.stream_table import FilesGone
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Committed
 from cdk.lake.parquet.writer import DataFile

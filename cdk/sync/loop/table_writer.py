@@ -25,9 +25,10 @@ from cdk.lake.arrow.columns import (
 )
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import Grown, Policy, SchemaChange, plan, with_columns
+from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.row_history import RowHistory
-from cdk.lake.delta.stream_table import StreamTable, TableChanged, repeat_if_changed
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use, guard_at, is_table
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Append, AppendDedup, Overwrite, WriteMode

@@ -1,8 +1,6 @@
 """Rows and state move together, or not at all."""
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -11,9 +9,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
+from cdk.base.errors import StateConflict, StateError, TransientError
 from cdk.base.values import Json
-from cdk.lake.delta.stream_table import TableChanged, repeat_if_changed
+from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
 from cdk.lake.parquet.writer import DataFile
 from tests.spark.users_table import blobs, ids, opened, saved, state, wrote
 
@@ -26,21 +24,6 @@ def test_a_new_table_is_empty_and_has_no_state(root: Path) -> None:
     assert table.saved is None
     assert ids(root) == []
     assert [field.name for field in DeltaTable(str(root)).schema().fields] == ["id"]
-
-
-def test_of_many_who_create_a_table_at_once_one_describes_it(tmp_path: Path) -> None:
-    together = threading.Barrier(6)
-
-    def create(root: Path) -> None:
-        together.wait(timeout=20)
-        opened(root)
-
-    for n in range(10):
-        root = tmp_path / str(n)
-        with ThreadPoolExecutor(6) as pool:
-            list(pool.map(create, [root] * 6))
-
-        assert [file.name for file in (root / "_delta_log").iterdir()] == ["00000000000000000000.json"]
 
 
 def test_rows_and_state_of_a_commit_are_found_by_the_next_run(root: Path) -> None:
@@ -251,22 +234,6 @@ def test_columns_are_added_and_older_rows_have_nothing_there(root: Path) -> None
     opened(root).commit(saved(3), wrote(root, 3))
     assert [field.name for field in DeltaTable(str(root)).schema().fields] == ["id", "name"]
     assert state(root) == 3
-
-
-@pytest.mark.parametrize("name", ["a b", "a#b", "a?b", "ü", "[a]", "100%"])
-def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
-    root = tmp_path / name
-    opened(root).commit(saved(1), wrote(root, 1))
-
-    assert state(root) == 1
-    assert DeltaTable(str(root)).version() == 1
-
-
-def test_a_folder_that_delta_would_take_for_another_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot open a path with %"):
-        opened(tmp_path / "a%20b")
-
-    assert list(tmp_path.iterdir()) == []
 
 
 class Unsure(DeltaTable):

@@ -1,0 +1,231 @@
+"""A table through one pinned handle: its columns and files in the version that the handle has read, and its marker.
+
+The handle stays at its version until something opens it anew, so what a run has looked at is what its commit builds on:
+the log refuses a commit through a handle that another run has overtaken (`cdk.lake.delta.stream_table`). Here is what
+needs no state: opening and creating, columns and features, files and rows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError
+
+from cdk.base.errors import ConfigError, StateError, TransientError
+from cdk.base.logs import logger
+from cdk.base.times.clock import Clock
+from cdk.lake.delta.compaction import join_small_files
+from cdk.lake.delta.table_guard import Guard, check_openable, guard_of
+from cdk.lake.parquet.partitioning import check_columns, check_same
+from cdk.lake.parquet.table_files import TableFile, files_of, logged_files, lost_files, missing_files, total_rows
+from cdk.lake.parquet.table_rows import without_encoding
+from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import Folder, as_folder
+
+ATTEMPTS = 5
+"""How often a commit is tried while other writers overtake it."""
+
+T = TypeVar("T")
+
+
+class TableChanged(TransientError):
+    """Another writer, such as OPTIMIZE, committed first. Nothing is committed; repeat it on the present files."""
+
+
+def repeat_if_changed(table: "PinnedTable", attempt: Callable[[], T]) -> T:
+    """Run `attempt`, five times at most, while it fails because another writer has changed the table.
+
+    attempt: lists the table's files anew, and removes what it wrote when it raises TableChanged. Files that vanish
+    while it reads them are a change, too: OPTIMIZE replaces files, and VACUUM removes the replaced ones.
+    Raises TableChanged: the last attempt failed so, too. StateError: the table's newest version names missing files.
+    """
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            return attempt()
+        except TableChanged as error:
+            if not attempts_left:
+                raise TableChanged(
+                    f"something else has changed the table each of the {ATTEMPTS} times that a commit was to be made; "
+                    "nothing of it counts, and the next sync reads again what it held. Run the sync again, at a time "
+                    "when jobs such as OPTIMIZE, or other syncs, do not write to this table all the while",
+                    detail=error.detail,
+                    path=error.path,
+                ) from error
+            logger.warning("%s; doing it again", error)
+        except Exception as error:
+            if not attempts_left or not table.lost_files():
+                raise
+            logger.warning(
+                "%s: files of the table vanished while they were read (%s); doing it again", table.root, error
+            )
+    raise AssertionError("the last attempt returns or raises")
+
+
+class FilesGone(TransientError):
+    """Files of a commit are missing, or not as they were written. Nothing is committed; read the slices again."""
+
+    def __init__(self, missing: Sequence[str], count: int, *, stream: str, path: str) -> None:
+        super().__init__(
+            f"{len(missing)} of {count} files that a commit was to name are gone, or not as they were written, such as "
+            f"{missing[0]}. VACUUM removes files that no version names yet when they are older than its retention, 0 "
+            "hours for example. Nothing was committed; run VACUUM while no sync runs, or with a longer retention",
+            stream=stream,
+            path=path,
+        )
+
+
+class PinnedTable:
+    """A Delta table, opened for one run and read through one handle."""
+
+    def __init__(
+        self,
+        root: Folder | Path,
+        app: str,
+        stream: str,
+        schema: pa.Schema,
+        *,
+        clock: Clock,
+        partition_by: Sequence[str] | None,
+    ) -> None:
+        """Open the table, or create it with `schema`. app: the application whose transaction version is the marker.
+
+        partition_by: its partition columns; None: those that it has, none for a new table.
+
+        Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. TransientError:
+        a store does not answer.
+        """
+        self.root = as_folder(root)
+        self._app, self._stream, self._clock = app, stream, clock
+        if unquote(self.root.uri) != str(self.root):
+            raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
+        where = f"streams.{stream.partition('/')[0]}.partition_by"
+        with self.root.explaining(stream):
+            self.root.make()
+            uri, options = self.root.uri, self.root.storage_options
+            if not DeltaTable.is_deltatable(uri, options):
+                check_columns(schema, partition_by or (), where)
+                self._create(schema, partition_by or ())
+            self._handle = self._new_handle()
+        self.partition_by = tuple(self._handle.metadata().partition_columns)
+        if partition_by is not None:
+            check_same(self.partition_by, tuple(partition_by), where, str(self.root))
+        self._seen_marker = self._marker()
+        self._guard: tuple[int, Guard] | None = None
+
+    def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
+        uri, options = self.root.uri, self.root.storage_options
+        try:
+            # Tried again, delta-rs 1.6 would describe the table that is there now as this one.
+            DeltaTable.create(
+                uri,
+                schema,
+                mode="ignore",
+                partition_by=list(partition_by) or None,
+                configuration=self.root.table_settings,
+                storage_options=options,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except (DeltaError, OSError):
+            if not DeltaTable.is_deltatable(uri, options):
+                raise
+
+    def _new_handle(self) -> DeltaTable:
+        with check_openable(str(self.root), self._stream):
+            return DeltaTable(self.root.uri, storage_options=self.root.storage_options)
+
+    def _reopen(self) -> None:
+        """Move the handle to the newest version, and read the marker again."""
+        with self.root.explaining(self._stream):
+            self._handle = self._new_handle()
+        self._seen_marker = self._marker()
+
+    def _marker(self) -> int | None:
+        """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""
+        with self.root.explaining(self._stream):
+            marker: int | None = self._handle.transaction_version(self._app)
+        return marker
+
+    @property
+    def version(self) -> int:
+        """The table's version, as Delta counts it."""
+        return int(self._handle.version())
+
+    @property
+    def guard(self) -> Guard:
+        """What may be done to the table, as the handle sees it."""
+        if self._guard is None or self._guard[0] != self.version:
+            self._guard = (self.version, guard_of(self._handle, str(self.root), self._stream))
+        return self._guard[1]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, as the handle sees them."""
+        return pa.schema(self._handle.schema().to_arrow())
+
+    @property
+    def other_pipelines(self) -> list[str]:
+        """The other pipelines that have committed to the table and whose states lie beside it."""
+        own, stream = self._app.split("/", 2)[1:]
+        names = sorted(name for name in self.root.join("_cdk_state").folders() if name != own)
+        with self.root.explaining(self._stream):
+            return [
+                name for name in names if self._handle.transaction_version(f"spark-cdk/{name}/{stream}") is not None
+            ]
+
+    def files(self, *keys: str) -> list[TableFile]:
+        """The files of the version that the handle is pinned to. keys: see `files_of`."""
+        with self.root.explaining(self._stream):
+            return files_of(self._handle, *keys)
+
+    def row_count(self, paths: Sequence[str] | None = None) -> int | None:
+        """The rows of the table, or of some of its files, by its log; None: the log does not count them."""
+        if paths is not None and not paths:
+            return 0
+        with self.root.explaining(self._stream):
+            files = logged_files(self._handle)
+        return total_rows([files[path].counted for path in (files if paths is None else paths)])
+
+    def lost_files(self) -> bool:
+        """Whether files of the version that the handle is pinned to are missing; it then moves to the newest version.
+
+        Raises StateError: files of that one are missing, too.
+        """
+        with self.root.explaining(self._stream):
+            if not missing_files(self.root, [file.path for file in self.files()]):
+                return False
+            self._reopen()
+            missing = missing_files(self.root, [file.path for file in self.files()])
+        if missing:
+            raise StateError(
+                f"version {self.version} of the table names {len(missing)} files that are gone, such as "
+                f"{missing[0]}: no reader can read it. Restore the files, or the table to a version that has its files",
+                path=str(self.root),
+                stream=self._stream,
+            )
+        return True
+
+    def check_files(self, files: Sequence[DataFile]) -> None:
+        """Raise FilesGone unless all these files lie here, as large as they were written."""
+        with self.root.explaining(self._stream):
+            missing = lost_files(self.root, files)
+        if missing:
+            raise FilesGone(missing, len(files), stream=self._stream, path=str(self.root))
+
+    def scan(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows, as readers that know the table's features see them; in no order."""
+        with self.root.explaining(self._stream):
+            for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
+                yield without_encoding(batch).select(list(names))
+
+    def compact(self) -> int:
+        """Join small files where they are many, in each partition of a partitioned table; returns how many they were.
+
+        A commit of its own, which changes neither rows nor state; VACUUM removes the old files later. Raises
+        StateError, and what a store raises.
+        """
+        with self.root.explaining(self._stream):
+            return join_small_files(self._handle, self.root, self._clock())
