@@ -14,23 +14,25 @@ from cdk.lake.storage.folder import Folder
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit of a table. version: as Delta counts. at: by the clock of whoever made it.
-
-    state: the version of the state that it moved to, if it moved it. rows: those of the files it added; None where one
-    does not say. replaced: it removed files. note: what a person did.
-    """
+    """A commit of a table."""
 
     version: int
+    """The table's version that it made."""
     at: datetime | None
+    """By the clock of the writer."""
     operation: str
     state: int | None = None
+    """The version of the state that it moved to, if it moved the state."""
     rows: int | None = 0
+    """Rows of the files that it added; None where one of them has no count."""
     replaced: bool = False
+    """Whether it removed files."""
     note: str = ""
+    """What a person did to the state."""
 
 
 def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
-    """The commits up to `version`, newest first; those that were cleaned up are not there. app: whose state."""
+    """The commits up to `version`, newest first, as far back as the log reaches. app: the application of the state."""
     for at in range(version, -1, -1):
         try:
             lines = actions(root, at)

@@ -1,4 +1,4 @@
-"""Joining the small files that many short epochs have left: they are written again as few large ones.
+"""Compaction: rewriting the many small files of short epochs as few large ones.
 
 A commit of its own, which changes neither rows nor state; VACUUM removes the old files later.
 """
@@ -29,11 +29,11 @@ from cdk.lake.storage.folder import Folder
 
 
 def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
-    """Join the small files of a table, or of each of its partitions, where they are many; tell how many they were.
+    """Join the small files of a table, or of each of its partitions, where they are many; returns how many they were.
 
     The handle is brought to the version that is then the newest. Raises StateError: the table refused the commit, as
-    it does when another has come between; nothing has changed. ReceiptError: the new files have other rows than the old
-    ones. And what a store raises.
+    it does when another commit came first; nothing has changed. ReceiptError: the new files have other rows than the
+    old ones. And what a store raises.
     """
     groups = crowded(files_of(handle))
     if not groups:
@@ -66,7 +66,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
     Receipt().check(None if before is None else row_count(files) - before, stream="", path=str(root))
     if missing := lost_files(root, files):
         raise StateError(
-            f"the table's small files stay: {missing[0]}, which was to take their rows, is gone", path=str(root)
+            f"the table's small files stay: {missing[0]}, which was to take their rows, is missing", path=str(root)
         )
     with _committing(handle, root):
         handle.create_write_transaction(

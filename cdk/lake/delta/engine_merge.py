@@ -23,16 +23,14 @@ from cdk.lake.parquet.writer import DataFile
 
 @dataclass(frozen=True)
 class EngineMerge:
-    """What becomes of the rows that were read. The figures are those of `cdk.lake.parquet.merge.Merged`.
-
-    rows: of the table before it. operations: what is done with which of the rows that were read, by `_file` and `_row`.
-    expected: what delta-rs is to count.
-    """
+    """What becomes of the rows that were read. The figures are those of `cdk.lake.parquet.merge.Merged`."""
 
     merge: Merge
     staged: Sequence[DataFile]
     operations: pa.Table
+    """The operation on each row that was read, by `_file` and `_row`."""
     rows: int
+    """Rows of the table before the merge."""
     added: int
     replaced: int
     stale: int
@@ -40,6 +38,7 @@ class EngineMerge:
     deleted: int
     apart: int
     expected: dict[str, int]
+    """What delta-rs has to count."""
 
     def source(self) -> Iterator[pa.RecordBatch]:
         """The rows for `engine_writes.merged`; one that takes the place of several comes several times."""
@@ -63,7 +62,7 @@ def engine_comparison(
 ) -> EngineMerge:
     """Compare what was read with the rows of the table. scan: gives columns of these.
 
-    Raises FatalError: rows cannot be told apart by what a predicate of delta-rs sees.
+    Raises FatalError: a predicate of delta-rs cannot distinguish rows.
     """
     count = len(merge.identity.keys)
     read = [merge.keyed(merge.staged or merge.root, file.path) for file in staged]
@@ -160,7 +159,7 @@ def _check_visible(rows: pa.Table, merge: Merge) -> None:
         raise FatalError(
             f"a value of the primary key ({', '.join(merge.identity.keys)}) has more than its column holds, such as "
             "fractions of a microsecond, and the table has features with which rows cannot be told apart by more than "
-            "that. Let the key be a text, or sync into a table without them",
+            "that. Make the key a string, or sync into a table without these features",
             path=str(merge.root),
         )
 

@@ -28,7 +28,7 @@ UPSERT, INSERT, REMOVE = "upsert", "insert", "remove"
 
 
 def appended(rows: Rows, schema: pa.Schema) -> Change:
-    """Add rows."""
+    """Append rows through the writer of delta-rs."""
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
         reader = pa.RecordBatchReader.from_batches(schema, rows)
@@ -39,7 +39,7 @@ def appended(rows: Rows, schema: pa.Schema) -> Change:
 
 
 def overwritten(rows: Rows, schema: pa.Schema) -> Change:
-    """Put rows in place of those that are there."""
+    """Replace all rows of the table."""
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
         reader = pa.RecordBatchReader.from_batches(schema, rows)
@@ -111,7 +111,7 @@ def deleted(schema: pa.Schema, generation: int) -> Change:
 
 
 def _stale_rows(schema: pa.Schema, generation: int) -> str:
-    """As `cdk.lake.parquet.generation_diff` has it: a row without a number is none of the kit's, and stays."""
+    """As `cdk.lake.parquet.generation_diff` has it: a row without a generation is not the kit's, and stays."""
     other = f"{_quoted(GENERATION)} <> {generation}"
     return f"{other} AND {_quoted(DELETED_AT)} IS NULL" if DELETED_AT in schema.names else other
 

@@ -1,8 +1,8 @@
-"""Receipt: what became of the rows that a commit covers, in figures that are counted in different places.
+"""Receipt: what became of the rows that a commit covers, in figures from independent sources.
 
-The slices count what they read; the footers of the Parquet files say what was written; merging counts what it compares;
-the table's log says what it gains and loses. None of them knows of another, so where they agree nothing was lost on the
-way, and where they differ nothing is committed. A receipt goes into the metadata of its commit.
+The slices count records; the footers of the Parquet files count written rows; merging counts what it compares; the
+table's log counts what it gains and loses. None of them knows another, so where they agree no row was lost on the way,
+and where they differ nothing is committed. A receipt goes into the metadata of its commit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,32 +33,34 @@ class RecordCounts:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The rows of one commit, or of several together.
-
-    read, skipped: records that the slices got, and those of them that the table has from an earlier run.
-    rejected: rows with values that did not fit their column; they are rows like any other, and stay in `staged`.
-    staged: rows of the files that the slices were written to, as the footers count them.
-    superseded: those of them that are older than another one of the same key. stale: those that are older than the
-    table's row. deleted: those that say that their key is deleted, and are no rows themselves.
-    hidden: rows of `staged` that no reader sees yet. shown: rows that earlier commits hid and this one shows.
-    added, removed: rows that come to the table, and rows that leave it. A row that is replaced is one of each.
-    """
+    """The rows of one commit, or of several together."""
 
     read: int = 0
+    """Records that the slices read."""
     skipped: int = 0
+    """Records of `read` that the table has from an earlier run."""
     rejected: int = 0
+    """Rows with values that did not fit their column; they are rows like any other, and count in `staged`."""
     staged: int = 0
+    """Rows of the files that the slices wrote, by their footers."""
     superseded: int = 0
+    """Rows of `staged` that are older than another one of the same key."""
     stale: int = 0
+    """Rows of `staged` that are older than the table's row."""
     deleted: int = 0
+    """Rows of `staged` that delete their key, and are no rows themselves."""
     hidden: int = 0
+    """Rows of `staged` that no reader sees yet."""
     shown: int = 0
+    """Rows that earlier commits hid and this one shows."""
     added: int = 0
+    """Rows that the table gains; a row that is replaced counts here and in `removed`."""
     removed: int = 0
+    """Rows that the table loses."""
 
     @property
     def landed(self) -> int:
-        """Rows that came to the table or, in an overwrite, to the generation that is not shown yet."""
+        """Rows that the table gained or, in an overwrite, the generation that is not visible yet."""
         return self.added + self.hidden - self.shown
 
     def __add__(self, other: "Receipt") -> "Receipt":
@@ -86,7 +88,7 @@ class Receipt:
                 raise ReceiptError(rule, counted, expected, asdict(self), stream=stream, path=path)
 
     def to_json(self) -> Mapping[str, Json]:
-        """The figures by their names."""
+        """The figures by name, as reports and the metadata of a commit have them."""
         return asdict(self)
 
     def to_text(self) -> str:
@@ -95,12 +97,12 @@ class Receipt:
 
     @classmethod
     def from_text(cls, text: str, path: str) -> "Receipt":
-        """The receipt of a commit's metadata; figures of later versions are left out. Raises BadState."""
+        """The receipt of a commit's metadata; unknown figures are ignored. Raises BadState."""
         try:
             figures = orjson.loads(text)
             return cls(**{figure.name: int(figures.get(figure.name, 0)) for figure in fields(cls)})
         except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-            raise BadState(path, text, "the receipt of a commit, a JSON object of whole numbers") from error
+            raise BadState(path, text, "the receipt of a commit, a JSON object of integers") from error
 
 
 def row_count(files: Sequence[DataFile]) -> int:

@@ -1,8 +1,8 @@
-"""Which state belongs to the rows of a table: the one its marker names, unless the table was restored since.
+"""Which state belongs to the rows of a table: that of its marker, unless the table was restored since.
 
 RESTORE brings the rows of an older version back and leaves the marker where it was. The log is read backwards, over
 each RESTORE to the version it went to, until a commit is met that moved the marker. Where the log was cleaned up before
-that, it tells nothing; then the table's rows have to (`StreamTable`).
+that, it proves nothing; then the table's rows have to (`StreamTable`).
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class RowsState(NamedTuple):
 def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: int) -> RowsState:
     """What the log says of the rows of the table's `version`.
 
-    app: whose marker. marker: where it stands. Raises StateError: the log cannot tell.
+    app: the application of the marker. marker: its version. Raises StateError: the log cannot decide.
     """
     at, restored = version, False
     moves: list[int] = []
@@ -38,7 +38,7 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
         except FileNotFoundError:
             if not restored:
                 return RowsState(marker, certain=False, moves=tuple(moves))
-            why = f"version {at}, to which it was restored, is gone from the log"
+            why = f"the log no longer has version {at}, to which the table was restored"
             raise _unknown(why, root, stream) from None
         for line in lines:
             if line.get("txn", {}).get("appId") == app:
@@ -50,12 +50,12 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
             if info.get("operation") == "RESTORE":
                 to, restored = info.get("operationParameters", {}).get("version"), True
                 if to is None:
-                    why = "it was restored to a time; restore it to a version, by its number"
+                    why = "the table was restored to a timestamp; restore it to a version, by its number"
                     raise _unknown(why, root, stream)
                 at = int(to)
     return RowsState(None if restored else marker, certain=True, moves=tuple(moves))
 
 
 def _unknown(why: str, root: Folder, stream: str) -> StateError:
-    message = f"which state belongs to the table's rows cannot be told: {why}"
+    message = f"the state of the table's rows is unknown: {why}"
     return StateError(message, path=str(root), stream=stream)

@@ -1,9 +1,9 @@
 """The history of a table that is merged into: a table beside it with every row as it came.
 
-It follows: the commit to the table names the files that belong to the history, then they are added there, once. Each
-state of the table knows the one before that brought rows, so a history that is behind, by however many commits, is told
-what it lacks. Where that is not known, or those files are gone, the table's own log is read: every row that a file of
-it still has, and the history has not, is copied, by the row's id.
+A commit to the table names the files that belong to the history, and the history then adds them, once. Each state of
+the table knows the one before that brought rows, so a history that is behind, by however many commits, learns which
+rows are missing. Where no state knows that, or those files are missing, it reads the table's own log and copies every
+row that a file still has and the history has not, by the row's id.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ class RowHistory:
         self.table.check_moves()
 
     def follow(self) -> None:
-        """Add what the last commit to the table brought, or more where more is lacking.
+        """Add the rows of the last commit to the table, and all others that are missing.
 
         Raises StateError, and what a store or a file raises.
         """
@@ -68,10 +68,10 @@ class RowHistory:
             self._commit(self._fitting(files))
 
     def catch_up(self, spread: TaskMap = run_inline) -> None:
-        """Give the history the columns of the table, and the rows that it lacks. Raises what `follow` does."""
+        """Give the history the columns of the table, and its missing rows. Raises what `follow` raises."""
         paths = missing_files(self.table.root, [file.path for file in self.table.files()])
         if missing := [file for file in self.table.files() if file.path in paths]:
-            logger.warning("%s: %d files of %s are gone", self._stream, len(missing), self.table.root)
+            logger.warning("%s: %d files of %s are missing", self._stream, len(missing), self.table.root)
             self._commit([], remove=missing)
         self._align(spread)
         if self._followed is None:
@@ -81,7 +81,7 @@ class RowHistory:
 
     @property
     def _followed(self) -> int | None:
-        """The version of the table's state up to which the history has all rows; None: nobody knows."""
+        """The version of the table's state up to which the history has all rows; None: unknown."""
         version: int | None = None if self.table.saved is None else self.table.saved.state
         return version
 
@@ -90,7 +90,7 @@ class RowHistory:
         self.table.add([column for column in columns if column.name not in self.table.schema.names])
 
     def _named_since(self, followed: int) -> list[DataFile] | None:
-        """The files that commits to the table have named since the one to `followed`; None: not all are known."""
+        """The files that commits to the table have named since the one to `followed`; None: some are unknown."""
         saved, at = self.main.saved, self.main.rows_state_version
         files: list[DataFile] = []
         while saved is not None and at is not None and number(at) > number(followed):
@@ -106,7 +106,7 @@ class RowHistory:
         return files
 
     def _align(self, spread: TaskMap) -> None:
-        """Bring columns and files to types that hold what the table's do: a widening may have ended between the two."""
+        """Widen columns and files to the table's types: a widening may have been interrupted between the two tables."""
         current = self.table.schema
         target = self._target(current, frozenset())
         gains = [field for field in target if field.name not in current.names or _gains(current, field)]
@@ -135,7 +135,7 @@ class RowHistory:
         return pa.schema(list(fields.values()))
 
     def _fitting(self, files: Sequence[DataFile]) -> list[DataFile]:
-        """The files, those anew whose columns have other types than the history's."""
+        """The files, rewritten where their columns have other types than the history's."""
         kinds = {field.name: field.type for field in self.table.schema}
         readable: list[DataFile] = []
         outdated: list[DataFile] = []
@@ -178,7 +178,7 @@ class RowHistory:
         self._commit(files)
 
     def _files_of_log(self) -> Iterator[tuple[str, Texts]]:
-        """The files that commits to the table have added and that are there, oldest first; then those it has now."""
+        """The existing files that commits to the table have added, oldest first; then those of its present version."""
         root = self.main.root
         yielded = set()
         for version in range(self.main.version + 1):
@@ -196,7 +196,7 @@ class RowHistory:
                 yield unquote(file.path), file.partition
 
     def _commit(self, files: Sequence[DataFile], remove: Sequence[TableFile] = ()) -> None:
-        """Add the files and note how far the table was followed; with files to remove, that this is not known."""
+        """Add the files and note up to which state the history is complete; unknown where files are removed."""
         before = self.table.saved or TableState("incremental", "append")
         state = None if remove else self.main.rows_state_version or 0
         rows = before.records + row_count(files)

@@ -1,10 +1,10 @@
-"""The states that lie beside a table: a file for each version, which a commit to the table names.
+"""The states beside a table: a file for each version, which a commit to the table names.
 
-A file alone says nothing: it counts once a commit has moved the table's marker to its version.
+A file alone is a draft: it counts once a commit has moved the table's marker to its version.
 
-A state of many partitions is written as what differs from an earlier one, its *base*, whose file has all of them. So a
-commit costs what it moves, however many partitions the source has, or had once: those that left cannot be forgotten
-where they would be appended again if they came back. A base stays for as long as a state that is kept needs it.
+The file of a state of many partitions holds only the difference from an earlier one, its *base*, whose file has all of
+them. So a commit costs what it moves, however many partitions the source has, or had once: partitions that left cannot
+be dropped where their rows would be appended again if they came back. A base stays while a retained state needs it.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -30,9 +30,9 @@ _MANY = 1_000
 
 @dataclass
 class _Base:
-    """A state whose file has all its partitions: the digest of each one's entry, by the text of its fields.
+    """A state whose file has all its partitions: the digest of each entry, by the JSON of its fields.
 
-    written: entries that states which lean on it have written; as many as it has itself are worth a new one.
+    written: entries in the files of the states that refer to it; as many as it has itself are worth a new base.
     """
 
     version: int
@@ -61,7 +61,7 @@ class StateBlobs:
         self._folder.write(f"{version}.json", to_json(blob))
 
     def _shortened(self, version: int, saved: TableState, entries: Mapping[bytes, Json]) -> Mapping[str, Json]:
-        """What a state file says in place of all partitions; nothing where it is to be a base itself."""
+        """The entries of a state file in place of all partitions; empty where the state becomes a base itself."""
         digests = {key: _digest(entry) for key, entry in entries.items()}
         base = self._base
         # A draft that no commit has named may be removed by anybody.
@@ -78,7 +78,7 @@ class StateBlobs:
         return {}
 
     def load(self, version: int) -> TableState:
-        """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
+        """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
         blob, path = self._read(version)
         try:
             blob.pop("stream")
@@ -113,14 +113,14 @@ class StateBlobs:
         blob["state"]["states"] = list(entries.values())
 
     def _read(self, version: int) -> tuple[dict[str, Json], str]:
-        """What the file of a version says, and its path."""
+        """The content of the file of a version, and its path."""
         name = f"{version}.json"
         path = f"{self._folder}/{name}"
         try:
             blob = from_json(self._folder.read(name))
         except FileNotFoundError:
             raise StateError(
-                f"the table stands at state {version}, and this file is missing; bring it back, or move the table "
+                f"the table is at state {version}, and this file is missing; restore it, or move the table "
                 "away to read the stream from its start; `spark-cdk state reset` does so and keeps the rows",
                 path=path,
                 stream=self._stream,
@@ -133,7 +133,7 @@ class StateBlobs:
 
     @property
     def versions(self) -> list[int]:
-        """The versions whose files are there, drafts among them, in any order."""
+        """The versions that have a file, drafts among them, in any order."""
         return [version for version, name in self._named() if name.endswith(".json")]
 
     def bases(self, versions: Collection[int]) -> set[int]:
@@ -141,19 +141,19 @@ class StateBlobs:
         return {base for version in versions if (base := self._bases.get(version)) is not None}
 
     def keep(self, retained: Collection[int], upto: int) -> None:
-        """Remove all states but these, and those that they need, whose number is not above `upto`; see `remove`."""
+        """Remove all states but the retained ones, and those that they need, up to number `upto`; see `remove`."""
         needed = {*retained, *self.bases(retained)}
         self.remove(lambda version: version not in needed and number(version) <= upto)
 
     def remove(self, spare: Callable[[int], bool]) -> None:
-        """Remove the states whose version is spare; those that a store does not remove now stay for another time."""
+        """Remove the states for whose version `spare` is true; those that a store refuses to remove stay."""
         with suppress(ConfigError, TransientError):
             for version, name in list(self._named()):
                 if spare(version):
                     self._folder.delete(name)
 
     def _named(self) -> Iterator[tuple[int, str]]:
-        """The files of states by their versions, and what a write that was cut has left of one."""
+        """The files of states by version, and the drafts that interrupted writes have left."""
         for name in self._folder.names():
             path = Path(name)
             if path.stem.isdecimal() and path.suffix in {".json", ".tmp"}:
@@ -166,7 +166,7 @@ def number(version: int) -> int:
 
 
 def _entries(state: Json) -> dict[bytes, Json]:
-    """The entries of a state's partitions by the texts of their fields; empty where they are few."""
+    """The entries of a state's partitions by the JSON of their fields; empty where they are few."""
     states = state.get("states") if isinstance(state, Mapping) else None
     if not isinstance(states, list) or len(states) < _MANY:
         return {}

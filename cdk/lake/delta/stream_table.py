@@ -55,7 +55,7 @@ _CLOCKS_DIFFER = 3_600_000
 """Milliseconds by which clocks of machines that write to one table may differ."""
 _SHOWN = 4096
 _CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable")
-"""In what delta-rs says of rows that a constraint refuses."""
+"""In the errors of delta-rs about rows that a constraint refuses."""
 
 
 class StreamTable(PinnedTable):
@@ -97,7 +97,7 @@ class StreamTable(PinnedTable):
                 raise
 
     def _find_state(self) -> None:
-        """Load the state that belongs to the rows, if there is one. Raises StateError: it cannot be told or read."""
+        """Load the state that belongs to the rows, if there is one. Raises StateError: it is unknown or unreadable."""
         if self._version is None:
             self._check_new()
             return
@@ -211,7 +211,7 @@ class StreamTable(PinnedTable):
 
     @property
     def states(self) -> list[int]:
-        """The versions of the states that are kept for a RESTORE: the marker's, then the newest first.
+        """The versions of the states that are retained for a RESTORE: the marker's, then the newest first.
 
         Those that a RESTORE has undone are among them, for it may be undone itself.
         """
@@ -334,7 +334,7 @@ class StreamTable(PinnedTable):
         return change
 
     def _look_again(self, error: Exception, version: int) -> None:
-        """Open the table anew after an error, and raise what it means unless the commit is there all the same."""
+        """Open the table anew after an error, and raise what it means unless the commit succeeded all the same."""
         explained, version_before, before = self.root.explain(error, self._stream), self.version, self._version
         self._reopen()
         if self._seen_marker == version:
@@ -406,7 +406,7 @@ class StreamTable(PinnedTable):
         return receipt, None if before is None or removed is None else before + added - removed
 
     def _prepared(self, schema: pa.Schema) -> Schema:
-        """The schema for an overwrite, which does not turn on by itself what moments without a zone need."""
+        """The schema for an overwrite, which does not turn on by itself what timestamps without a zone need."""
         if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
             features = [TableFeatures.TimestampWithoutTimezone]
             self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
@@ -445,7 +445,7 @@ class StreamTable(PinnedTable):
         self._states.write(version, saved)
 
     def load(self, version: int) -> TableState:
-        """The state of a version that is kept. Raises StateError: its file is gone, or is none of ours."""
+        """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
         return self._states.load(version)
 
     def bases(self, versions: Collection[int]) -> set[int]:
@@ -453,7 +453,7 @@ class StreamTable(PinnedTable):
         return self._states.bases(versions)
 
     def _prune(self, version: int, saved: TableState) -> None:
-        """Remove states that a restore of the table can no longer need, and drafts of runs that were cut.
+        """Remove states that a restore of the table can no longer need, and drafts of interrupted runs.
 
         A state with a higher number may be a newer run's, written and about to be committed.
         """
@@ -466,7 +466,7 @@ def successor(version: int | None) -> int:
 
 
 def _zoneless(kind: pa.DataType) -> bool:
-    """Whether a type is, or holds, a moment without a zone."""
+    """Whether a type is, or contains, a timestamp without a zone."""
     if pa.types.is_struct(kind):
         return any(_zoneless(field.type) for field in kind)
     if pa.types.is_list(kind):

@@ -23,7 +23,7 @@ from cdk.lake.storage.folder import Folder
 
 
 class Use(StrEnum):
-    """What is done to a table. history: rows are added to a table that is the history of another."""
+    """What a sync does to a table. HISTORY: it adds rows to the history of another table."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -37,7 +37,7 @@ class Use(StrEnum):
 
 
 class Way(StrEnum):
-    """How a use is done. files: by naming Parquet files of the kit. engine: by delta-rs. refused: not at all."""
+    """How the kit performs a use. FILES: it names its Parquet files. ENGINE: delta-rs does it. REFUSED: not at all."""
 
     FILES = "files"
     ENGINE = "delta-rs"
@@ -46,7 +46,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log says of a table. fields: each with its place, at any depth, as Delta's JSON has them."""
+    """What the log says about a table. fields: each field by its path, at any depth, as Delta's JSON has it."""
 
     features: frozenset[str]
     writer: int
@@ -70,19 +70,19 @@ class _Log:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of tables.
-
-    ways: how each use is done; those that are not named are refused. why: what would be wrong. do: what helps, besides
-    another path. names: features of the protocol whose presence is enough. look: what else a table has of it, empty
-    for nothing.
-    """
+    """A feature of tables."""
 
     name: str
     ways: Mapping[Use, Way]
+    """How the kit performs each use; it refuses the others."""
     why: str
+    """What would go wrong."""
     do: str = ""
+    """What helps, besides another path."""
     names: tuple[str, ...] = ()
+    """Features of the protocol whose presence is enough."""
     look: Callable[[_Log], str] = lambda _: ""
+    """What else a table has of it; empty for nothing."""
 
     def detect(self, log: _Log) -> str:
         """What a table has of it, empty for nothing."""
@@ -230,7 +230,7 @@ class Guard:
         return "; ".join(f"{feature.name}: {what}" for feature, what in self.features if feature.ways == _CHECKED)
 
     def way(self, use: Use) -> Way:
-        """How a use is done. Raises ConfigError: it is not."""
+        """How the kit performs a use. Raises ConfigError: it refuses it."""
         self.check([use])
         ways = {feature.ways[use] for feature, _ in self.features}
         return Way.ENGINE if Way.ENGINE in ways else Way.FILES

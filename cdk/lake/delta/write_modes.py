@@ -35,21 +35,23 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 
 _LONGEST_MERGE = timedelta(days=1)
-"""Files of merges that are older are nobody's: a run on another machine may merge at this moment."""
+"""Older files of merges are orphans; a younger one may belong to a run on another machine."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """What a commit did. saved: what to go on with. done: whether there was something to commit.
-
-    files: those that were added. receipt: what became of the rows. apart: rows that came without a key.
-    """
+    """What a commit did."""
 
     saved: TableState
+    """The state that the next commit starts from."""
     done: bool
+    """Whether there was something to commit."""
     files: Sequence[DataFile] = ()
+    """The added files."""
     receipt: Receipt = field(default_factory=Receipt)
+    """What became of the rows."""
     apart: int = 0
+    """Rows that came without a key."""
 
 
 class WriteMode(ABC):
@@ -60,7 +62,7 @@ class WriteMode(ABC):
 
     @property
     def staging(self) -> Folder:
-        """Where tasks write."""
+        """The folder that tasks write their files into."""
         return self.table.root
 
     @property
@@ -86,7 +88,7 @@ class WriteMode(ABC):
         """
 
     def prepare(self, spread: TaskMap) -> None:  # noqa: B027 - most have nothing beside the table
-        """Make ready what lies beside the table, before the first commit."""
+        """Prepare what lies beside the table, before the first commit."""
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         """Add columns; in a generation that is hidden they may be wider ones. Raises StateConflict."""
@@ -98,7 +100,7 @@ class WriteMode(ABC):
 
 
 class Append(WriteMode):
-    """Rows are added as they come."""
+    """Every row is added, none is replaced."""
 
     def commit(
         self,
@@ -129,7 +131,7 @@ class Append(WriteMode):
 
 
 class Overwrite(WriteMode):
-    """A generation stays out of sight until it is whole; the commit that completes it replaces the one before."""
+    """A generation stays invisible until it is complete; the commit that completes it replaces the one before."""
 
     def __init__(self, table: StreamTable, schema: pa.Schema) -> None:
         """schema: what the generation's files are written with, and the table's columns once it is complete."""
@@ -159,12 +161,12 @@ class Overwrite(WriteMode):
         return Committed(saved, done, files, receipt)
 
     def _hidden(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> None:
-        """Commit a state that names the files, which stay out of sight."""
+        """Commit a state that names the files, which no reader sees yet."""
         self.table.check_files(files)
         self.table.commit(saved, receipt=receipt)
 
     def _shown(self, saved: TableState, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
-        """Commit the whole generation instead of the rows that are there now."""
+        """Commit the complete generation in place of the present rows."""
         table = self.table
         receipt = replace(receipt, removed=table.row_count() or 0)
         if pending and table.guard.way(Use.OVERWRITE) is Way.ENGINE:
@@ -188,10 +190,10 @@ class Overwrite(WriteMode):
 
 
 class AppendDedup(WriteMode):
-    """One row per key: what comes replaces what is older. A history gets every row as it came.
+    """One row per key: a new row replaces an older one. A history gets every row as it came.
 
-    The history is not what the table waits for: where it cannot be written, the sync goes on and says so, and the next
-    one gives it what it lacks.
+    The table does not wait for the history: where it cannot be written, the sync logs that and continues, and the next
+    one adds the missing rows.
     """
 
     def __init__(self, table: StreamTable, identity: Identity, bounded: tuple[str, ...], stream: str) -> None:
@@ -214,7 +216,7 @@ class AppendDedup(WriteMode):
 
     @contextmanager
     def _logging_history_errors(self) -> Iterator[None]:
-        """Say what goes wrong with the history, and go on."""
+        """Log errors of the history instead of raising them."""
         try:
             yield
         except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
@@ -339,7 +341,7 @@ def _delete(table: StreamTable, files: Sequence[DataFile]) -> None:
 
 
 def _staged(read: RecordCounts, files: Sequence[DataFile]) -> Receipt:
-    """The receipt of a commit as far as the slices and the files that they were written to tell it."""
+    """The receipt of a commit, with the figures of the slices and of their files."""
     return Receipt(read.read, read.skipped, read.rejected, staged=row_count(files))
 
 

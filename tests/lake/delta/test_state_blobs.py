@@ -26,7 +26,7 @@ from tests.spark.users_table import blobs, opened, saved, wrote
 @pytest.mark.parametrize(
     ("content", "kind", "problem"),
     [
-        (None, StateError, "this file is missing; bring it back, or move the table away"),
+        (None, StateError, "this file is missing; restore it, or move the table away"),
         (b"", BadState, "expected the JSON an earlier run wrote"),
         (b'{"format": "spark-cdk/1"', BadState, "expected the JSON an earlier run wrote"),
         (b"[]", BadState, 'expected a state of the format "spark-cdk/1"'),
