@@ -3,9 +3,9 @@
 Of the rows with one key the newest by cursor wins, as the stream's own cursor compares (`cdk.streams.order`); of equals
 the one that was read last. A row without a value of the cursor that can be read is older than any that has one.
 
-A row whose key is null, missing, or no value of its column is *apart*: it has no key, and must neither become one with
-another row nor come again with the next read. If all of its key is there, though not as the column has it, what tells
-it apart is the key as the source gave it, which `_airbyte_meta` keeps; else all that the row holds.
+A row whose key is null, missing, or no value of its column is *apart*: it has no key, and must neither merge with
+another row nor appear twice after the next read. If its key is complete, but not as the column holds it, the key as the
+source sent it identifies the row (`_airbyte_meta` keeps it); otherwise everything that the row holds does.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ FILE, ROW, CURSOR, DELETED = "_file", "_row", "_cursor", "_deleted"
 NUMBER, APART, STALE = "_number", "_apart", "_stale"
 
 Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
-"""Gives columns (None: all of the table's) of those rows of a file for which a mask is true."""
+"""Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
 
 _VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
 """Columns of the kit that differ from read to read, or that removing stale rows sets."""
@@ -42,46 +42,47 @@ _ISO = frozenset({"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%
 
 _DIGEST = 16
 NULL, HIDDEN = b"n", b"h"
-"""How what tells a row apart begins: a column of its key is null; none is, and the values differ from the source's."""
+"""Prefixes of `_apart`: a column of the key is null; none is, and the values differ from the source's."""
 
 
 @dataclass(frozen=True)
 class CursorColumn:
-    """Where rows have the value of the cursor, and how two of them compare.
-
-    field: as the source calls it. column: as the table does, once it has it; until then, and where the value did not
-    fit, it lies in `_airbyte_additional` or `_airbyte_meta`. json: the column holds JSON text.
-    """
+    """The column of the cursor, and how two of its values compare."""
 
     field: str
+    """Its name in the source."""
     column: str
+    """Its name in the table.
+
+    Before the table has it, and where a value did not fit, the value is in `_airbyte_additional` or `_airbyte_meta`.
+    """
     order: Order
     json: bool = False
+    """Whether the column holds JSON text."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """How rows of a table are told apart, and which of two with one key is newer.
-
-    keys: columns of the primary key, of scalar types. cursor: the value that grows with each change, if there is one.
-    hard: rows of deleted keys leave the table; otherwise they stay, with the moment of their deletion in them.
-    fields: what the source calls the columns of `keys`.
-    """
+    """The primary key of a table, and which of two rows with one key is newer."""
 
     keys: tuple[str, ...]
+    """Columns of the primary key, of scalar types."""
     cursor: CursorColumn | None = None
+    """The value that grows with each change, if there is one."""
     hard: bool = False
+    """Whether rows of deleted keys leave the table; otherwise they stay, with the time of their deletion."""
     fields: tuple[str, ...] = ()
+    """The names of the columns of `keys` in the source."""
 
     def columns(self, schema: pa.Schema) -> list[str]:
-        """The columns that deciding takes; for few rows it takes others, too."""
+        """The columns that a comparison needs; for few rows it needs others, too."""
         cursor = [self.cursor.column] if self.cursor is not None else []
         deleted = [DELETED_AT] if self.hard else []
         names = dict.fromkeys([*self.keys, *cursor, *deleted, RAW_ID])
         return [name for name in names if name in schema.names]
 
     def named(self, column: str) -> frozenset[str]:
-        """What notes in `_airbyte_meta` may call a column of the key."""
+        """The names of a column of the key in the notes of `_airbyte_meta`."""
         return frozenset(
             {column, *(field for key, field in zip(self.keys, self.fields, strict=False) if key == column)}
         )
@@ -90,8 +91,8 @@ class Identity:
 def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     """The rows of a file as merging compares them, in order.
 
-    part: the columns of `identity`. rest: gives others. Columns: `_k0`, ... the key, all null where the row is apart;
-    `_apart`, what tells it apart; `_cursor`, the rank of its value; `_row`, `_deleted`, `_airbyte_raw_id`.
+    part: the columns of `identity`. rest: returns others. Columns: `_k0`, ... the key, all null where the row is apart;
+    `_apart`, what identifies it; `_cursor`, the rank of its value; `_row`, `_deleted`, `_airbyte_raw_id`.
     """
     names = [f"_k{i}" for i in range(len(identity.keys))]
     nulls = pa.repeat(False, part.num_rows)
@@ -168,14 +169,14 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of the key whose equal values are equal; NaN equals nothing, and is no value of a key."""
     if not pa.types.is_floating(column.type):
         return column
-    # 0.0 and -0.0 are one value, and a join takes them for two.
+    # 0.0 and -0.0 are equal, and a join treats them as different.
     return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), pc.add(column, pa.scalar(0.0, column.type)))
 
 
 def _separated_keys(
     keys: Sequence[pa.ChunkedArray], nulls: pa.Array, identity: Identity, rest: Rest
 ) -> tuple[Sequence[pa.ChunkedArray], pa.Array]:
-    """The columns of the key, null where the row is apart, and what tells these rows apart.
+    """The columns of the key, null where the row is apart, and what identifies these rows.
 
     nulls: whether the file has null in one of the columns.
     """
@@ -222,23 +223,23 @@ def _with(column: pa.ChunkedArray, texts: Mapping[int, str]) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a key. raw: as the source gave it, for the column could not hold it."""
+    """A part of a key. raw: as the source sent it, for the column could not hold it."""
 
     text: str
     raw: bool
 
 
 def _part(text: str | None, note: Json, names: frozenset[str], kind: pa.DataType) -> _Part | None:
-    """A part of a key that is in doubt; None: nobody knows it. text: what the column has. note: the row's."""
+    """A part of a doubtful key; None: unknown. text: the value of the column. note: the row's `_airbyte_meta`."""
     original = _noted(note, names)
     if original is None:
         return None if text is None else _Part(text, raw=False)
-    # A column of texts holds any value; one that could not, once, has become wider since.
+    # A string column holds any value; one that could not, once, has become wider since.
     return _Part(original, raw=not (text is None and pa.types.is_string(kind)))
 
 
 def _noted(note: Json, names: Collection[str]) -> str | None:
-    """A value that did not fit its column as it was: what `_airbyte_meta` has of it."""
+    """The original of a value that did not fit its column, from `_airbyte_meta`."""
     for entry in (note or {}).get("changes") or ():
         if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
             return None if entry["original"] is None else str(entry["original"])
@@ -246,12 +247,12 @@ def _noted(note: Json, names: Collection[str]) -> str | None:
 
 
 def _doubtful(keys: Sequence[pa.ChunkedArray], rest: Rest) -> pa.Array:
-    """Whether a value of a row's key may not be what the source gave."""
+    """Whether a value of a row's key may differ from what the source sent."""
     doubtful = pa.repeat(False, len(keys[0]))
     for column in keys:
         doubtful = pc.or_(doubtful, pc.is_null(column))
         if pa.types.is_string(column.type):
-            # Half a character is written as an escape.
+            # A lone surrogate is written as an escape.
             doubtful = pc.or_(doubtful, pc.fill_null(pc.match_substring(column, "\\"), False))
     if any(pa.types.is_timestamp(column.type) for column in keys):
         # One that is finer than microseconds looks like any other.
@@ -261,7 +262,7 @@ def _doubtful(keys: Sequence[pa.ChunkedArray], rest: Rest) -> pa.Array:
 
 
 def _digests(rows: pa.Table) -> list[bytes]:
-    """What each of some rows holds, in few bytes; columns that are null count no more than columns that are missing."""
+    """A digest of the content of each row; a null column counts like a missing one."""
     names = [name for name in rows.column_names if name not in _VOLATILE_COLUMNS]
     texts = [_texts(rows[name]).to_pylist() for name in names]
     return [
@@ -282,7 +283,7 @@ def _digest(value: Json) -> bytes:
 
 
 def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
-    """The rank of each row: whole numbers, or bytes where they do not suffice; null where there is none."""
+    """The rank of each row: integers of 64 bits, or bytes where these do not suffice; null where there is none."""
     size = part.num_rows
     if cursor is None:
         return pa.nulls(size, pa.int64())
@@ -291,7 +292,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
         column_ranks = _column_ranks(_flat(part[cursor.column]), cursor)
     if column_ranks.null_count == 0:
         return column_ranks
-    # Not in its column: there is none yet, or the value did not fit.
+    # Not in its column: the table has none yet, or the value did not fit.
     missing = pc.is_null(column_ranks)
     fallback = rest([META, ADDITIONAL], missing)
     names = {cursor.field, cursor.column}
@@ -324,7 +325,7 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
                 return timestamps.cast(pa.int64())
     # Most values come more than once, or are written in a few ways.
     encoded = column.dictionary_encode()
-    # Python has no moments before its year 1.
+    # Python has no timestamps before its year 1.
     values = (_texts(encoded.dictionary) if pa.types.is_temporal(kind) else encoded.dictionary).to_pylist()
     if cursor.json:
         values = list(map(_json, values))
@@ -339,7 +340,7 @@ def _json(text: str | None) -> Json:
 
 
 def _array_of(ranks: Sequence[Rank | None]) -> pa.Array:
-    """Ranks as whole numbers of 64 bits where these hold them, else as bytes."""
+    """Ranks as integers of 64 bits where these hold them, else as bytes."""
     if all(rank is None or (type(rank) is int and -(2**63) <= rank < 2**63) for rank in ranks):
         return pa.array(ranks, pa.int64())
     return pa.array([bytes_of(rank) if isinstance(rank, int) else rank for rank in ranks], pa.binary())

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 from cdk.base.values import Json
 
 _LONGEST = 64
-"""Longer texts have no bounds: the log would hold more of them than of anything else."""
+"""Longer strings have no bounds: they would be the largest part of the log."""
 
 
 def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
     """The statistics of a Parquet file, JSON: how many rows, and the bounds of those of its columns that are named.
 
-    Whole numbers, texts and dates have bounds. Delta: Per-file Statistics, of its protocol.
+    Integers, strings and dates have bounds. Delta: Per-file Statistics, of its protocol.
     """
     low: dict[str, Json] = {}
     high: dict[str, Json] = {}
@@ -38,5 +38,5 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
 
 
 def _is_comparable(value: Json) -> bool:
-    """Whether a bound is one that every reader understands alike; a datetime is a date, and has its own rules."""
+    """Whether every reader understands a bound alike; a datetime is a date, and has its own rules."""
     return type(value) in (int, date) or (type(value) is str and len(value) <= _LONGEST)

@@ -1,9 +1,9 @@
-"""Rows that a read did not see: those of a table that carry the number of another generation.
+"""Stale rows: those of a table that carry the number of another generation than the last complete read.
 
-Merging a complete read gives each row that it saw the number of its generation, so the table knows by itself what is
-left over. Finding that takes a column or two of each file, one task a file, and no join and no second set of keys.
+Merging a complete read gives each row that it saw the number of its generation, so the table itself says which rows are
+stale. Finding them takes a column or two of each file, one task a file, and no join and no second set of keys.
 
-A row without a number is none of the kit's, and stays.
+A row without a number is not the kit's, and stays.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ _HASH_BITS = 64
 
 @dataclass(frozen=True)
 class GenerationCounts:
-    """Rows of a file, or of a table. current: of the generation. stale: of another, and not flagged."""
+    """Rows of a file, or of a table. current: of the generation. stale: of another one, and not flagged."""
 
     current: int = 0
     stale: int = 0
@@ -41,18 +41,18 @@ class GenerationCounts:
 
 @dataclass(frozen=True)
 class GenerationDiff:
-    """A table, and the generation that says what was seen. A value; it travels to tasks.
-
-    keys: the columns that tell rows apart. bounded: columns whose bounds go into the log. partition_by: the table's
-    partition columns. schema has `DELETED_AT` where rows are to be flagged.
-    """
+    """A table, and the generation of the rows that a complete read saw. A value; it travels to tasks."""
 
     root: Folder
     schema: pa.Schema
+    """Has `DELETED_AT` where rows are to be flagged."""
     generation: int
     keys: tuple[str, ...]
+    """The columns of the key."""
     bounded: tuple[str, ...] = ()
+    """Columns whose bounds go into the log."""
     partition_by: tuple[str, ...] = ()
+    """The table's partition columns."""
 
     @property
     def compared_columns(self) -> list[str]:
@@ -60,7 +60,7 @@ class GenerationDiff:
         return list(dict.fromkeys([*self.keys, *_mark_columns(self)]))
 
     def summary(self, batches: Iterable[pa.RecordBatch]) -> tuple[GenerationCounts, int, str]:
-        """The rows of a table as its readers see them: which they are, how many, and the name of what is gone."""
+        """The counts of a table as its readers see it, the number of its rows, and the digest of its stale keys."""
         schema = pa.schema([self.schema.field(name) for name in self.compared_columns])
         counts, rows, total = GenerationCounts(), 0, 0
         for batch in (cast_batch(batch, schema) for batch in batches):
@@ -70,34 +70,34 @@ class GenerationDiff:
         return counts, rows, _named(total)
 
     def counted(self, files: Sequence[TableFile], spread: TaskMap) -> list[GenerationCounts]:
-        """The rows of each file."""
+        """The current and the stale rows of each file."""
         return spread(partial(_counted, self), files)
 
     def plan(self, files: Sequence[TableFile], spread: TaskMap) -> str:
-        """A name for what is gone from these files: the same for the same keys, whatever their order."""
+        """The digest of the stale keys of these files: equal for equal keys, in any order."""
         parts: list[int] = spread(partial(_hashed, self), files)
         return _named(sum(parts))
 
     def flagged(self, files: Sequence[TableFile], now: datetime, spread: TaskMap) -> list[DataFile]:
-        """Write these files again with `now` in what is gone; nobody sees the new ones before a commit names them."""
+        """Rewrite these files with `now` in stale rows; nobody sees the new files before a commit names them."""
         return _flat(spread(partial(_rewritten, self, now), files))
 
     def deleted(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
-        """Write these files again without what is gone."""
+        """Rewrite these files without their stale rows."""
         return _flat(spread(partial(_rewritten, self, None), files))
 
 
 def check_flag(schema: pa.Schema, where: str) -> None:
-    """Raise ConfigError where rows cannot be flagged: the column is there, and takes no moment."""
+    """Raise ConfigError where rows cannot be flagged: the column exists and does not hold timestamps."""
     if DELETED_AT not in schema.names:
         return
     kind = schema.field(DELETED_AT).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_string(kind)):
-        raise ConfigError(f"{where}: found the column {DELETED_AT} of {kind}, expected a moment or a text; delete hard")
+        raise ConfigError(f"{where}: the column {DELETED_AT} is {kind}, expected a timestamp or a string; delete hard")
 
 
 FLAG = pa.field(DELETED_AT, MOMENT)
-"""The column that a table gets where it has none."""
+"""The column that flagging adds to a table without one."""
 
 
 def _flat(file_lists: Sequence[Sequence[DataFile]]) -> list[DataFile]:
@@ -158,6 +158,6 @@ def _rewritten(diff: GenerationDiff, now: datetime | None, file: TableFile) -> l
 def _with_flag(batch: pa.RecordBatch, stale: pa.Array, now: datetime) -> pa.RecordBatch:
     at = batch.schema.get_field_index(DELETED_AT)
     kind = batch.schema.field(at).type
-    moment = now.isoformat().replace("+00:00", "Z") if pa.types.is_string(kind) else now
-    flags = pc.if_else(stale, pa.scalar(moment, kind), batch.column(at))
+    value = now.isoformat().replace("+00:00", "Z") if pa.types.is_string(kind) else now
+    flags = pc.if_else(stale, pa.scalar(value, kind), batch.column(at))
     return batch.set_column(at, batch.schema.field(at), flags)

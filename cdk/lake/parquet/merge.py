@@ -1,11 +1,11 @@
-"""Merging what was read into a table with one row per key: find the files it touches, write only those anew.
+"""Merging new rows into a table with one row per key: find the files that they touch, and rewrite only those.
 
 The rows that were read lie in files that no version of the table names yet. One of them wins for each key
 (`cdk.lake.parquet.dedup`); files of the table that may hold its key are compared with it, one task a file, and written
-without the rows that it replaces. What comes back is for one commit: files to add, files to remove. Until then, and
-if it never comes, nothing has happened.
+without the rows that it replaces. The result is for one commit: files to add, files to remove. Without that commit,
+the table stays as it is.
 
-A task reads a file's key columns whole and its rows a row group at a time.
+A task reads all of a file's key columns and its rows a row group at a time.
 """
 
 from bisect import bisect_left
@@ -56,48 +56,52 @@ _SCRATCH = "_cdk_merge"
 
 @dataclass(frozen=True)
 class Merged:
-    """What to commit. replaced: rows that leave the table. added: rows that come. stale: read, but older than its row.
-
-    superseded: read, but older than another row of its key that was read. deleted: read, and say that their key is
-    deleted. apart: read, and without a key (`cdk.lake.parquet.dedup`). compared: files that were looked into. where:
-    `here` or `spark`. spare: files that nobody needs once this is committed.
-    """
+    """The result of a merge: what to commit."""
 
     add: tuple[DataFile, ...]
     remove: tuple[TableFile, ...]
     added: int = 0
+    """Rows that the table gains."""
     replaced: int = 0
+    """Rows that the table loses."""
     stale: int = 0
+    """Rows that were read and are older than the table's row."""
     superseded: int = 0
+    """Rows that were read and are older than another one of their key that was read."""
     deleted: int = 0
+    """Rows that were read and delete their key."""
     apart: int = 0
+    """Rows that were read without a key (`cdk.lake.parquet.dedup`)."""
     compared: int = 0
+    """Files of the table that were read."""
     where: str = "here"
+    """`here`, `spark` or `delta-rs`."""
     spare: tuple[str, ...] = ()
+    """Files that are orphans after the commit."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """A table, as merging sees it. schema: the table's, all columns. spark: runs tasks on executors.
-
-    staged: where the rows that were read lie, if not in the table's folder; they stay there. bounded: columns whose
-    bounds go into the log. partition_by: the table's partition columns; a row that changes may leave one partition for
-    another.
-    """
+    """A table as merging sees it."""
 
     root: Folder
     schema: pa.Schema
+    """All columns of the table."""
     identity: Identity
     spark: TaskMap
+    """Runs tasks on executors."""
     staged: Folder | None = None
+    """The folder of the rows that were read, if not the table's; they stay there."""
     bounded: tuple[str, ...] = ()
+    """Columns whose bounds go into the log."""
     partition_by: tuple[str, ...] = ()
+    """The table's partition columns; a row that changes may move to another partition."""
     small_rows: int = SMALL_ROWS
 
     def __call__(self, staged: Sequence[DataFile], table: Sequence[TableFile]) -> Merged:
         """Merge the rows of `staged` into the table's files.
 
-        The rows of both have their keys and cursor in columns of the schema's types. Raises what the place raises.
+        The rows of both have their keys and cursor in columns of the schema's types. Raises what the folder raises.
         """
         source = self.staged or self.root
         read = [self.keyed(source, file.path) for file in staged]
@@ -147,11 +151,11 @@ class Merge:
         return keyed(rows(self.identity.columns(self.schema), None), self.identity, rows)
 
     def _plain(self) -> "Merge":
-        """This merge as it travels to a task, which starts none of its own."""
+        """This merge for a task, which starts no tasks of its own."""
         return replace(self, spark=run_inline)
 
     def _save(self, scratch: Folder, name: str, winners: pa.Table) -> None:
-        """Put the winners where the tasks find them. Sorted by key: each reads its own range."""
+        """Write the winners for the tasks. They are sorted by key: each task reads its own range."""
         scratch.make()
         with self.root.explaining():
             with scratch.open(name) as sink:
@@ -159,7 +163,7 @@ class Merge:
             scratch.make_durable(name)
 
     def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: TaskMap) -> list[DataFile]:
-        """The files that hold the winners: those that were read as they are, where each of their rows is one."""
+        """The files of the winners: a staged file stays as it is where each of its rows is one."""
         retained = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
         unchanged: list[DataFile] = []
         parts: list[_Part] = []
@@ -183,7 +187,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Compared:
-    """What became of a file. replaced: rows it lost. lost: numbers of winners it has newer rows than."""
+    """A compared file. replaced: rows that it loses. lost: numbers of winners that are older than its rows."""
 
     file: TableFile
     replaced: int
@@ -192,7 +196,7 @@ class _Compared:
 
 
 def remove_scratch(root: Folder, before: datetime) -> None:
-    """Remove what merges of a table that were killed before a moment have left: it holds keys."""
+    """Remove the files of killed merges that are older than `before`: they hold keys."""
     for scratch, name in scratch_files(root):
         # Another run may remove it at this moment, and a store may refuse: then it stays for another time.
         with suppress(FileNotFoundError, ConfigError, TransientError):
@@ -201,13 +205,13 @@ def remove_scratch(root: Folder, before: datetime) -> None:
 
 
 def scratch_files(root: Folder) -> Iterator[tuple[Folder, str]]:
-    """The files that merges of a table use while they run, and where they lie."""
+    """The temporary files of merges of a table, each with its folder."""
     scratch = root.join(_SCRATCH)
     return ((scratch, name) for name in scratch.names())
 
 
 def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:
-    """The files that may hold one of the keys, or a row that is apart and may be one of those that were read."""
+    """The files that may hold one of the keys, or a row without a key that may equal one that was read."""
     first = winners["_k0"].drop_null().to_pylist()
     apart = [None if mark is None else mark[:1] for mark in winners[APART].unique().to_pylist()]
     for file in table:
@@ -247,7 +251,7 @@ def _keep(merge: Merge, part: _Part) -> list[DataFile]:
 def _written(
     merge: Merge, folder: Folder, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
 ) -> list[DataFile]:
-    """Write the rows of a file for whose numbers `which` says so into new files of the table."""
+    """Write the rows of a file that `which` selects by their numbers into new files of the table."""
     writer = TableWriter(merge.root, merge.schema, merge.bounded, merge.partition_by)
     start = 0
     try:

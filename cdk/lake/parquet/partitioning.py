@@ -1,8 +1,8 @@
-"""The partitions of a table: what Delta's log calls a value, and which rows lie where.
+"""The partitions of a table: how Delta's log spells a value, and which rows belong to which partition.
 
 A file of a partitioned table holds rows with one value in each partition column, and the log names these values as
-texts: Delta, "Partition Value Serialization". The columns stay in the files all the same, so that whoever reads the
-files alone misses nothing; other writers leave them out, and `restored` puts them back.
+strings: Delta, "Partition Value Serialization". The columns stay in the files all the same, so that readers of the
+files alone miss nothing; other writers leave them out, and `restored` puts them back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _DIVIDE = (
 )
 
 Texts: TypeAlias = Mapping[str, str | None]
-"""Where in its table a file lies: the text of each partition column's value, None for null."""
+"""The partition of a file: the string of each partition column's value, None for null."""
 
 
 def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
@@ -44,11 +44,11 @@ def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
             raise ConfigError(f"{where}: the stream's schema does not declare {name!r}{near}")
         kind = schema.field(name).type
         if not any(divides(kind) for divides in _DIVIDE):
-            raise ConfigError(f"{where}: {name!r} is {kind}; expected a text, whole number, date, moment or boolean")
+            raise ConfigError(f"{where}: {name!r} is {kind}; expected a string, integer, date, timestamp or boolean")
 
 
 def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path: str) -> None:
-    """Raise ConfigError: the table has other partition columns, `actual`, than are wanted."""
+    """Raise ConfigError: the partition columns of the table differ from those of the pipeline."""
     if tuple(actual) == tuple(expected):
         return
     columns = ", ".join(actual)
@@ -62,7 +62,7 @@ def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path:
 
 
 def text_of(value: Json) -> str | None:
-    """A value as the log has it. Moments are in UTC and say so; an empty text is null there."""
+    """A value as the log spells it: timestamps in UTC with a `Z`, an empty string as null."""
     match value:
         case None | str():
             return value or None
@@ -81,7 +81,7 @@ def text_of(value: Json) -> str | None:
 
 
 def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """The value that a text of `text_of` stands for."""
+    """The value of a string that `text_of` returned."""
     return pa.scalar(text, pa.string()).cast(kind)
 
 
@@ -98,7 +98,7 @@ def split(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str 
     order = pc.sort_indices(codes)
     start = 0
     for end in pc.run_end_encode(codes.take(order)).run_ends.to_pylist():
-        # Taken, not cut out: a small part that waits to be written must not keep the whole batch in memory.
+        # Copied, not sliced: a small part that waits to be written must not keep the whole batch in memory.
         part = batch.take(order.slice(start, end - start))
         yield tuple(text_of(part.column(name)[0].as_py()) for name in by), part
         start = end
@@ -118,7 +118,7 @@ def restored(batch: pa.RecordBatch, texts: Texts, schema: pa.Schema) -> pa.Recor
 
 
 def without_empty(batch: pa.RecordBatch, by: Sequence[str]) -> pa.RecordBatch:
-    """`batch` with null for each empty text in the columns `by`, and a note of it in `_airbyte_meta`.
+    """`batch` with null for each empty string in the columns `by`, and a note of it in `_airbyte_meta`.
 
     The log cannot tell the two apart: left in the file, it would be empty to some readers and null to others.
     """

@@ -1,4 +1,4 @@
-"""Writing the files of a table again: with wider columns, or many small ones as few large ones.
+"""Rewriting the files of a table: with wider columns, or many small ones as few large ones.
 
 One task writes one new file, or the few that a large one becomes, and one commit names them all.
 """
@@ -18,22 +18,20 @@ from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
 
 SMALL_BYTES, MANY = 16 * 2**20, 20
-"""Files that are small, and how many of them are worth writing again as large ones."""
+"""The size of small files, and how many of them are worth a rewrite as large ones."""
 LARGE_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Files of a table and the columns they are to have.
-
-    bounded: columns whose bounds go into the log. partition_by: the table's partition columns; rows stay where they
-    are, and files that another writer left without these columns get them.
-    """
+    """Files of a table, and the columns that they are to have."""
 
     root: Folder
     schema: pa.Schema
     bounded: tuple[str, ...] = ()
+    """Columns whose bounds go into the log."""
     partition_by: tuple[str, ...] = ()
+    """The table's partition columns; rows keep their partition, and files without these columns get them."""
 
     def unfit(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
         """The columns that a double would round in some file."""
@@ -41,7 +39,7 @@ class Rewrite:
         return frozenset().union(*columns)
 
     def files(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
-        """Write all rows again, a file for each; nobody sees the new files before a commit names them."""
+        """Rewrite each file; nobody sees the new files before a commit names them."""
         return self.joined([[file] for file in files], spread)
 
     def joined(self, groups: Sequence[Sequence[TableFile]], spread: TaskMap) -> list[DataFile]:

@@ -1,4 +1,4 @@
-"""The files of a table: which ones a version names, and what a commit says of those that come and go."""
+"""The files of a table: those that a version names, and the actions of a commit that adds or removes some."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,27 +20,27 @@ from cdk.lake.storage.folder import Folder
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file that the table's present version names.
-
-    path: as the log spells it. low, high: bounds of the first key's values, None where they are not known. nulls: in
-    columns of the key, None where that is not known.
-    partition: where in a partitioned table it lies. Not every writer keeps the partition columns in the file.
-    """
+    """A file of the table's present version."""
 
     path: str
+    """As the log spells it."""
     rows: int
     low: Json = None
+    """The lower bound of the first key's values; None where the log has none."""
     high: Json = None
+    """The upper bound."""
     partition: Texts = field(default_factory=dict)
+    """Its partition in a partitioned table. Not every writer keeps the partition columns in the file."""
     size: int = 0
     nulls: int | None = None
+    """Nulls in columns of the key; None where the log does not count them."""
 
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A file as the log has it. rows: in it, None where the log does not say. deleted: by its deletion vector.
+    """A file as the log has it. rows: None where the log does not count them. deleted: rows of its deletion vector.
 
-    modified: when it was written, in milliseconds since 1970; 0 where nobody asked.
+    modified: when it was written, in milliseconds since 1970; 0 where the caller does not need it.
     """
 
     rows: int | None
@@ -87,14 +87,14 @@ def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
 
 
 def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
-    """How many rows of files their deletion vectors take out."""
+    """How many rows of each file its deletion vector deletes."""
     if "deletionVectors" not in (handle.protocol().writer_features or ()):
         return {}
     logged_paths = {unquote(path): path for path in paths}
     counts: dict[str, int] = {}
     for batch in pa.RecordBatchReader.from_stream(handle.deletion_vectors()):
         for uri, selected in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
-            # The address is a whole one; the log's path is its end.
+            # The address is absolute; the log's path is its end.
             parts = unquote(uri).split("/")
             name = next(name for n in range(len(parts)) if (name := "/".join(parts[n:])) in logged_paths)
             counts[logged_paths[name]] = len(selected.values) - (pc.sum(selected.values).as_py() or 0)
@@ -107,7 +107,7 @@ def rows_of(files: Mapping[str, LoggedFile]) -> int | None:
 
 
 def total_rows(counts: Collection[int | None]) -> int | None:
-    """The sum; None where one is not known."""
+    """The sum; None where a count is missing."""
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
@@ -141,7 +141,7 @@ def _added(add: Mapping[str, Json]) -> LoggedFile:
 
 
 def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
-    """The oldest version whose files can be told, and these; version 0 without files where the log is whole."""
+    """The oldest version whose files are known, and these; version 0 without files where the log is complete."""
     now = int(handle.version())
     first = now
     names = set(root.join("_delta_log").names())
@@ -149,7 +149,7 @@ def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]
         first -= 1
     if first < 0:
         return 0, {}
-    # A version whose own commit is there may still need others that are not.
+    # A version whose own commit exists may still need others that do not.
     for version in range(first, now):
         try:
             older = DeltaTable(root.uri, version=version, storage_options=root.storage_options)
@@ -160,13 +160,13 @@ def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]
 
 
 def lost_files(root: Folder, files: Sequence[DataFile]) -> list[str]:
-    """Those of these files that are gone, or not as large as they were written."""
+    """Those of these files that are missing, or not as large as they were written."""
     sizes = root.sizes([file.path for file in files]) if files else {}
     return [file.path for file in files if sizes.get(file.path) != file.size]
 
 
 def missing_files(root: Folder, paths: Sequence[str]) -> list[str]:
-    """Those of these files, as the log spells them, that are gone."""
+    """Those of these files, as the log spells them, that are missing."""
     if root.has(paths):
         return []
     # The log writes the folder of a partition as a URL does; the file may be called by either.
@@ -190,11 +190,11 @@ def file_actions(
     now: datetime,
     rows_change: bool = True,
 ) -> list[AddAction | RemoveAction]:
-    """What a commit says of files. remove: as `files_of` gives them.
+    """The actions of a commit on files. remove: as `files_of` returns them.
 
-    Files that leave are described by size and partition too: readers of change feeds refuse them otherwise.
+    An action that removes a file has its size and partition, too: readers of change feeds refuse it otherwise.
 
-    rows_change: rows come or go, and do not just move from file to file; readers of changes look at this.
+    rows_change: the commit adds or removes rows, and does not only move them between files; readers of changes need it.
     """
     actions: list[AddAction | RemoveAction] = []
     for file in add:
@@ -222,5 +222,5 @@ def _nulls(row: Mapping[str, Json], keys: Sequence[str], partition_by: Sequence[
 
 
 def _bound(value: Json) -> Json:
-    """A bound of the log that can be compared; those of moments are rounded there, those of the rest not told."""
+    """A bound of the log, if it can be compared: the log rounds those of timestamps, and has none of other types."""
     return value if type(value) in (int, str, date) else None

@@ -1,4 +1,4 @@
-"""The rows of a table's files, whoever wrote them: partition columns are there, and types are those of this package."""
+"""The rows of a table's files, of any writer: with their partition columns, and in types that the kit handles."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
@@ -17,8 +17,8 @@ def rows_of(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in their order, with the columns that it has of `schema` and those of its partition.
 
-    path: as the log spells it. partition: where in its table the file lies. names: only these columns. Raises what the
-    place raises.
+    path: as the log spells it. partition: the partition of the file. names: only these columns. Raises what the folder
+    raises.
     """
     texts = {name: text for name, text in partition.items() if names is None or name in names}
     with folder.explaining(), folder.reader(unquote(path)) as source:
@@ -29,9 +29,9 @@ def rows_of(
 
 
 def without_encoding(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch without types that other writers leave in their files, and that pyarrow cannot filter or take from.
+    """The batch without types of other writers that pyarrow cannot filter or take from.
 
-    Measured: delta-rs' UPDATE, DELETE and MERGE (1.6) write texts as string_view, for which pyarrow 26 has no kernels.
+    Measured: delta-rs' UPDATE, DELETE and MERGE (1.6) write strings as string_view, for which pyarrow 26 has none.
     """
     schema = pa.schema([field.with_type(_type(field.type)) for field in batch.schema])
     return batch if schema.types == batch.schema.types else batch.cast(schema)

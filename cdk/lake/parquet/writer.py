@@ -17,23 +17,24 @@ from cdk.lake.storage.folder import Folder, as_folder
 
 @dataclass(frozen=True)
 class Limits:
-    """When rows that wait are written down.
-
-    group_rows, group_bytes: a row group is written as soon as so much waits for it. file_bytes: a file ends with the
-    row group that fills it. partitions_bytes: what partitions may hold together after a batch has come to them; the
-    fullest write. partitions, open_files: partitions that may hold rows, and those of them that may have a file open.
-    gathered: records of pages that are still text which become columns at once. held_bytes: what a slice may keep in
-    memory before its source says a position.
-    """
+    """When the writer writes the rows that it buffers."""
 
     group_rows: int = 64_000
+    """Rows that fill a row group."""
     group_bytes: int = 32 * 2**20
+    """Bytes that fill a row group."""
     file_bytes: int = 256 * 2**20
+    """A file ends with the row group that reaches this size."""
     partitions_bytes: int = 64 * 2**20
+    """What all partitions may buffer after a batch; the fullest write first."""
     partitions: int = 1000
+    """Partitions that may buffer rows."""
     open_files: int = 64
+    """Partitions that may have a file open."""
     gathered: int = 1_000
+    """Records of undecoded pages that become columns at once."""
     held_bytes: int = 64 * 2**20
+    """What a slice may keep in memory before its source reports a position."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -41,18 +42,19 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished file. path: relative to the table. modified: milliseconds since 1970. stats: JSON, for Delta's log.
-
-    rows: as its footer counts them. partition: the values that all its rows have in the table's partition columns, as
-    Delta's log has them.
-    """
+    """A finished file."""
 
     path: str
+    """Relative to the table."""
     size: int
     rows: int
+    """As its footer counts them."""
     modified: int
+    """Milliseconds since 1970."""
     stats: str = ""
+    """JSON, for Delta's log."""
     partition: Texts = field(default_factory=dict)
+    """The values of all its rows in the table's partition columns, as Delta's log has them."""
 
 
 class TableWriter:
@@ -84,9 +86,9 @@ class TableWriter:
         self._files: list[DataFile] = []
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Add rows; the schema of a batch is the writer's, with columns added at its end or with such columns missing.
+        """Add rows. The schema of a batch is the writer's, with more columns at its end, or with some of these missing.
 
-        Where the type of a column is another, the rows get files of their own.
+        Rows whose columns have another type get files of their own.
 
         Raises ConfigError and TransientError of a store, OSError of a disk; so does `close`.
         """
@@ -115,14 +117,14 @@ class TableWriter:
         return self._files
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove all files that this writer has written, also unfinished ones."""
         for part in self._parts.values():
             part.discard()
         for file in self._files:
             self._root.delete(file.path)
 
     def _split(self) -> None:
-        """Give what waits to its partitions: many pages at once, for a page has few rows of each."""
+        """Split the buffered rows by partition: many pages at once, for a page has few rows of each."""
         if not self._waiting:
             return
         fitted = [cast_batch(batch, self._schema) for batch in self._waiting]
@@ -178,7 +180,7 @@ class _PartWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the rows that wait to be written."""
+        """Bytes of the buffered rows."""
         return self._bytes
 
     @property
@@ -188,7 +190,7 @@ class _PartWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_columns > len(self._schema) or not _alike(batch.schema, self._schema):
-            # What waits has the columns of the file that ends here.
+            # The buffered rows have the columns of the file that ends here.
             self.flush()
             self._finish()
             self._schema = batch.schema
@@ -215,7 +217,7 @@ class _PartWriter:
             self._root.delete(name)
 
     def flush(self) -> None:
-        """Write a row group of what waits."""
+        """Write the buffered rows as a row group."""
         if not self._gathered:
             return
         with self._root.explaining():
@@ -245,5 +247,5 @@ class _PartWriter:
 
 
 def _alike(first: pa.Schema, second: pa.Schema) -> bool:
-    """Whether the columns that both have are of the same types. Each has the columns of the other first."""
+    """Whether the columns that both have are of the same types. One is a prefix of the other, by name."""
     return bool(first.equals(second)) or all(a.type == b.type for a, b in zip(first, second, strict=False))
