@@ -351,7 +351,7 @@ BUGS = [
     Bug(
         "rows that contradict the marker are an error",
         "lake/delta/stream_table",
-        "if saved is not None and not from_log:",
+        "if saved is not None and not certain:",
         "if False:",
         "tests/lake/delta/test_restore_detection.py",
     ),
@@ -1534,9 +1534,10 @@ BUGS = [
     ),
     Bug(
         "a commit that others outrun may be tried later",
-        "lake/delta/stream_table",
+        "lake/delta/pinned_table",
         "class TableChanged(TransientError):",
         "class TableChanged(StateError):",
+        "tests/lake/delta/test_stream_table.py",
     ),
     Bug(
         "rows without a key are counted over all commits",

@@ -115,7 +115,7 @@ def _slips_at(keys: Keys, part: Mapping[str, Json], root: Json) -> Iterator[str]
     for name in kind if isinstance(kind, list) else [kind]:
         if name not in _TYPES:
             yield f"{dotted((*keys, 'type'))} is {_shown(name)}{did_you_mean(str(name), _TYPES)}"
-    if "$ref" in part and str(part["$ref"]).startswith("#") and _found(part["$ref"], root) is None:
+    if "$ref" in part and str(part["$ref"]).startswith("#") and _resolved_pointer(part["$ref"], root) is None:
         yield f"{dotted((*keys, '$ref'))} is {_shown(part['$ref'])}, which leads nowhere"
 
 

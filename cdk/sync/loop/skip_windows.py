@@ -100,7 +100,7 @@ class SkipWindows:
 
     def _standing(self, plan: StreamPlan, location: StreamLocation, stood: Mapping[str, int]) -> StreamReport | None:
         """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
-        if not location.there:
+        if not location.exists:
             return None
         try:
             table = location.open(self._pipeline.name)

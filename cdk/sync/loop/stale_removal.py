@@ -92,11 +92,11 @@ class StaleRemoval:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""
         diff = self._generation_diff(generation)
         if self._by_engine:
-            counts, _, _ = diff.looked(self._table.scan(diff.looked_at))
+            counts, _, _ = diff.summary(self._table.scan(diff.compared_columns))
         else:
             files = self._table.files()
             counts = sum(diff.counted(files, _where(files, spread)), GenerationCounts())
-        return counts.seen + counts.gone
+        return counts.current + counts.stale
 
     def commit(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
         """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
@@ -118,7 +118,7 @@ class StaleRemoval:
 
     def _commit_by_engine(self, saved: TableState) -> tuple[TableState, StaleCount, Receipt]:
         table, diff, hard = self._table, self._generation_diff(saved.generation), self._options.removal == "hard"
-        total, rows, name = diff.looked(table.scan(diff.looked_at))
+        total, rows, name = diff.summary(table.scan(diff.compared_columns))
         count = self._decide(saved, total, lambda: name)
         removed = count.removed if hard else 0
         complete, receipt = replace(saved, complete=True, records=rows - removed), Receipt(removed=removed)
@@ -141,7 +141,7 @@ class StaleRemoval:
         )
         run = _where(files, spread)
         each = diff.counted(files, run)
-        touched = [file for file, counts in zip(files, each, strict=True) if counts.gone]
+        touched = [file for file, counts in zip(files, each, strict=True) if counts.stale]
         count = self._decide(saved, sum(each, GenerationCounts()), lambda: diff.plan(touched, run))
         if not count.removed:
             touched = []
@@ -164,7 +164,7 @@ class StaleRemoval:
 
     def _decide(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
         """What is to be done. plan: a name for what is gone."""
-        count = StaleCount(self._options.removal, max(total.gone, saved.known or 0), total.seen, total.gone)
+        count = StaleCount(self._options.removal, max(total.stale, saved.known or 0), total.current, total.stale)
         reason = self._skip_reason
         if saved.known is None and not reason:
             reason = "the read was begun without remove_stale, so what it saw is not known for sure"

@@ -18,7 +18,7 @@ def import_into_table(
     Raises StateError: there is a state already, and nobody said that it is to be replaced. BadState: it is none.
     """
     fresh = TableState(plan.sync_mode, plan.write_mode)
-    table = location.open(admin.pipeline, clock=admin.clock, lost=True) if location.there else None
+    table = location.open(admin.pipeline, clock=admin.clock, lost=True) if location.exists else None
     if table is not None and table.state_version is not None and not replace:
         raise StateError("the stream has a state already; say --replace to put the imported one in its place")
     saved = fresh if table is None or table.saved is None else table.saved

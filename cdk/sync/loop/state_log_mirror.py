@@ -88,7 +88,7 @@ def mirror_states(
         logged = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
         effects: list[Json] = []
         for location in tables:
-            if not location.there:
+            if not location.exists:
                 continue
             table = location.open(log.key.pipeline, lost=True)
             if table.saved is None:
@@ -112,13 +112,13 @@ def mirror_states(
 
 def _begin_anew(location: StreamLocation, pipeline: str, sync: str) -> None:
     """Reset a stream's state, unless this sync did so before it was cut."""
-    if not location.there:
+    if not location.exists:
         return
     table = location.open(pipeline, lost=True)
     if table.state_version is None or (table.saved is not None and table.saved.sync == sync):
         return
     new = reset(table.saved or TableState("", "")).saved
-    location.settle(pipeline, table)
+    location.complete_history(pipeline, table)
     table.commit(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
 
 
