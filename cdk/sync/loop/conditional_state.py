@@ -116,8 +116,8 @@ class ConditionalState:
             document["earlier"] = to_value(earlier).value
         if (size := len(to_json(document))) > self._most:
             raise StateTooLarge(
-                f"what its {len(self._asked):,} requests were answered takes {size:,} bytes, and at most "
-                f"{self._most:,} are kept; leave follow_source out, or raise state.max_checkpoint_state_size",
+                f"the validators of {len(self._asked):,} requests need {size:,} bytes, the limit is {self._most:,}; "
+                "leave follow_source out, or raise state.max_checkpoint_state_size",
                 stream=self._stream,
             )
         return document

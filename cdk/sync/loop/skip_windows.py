@@ -34,7 +34,7 @@ class SkipWindows:
         self._pipeline, self._options, self._secrets, self._started = pipeline, options, tuple(secrets), started
         if pipeline.state.state_provider is None or not pipeline.state.enabled:
             raise ConfigError(
-                "what was read is kept in a log, and there is none; say where it lies in state.state_provider",
+                "it needs a state log, which remembers the windows that were read; set state.state_provider",
                 path="skip_redundant_runs",
             )
         self._handled = options.handled(ignore_old_state=pipeline.state.ignore_old_state)

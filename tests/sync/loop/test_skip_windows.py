@@ -253,7 +253,7 @@ def test_without_a_log_it_is_refused(tmp_path: Path) -> None:
         skip_redundant_runs=SkipOptions(),
     )
 
-    with pytest.raises(ConfigError, match=r"say where it lies in state\.state_provider") as caught:
+    with pytest.raises(ConfigError, match=r"it needs a state log, .* set state\.state_provider") as caught:
         SyncRunner(pipeline, Given([Days({})]), workers=Workers(run_inline, 1)).run()
     assert "skip_redundant_runs" in str(caught.value)
     assert not (tmp_path / "lake").exists()
