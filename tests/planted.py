@@ -1567,7 +1567,7 @@ BUGS = [
     Bug(
         "half a character stops no stream",
         "base/values",
-        "return value if whole == body else json.loads(body)",
+        "return value if repaired == body else json.loads(body)",
         "return orjson.loads(body)",
     ),
     Bug("a byte order mark stops no stream", "base/values", "if body.startswith(BOM_UTF8):", "if False:"),
