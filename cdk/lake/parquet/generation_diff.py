@@ -56,7 +56,7 @@ class GenerationDiff:
 
     @property
     def compared_columns(self) -> list[str]:
-        """The columns that `looked` reads."""
+        """The columns that `summary` reads."""
         return list(dict.fromkeys([*self.keys, *_mark_columns(self)]))
 
     def summary(self, batches: Iterable[pa.RecordBatch]) -> tuple[GenerationCounts, int, str]:
