@@ -740,7 +740,7 @@ BUGS = [
     Bug(
         "secrets of a session are cut out of tokens",
         "declarative/reading/page_reader",
-        "safe = saved_token(found.response.request, following)",
+        "safe = saved_token(page.response.request, following)",
         "safe = following",
         "tests/rest/pagination/test_page_url.py",
     ),
@@ -937,7 +937,7 @@ BUGS = [
     Bug(
         "parameters are no part of a schema",
         "declarative/syntax/parameters",
-        "    made.pop(_PARAMETERS, None)\n    if _is_schema",
+        "    result.pop(_PARAMETERS, None)\n    if _is_schema",
         "    if _is_schema",
     ),
     Bug(

@@ -51,5 +51,5 @@ def launch(source: Source | type[Source], argv: Sequence[str] | None = None) -> 
 
     argv: what follows the program's name; default: the process's own.
     """
-    made = source if isinstance(source, Source) else source()
-    sys.exit(run(sys.argv[1:] if argv is None else argv, made))
+    instance = source if isinstance(source, Source) else source()
+    sys.exit(run(sys.argv[1:] if argv is None else argv, instance))

@@ -32,12 +32,12 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, Json]:
 
     Raises ConfigError naming the file: it is no object, or holds what cannot be passed on.
     """
-    found = {} if path is None else read_document(path)
+    document = {} if path is None else read_document(path)
     where = config_name(path)
-    if not isinstance(found, Mapping):
-        raise ConfigError(f"found {json_kind(found)}, expected an object", path=where)
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"found {json_kind(document)}, expected an object", path=where)
     config: Mapping[str, Json] = with_variables(
-        found, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}"
+        document, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}"
     )
     try:
         canonical(config)

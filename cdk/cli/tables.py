@@ -45,16 +45,16 @@ def tables(pipeline: Path, *, as_json: bool) -> None:
     if not target.is_dir():
         raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
     try:
-        found = tables_of(target, settings.name, _asked(settings.streams or {}))
+        facts_list = tables_of(target, settings.name, _configured(settings.streams or {}))
     except (DeltaError, OSError) as error:
         raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
     if as_json:
-        _print_json(settings.name, target, found)
+        _print_json(settings.name, target, facts_list)
     else:
-        _print_table(settings.name, target, found)
+        _print_table(settings.name, target, facts_list)
 
 
-def _asked(streams: Mapping[str, "StreamOptions"]) -> Mapping[str, "TableRequest"]:
+def _configured(streams: Mapping[str, "StreamOptions"]) -> Mapping[str, "TableRequest"]:
     from cdk.lake.admin.table_facts import TableRequest  # noqa: PLC0415
 
     return {
@@ -82,13 +82,13 @@ class _NoSecretsNeeded(Mapping[str, str]):
         return len(self._environ)
 
 
-def _print_json(pipeline: str, target: Path, found: Sequence["TableFacts"]) -> None:
+def _print_json(pipeline: str, target: Path, tables: Sequence["TableFacts"]) -> None:
 
     answer = {
         "format": "spark-cdk-tables/1",
         "pipeline": pipeline,
         "target": str(target),
-        "tables": [_as_json(facts) for facts in found],
+        "tables": [_as_json(facts) for facts in tables],
     }
     click.echo(to_json(answer, indent=True).decode())
 
@@ -114,7 +114,7 @@ def _as_json(facts: "TableFacts") -> Mapping[str, Json]:
     }
 
 
-def _print_table(pipeline: str, target: Path, found: Sequence["TableFacts"]) -> None:
+def _print_table(pipeline: str, target: Path, tables: Sequence["TableFacts"]) -> None:
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - takes 50 ms, for people only
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -123,7 +123,7 @@ def _print_table(pipeline: str, target: Path, found: Sequence["TableFacts"]) -> 
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, _FILE_WIDTH)
-    partitioned = any(facts.partition_columns for facts in found)
+    partitioned = any(facts.partition_columns for facts in tables)
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("stream", overflow="fold")
     for name in ("rows", "files", "size", "a file", "version"):
@@ -134,7 +134,7 @@ def _print_table(pipeline: str, target: Path, found: Sequence["TableFacts"]) -> 
         shown.add_column("partitioned by", overflow="fold")
     shown.add_column("state", no_wrap=True)
     shown.add_column("the next sync")
-    for facts in found:
+    for facts in tables:
         cells = [
             facts.stream,
             "?" if facts.rows is None else f"{facts.rows:,}",
@@ -149,13 +149,13 @@ def _print_table(pipeline: str, target: Path, found: Sequence["TableFacts"]) -> 
             facts.next,
         ]
         shown.add_row(*map(Text, cells))
-    if found:
+    if tables:
         console.print(shown)
-    for facts in found:
+    for facts in tables:
         if facts.hint is not None:
             console.print(Text(f"{facts.stream}: {facts.hint}", "yellow"), soft_wrap=True)
     count = (
-        f"{len(found)} {'table' if len(found) == 1 else 'tables'}" if found else "no sync has committed anything yet"
+        f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}" if tables else "no sync has committed anything yet"
     )
     console.print(Text(f"{pipeline} → {target}: {count}", "dim"), soft_wrap=True)
 

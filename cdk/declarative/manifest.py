@@ -40,8 +40,8 @@ class Manifest:
         """Take a manifest as an object. Raises ManifestError: it is none."""
         where = "" if file is None else f"{file.path}:1"
         if not isinstance(value, Mapping):
-            found = "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:60]
-            raise ManifestError(f"found {found}, expected an object with `version`, `check` and `streams`", path=where)
+            shown = "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:60]
+            raise ManifestError(f"found {shown}, expected an object with `version`, `check` and `streams`", path=where)
         try:
             self._today = migrate(value)
         except RecursionError:
@@ -100,13 +100,13 @@ class Manifest:
             root = model.model_validate(value)
         except ValidationError as error:
             problems = explained(value, model, error)
-            raise ManifestError("\n".join(self._told(problems))) from None
+            raise ManifestError("\n".join(self._report(problems))) from None
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=self.name) from None
         twice = list(self._twice(value))
         if twice:
             raise ManifestError("\n".join(twice))
-        for slip in self._told(list(misspelt(value, model))):
+        for slip in self._report(list(misspelt(value, model))):
             logger.warning("%s", slip)
         return root
 
@@ -137,9 +137,9 @@ class Manifest:
         if keys is None:
             return error
         line = self.where(keys).partition(" ")[0] if self._file is not None else self.where(keys)
-        made = ManifestError(error.message, detail=error.detail, stream=error.stream, path=line)
-        made.__cause__ = error.__cause__
-        return made
+        located = ManifestError(error.message, detail=error.detail, stream=error.stream, path=line)
+        located.__cause__ = error.__cause__
+        return located
 
     def reads_config(self, error: ManifestError) -> bool:
         """Whether what an error is about is an expression that reads the config: another config may do."""
@@ -154,18 +154,18 @@ class Manifest:
 
     def _find(self, stream: str | None, kind: str, field: str) -> Keys | None:
         """Where a field of a component stands; None when several could be meant, and they are written apart."""
-        found = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]
+        matches = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]
         if stream is not None:
             streams = [
                 keys
                 for keys, node in _components(self._resolved, ())
                 if node.get("name") == stream and "retriever" in node and len(keys) == 2  # noqa: PLR2004 - streams[n]
             ]
-            found = [keys for keys in found if any(keys[: len(outer)] == outer for outer in streams)]
-        lines = {self.where((*keys, field)).partition(" ")[0] if self._file else keys for keys in found}
-        return (*found[0], field) if len(lines) == 1 else None
+            matches = [keys for keys in matches if any(keys[: len(outer)] == outer for outer in streams)]
+        lines = {self.where((*keys, field)).partition(" ")[0] if self._file else keys for keys in matches}
+        return (*matches[0], field) if len(lines) == 1 else None
 
-    def _told(self, problems: Sequence[Problem]) -> list[str]:
+    def _report(self, problems: Sequence[Problem]) -> list[str]:
         """What to say of problems: once for each place in the file, however often references use it."""
         places: dict[tuple[Keys, str], list[Keys]] = {}
         for problem in problems:
@@ -174,10 +174,10 @@ class Manifest:
         lines = []
         for (_, text), used in places.items():
             more = f" (referred to from {len(used)} places)" if len(used) > 1 else ""
-            lines.append(f"{self._said(used[0])}: {text}{more}")
+            lines.append(f"{self._location(used[0])}: {text}{more}")
         return lines
 
-    def _said(self, keys: Sequence[str | int]) -> str:
+    def _location(self, keys: Sequence[str | int]) -> str:
         """The place of a problem; a field that a parameter filled says so."""
         node: Json = self._resolved
         parameters: Json = None
@@ -186,8 +186,8 @@ class Manifest:
         written = self._references.where(keys)
         if isinstance(node, Mapping) and keys and (not written or written[-1] != keys[-1]):
             parameters = node.get("$parameters")
-        given = isinstance(parameters, Mapping) and keys[-1] in parameters
-        return f"{self.where(keys)}{' (from $parameters)' if given else ''}"
+        inherited = isinstance(parameters, Mapping) and keys[-1] in parameters
+        return f"{self.where(keys)}{' (from $parameters)' if inherited else ''}"
 
 
 def _components(value: Json, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, Json]]]:

@@ -43,7 +43,7 @@ class ManifestSource(Source):
         self._root = cast("DeclarativeSource", manifest.root())
         self._spec = self._root.spec
         # What the config's file holds: without what only the run, or only its check, adds to it.
-        self._kept: Mapping[str, Json] | None = None
+        self._updated_config: Mapping[str, Json] | None = None
         self._keeping = Lock()
         self._parents = frozenset(parent_names(self._root))
         self.name = self._runtime.folder.name or "manifest"
@@ -64,7 +64,6 @@ class ManifestSource(Source):
 
     @property
     def documentation_url(self) -> str | None:  # type: ignore[override]
-        """The address in `spec`."""
         return None if self._spec is None else self._spec.documentation_url
 
     @property
@@ -74,7 +73,7 @@ class ManifestSource(Source):
 
     def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
         """The config after the manifest's migrations, which are saved."""
-        self._kept = migrated = self._rules(config).migrate(config)
+        self._updated_config = migrated = self._rules(config).migrate(config)
         if migrated is not config:
             self.events.config_changed(migrated)
         return migrated
@@ -130,7 +129,7 @@ class ManifestSource(Source):
         self._rules(config).validate(config)
         overridden = {**config, **overrides}
         ctx = self._context(overridden)
-        ctx.runtime.keep = partial(self._keep, config)
+        ctx.runtime.keep = partial(self._save, config)
         for secret in secret_values(self.config_schema, overrides):
             ctx.runtime.learn(secret)
         check.build(ctx)(self._located(ctx, overridden, check.names(overridden)))
@@ -140,7 +139,7 @@ class ManifestSource(Source):
         runtime = self._runtime
         runtime.shared.setdefault("parents", self._parents)
         runtime.learn, runtime.limited = self.events.learned, self.events.waiting
-        runtime.keep = partial(self._keep, config)
+        runtime.keep = partial(self._save, config)
         secrets = Secrets(secret_values(self.config_schema, config))
         # Looked through when a request is made: `spec` and `discover` need none of it.
         ctx = BuildContext(config, runtime, scope=cache(partial(credential_scope, self._root, config, secrets)))
@@ -152,14 +151,14 @@ class ManifestSource(Source):
         rules = None if self._spec is None else self._spec.config_normalization_rules
         return ConfigRules() if rules is None else rules.build(self._context(config))
 
-    def _keep(self, config: Mapping[str, Json], updates: Mapping[tuple[str, ...], Json]) -> None:
+    def _save(self, config: Mapping[str, Json], updates: Mapping[tuple[str, ...], Json]) -> None:
         """Have a config saved that differs from the last one in `updates`."""
         with self._keeping:
-            kept = deepcopy(dict(config if self._kept is None else self._kept))
+            updated = deepcopy(dict(config if self._updated_config is None else self._updated_config))
             for path, value in updates.items():
-                set_at(kept, path, value)
-            self._kept = kept
-            self.events.config_changed(kept)
+                set_at(updated, path, value)
+            self._updated_config = updated
+            self.events.config_changed(updated)
 
 
 def parent_names(component: Component) -> Iterator[str]:

@@ -47,13 +47,13 @@ def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
 
 def _catalog_in(path: Path) -> tuple[str, Json]:
     """The catalog in a file; of several lines, the one with a CATALOG message."""
-    where, found = str(path), None
-    for place, value in read_documents(path):
+    where, catalog = str(path), None
+    for location, value in read_documents(path):
         if isinstance(value, Mapping) and value.get("type") == Type.CATALOG:
-            return place, value.get("catalog")
-        if found is None:
-            where, found = place, value
-    return where, found
+            return location, value.get("catalog")
+        if catalog is None:
+            where, catalog = location, value
+    return where, catalog
 
 
 def _configured(item: Json, file: str, i: int) -> ConfiguredAirbyteStream:

@@ -58,13 +58,13 @@ def read(
         source.events = ProtocolEvents(output, config)
         settings = load_config(config, source, output.secrets)
         streams = source.open(settings)
-        wanted = whole_catalog(streams) if catalog is None else load_catalog(catalog)
-        source.select(_selected(wanted))
+        configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)
+        source.select(_selected(configured))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
         with _watch(output) as watch, rare_collections():
             run_read(
                 streams,
-                wanted,
+                configured,
                 manager,
                 output.write,
                 execute=threads(concurrency or source.concurrency(settings)),

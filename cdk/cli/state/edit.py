@@ -40,9 +40,9 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
 
     It also helps where a state is lost.
     """
-    wanted = _partition(partition)
-    found = [pipeline.table(names)] if wanted else pipeline.tables(names)
-    return _each(pipeline, found, lambda admin, one: admin.reset(one, wanted), dry=dry)
+    prefix = _partition(partition)
+    tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
+    return _each(pipeline, tables, lambda admin, table: admin.reset(table, prefix), dry=dry)
 
 
 @click.command(name="set")
@@ -57,10 +57,13 @@ def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
     from cdk.lake.admin.edits import import_state  # noqa: PLC0415
 
     blob = read_document(file)
-    one = pipeline.table((stream,))
-    known = pipeline.stream(one)
+    table = pipeline.table((stream,))
+    known = pipeline.stream(table)
     return _each(
-        pipeline, [one], lambda admin, one: admin.change(one, lambda saved: import_state(saved, known, blob)), dry=dry
+        pipeline,
+        [table],
+        lambda admin, table: admin.change(table, lambda saved: import_state(saved, known, blob)),
+        dry=dry,
     )
 
 
@@ -79,18 +82,18 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
     """
     from cdk.lake.admin.edits import rewound  # noqa: PLC0415
 
-    wanted = _partition(partition)
-    found = [pipeline.table(names)] if wanted else pipeline.tables(names)
+    prefix = _partition(partition)
+    tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
     if not names:
-        for one in found:
-            if pipeline.stream(one).cursor is None:
-                click.echo(f"{one.name}: has no cursor, left as it is")
-        found = [one for one in found if pipeline.stream(one).cursor is not None]
-    streams = {one: pipeline.stream(one) for one in found}
+        for table in tables:
+            if pipeline.stream(table).cursor is None:
+                click.echo(f"{table.name}: has no cursor, left as it is")
+        tables = [table for table in tables if pipeline.stream(table).cursor is not None]
+    streams = {table: pipeline.stream(table) for table in tables}
     return _each(
         pipeline,
-        found,
-        lambda admin, one: admin.change(one, lambda saved: rewound(saved, streams[one], to, wanted)),
+        tables,
+        lambda admin, table: admin.change(table, lambda saved: rewound(saved, streams[table], to, prefix)),
         dry=dry,
     )
 
@@ -104,29 +107,29 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
 @translate_errors
 def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tables: bool, dry: bool) -> int:
     """Take state N of a stream again, by the number that `log` shows."""
-    one = pipeline.table(names)
-    return _each(pipeline, [one], lambda admin, one: admin.rollback(one, number, tables=tables), dry=dry)
+    table = pipeline.table(names)
+    return _each(pipeline, [table], lambda admin, table: admin.rollback(table, number, tables=tables), dry=dry)
 
 
 def _each(
     pipeline: PipelineFile,
-    found: "Sequence[StreamLocation]",
+    locations: "Sequence[StreamLocation]",
     do: "Callable[[Admin, StreamLocation], EditResult]",
     *,
     dry: bool,
 ) -> int:
     """Do something to each table. What is refused for one is refused before any is changed."""
-    if not found:
+    if not locations:
         raise ConfigError("there is no stream with a state", path=str(pipeline.path))
     admin = pipeline.admin(dry=dry)
     with admin.alone():
         trial = pipeline.admin(dry=True)
-        for one in found:
-            done = do(trial, one)
+        for location in locations:
+            done = do(trial, location)
             if dry:
                 report_edit(done, dry=True)
-        for one in () if dry else found:
-            report_edit(do(admin, one), dry=False)
+        for location in () if dry else locations:
+            report_edit(do(admin, location), dry=False)
     return 0
 
 

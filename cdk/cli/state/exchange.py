@@ -43,11 +43,11 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
     from cdk.lake.admin.formats import message  # noqa: PLC0415
 
     admin = pipeline.admin()
-    standing = [(one, admin.standing(one)) for one in pipeline.tables(names)]
-    for one, found in standing:
-        if found.lost:
-            raise StateError(f"the state cannot be read: {found.lost}", stream=one.stream)
-    messages = [message(one, found.saved, exact=form == "exact") for one, found in standing if found.saved]
+    standing = [(table, admin.standing(table)) for table in pipeline.tables(names)]
+    for table, status in standing:
+        if status.lost:
+            raise StateError(f"the state cannot be read: {status.lost}", stream=table.stream)
+    messages = [message(table, status.saved, exact=form == "exact") for table, status in standing if status.saved]
     text = to_json(messages, indent=True) + b"\n"
     if str(file) == "-":
         click.echo(text.decode(), nl=False)
@@ -75,18 +75,20 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     from cdk.sync.loop.state_import import import_into_table  # noqa: PLC0415
 
     plans = {plan.stream.name: plan for plan in pipeline.plans}
-    tables = {one.stream: one for one in choose_locations([plan.location for plan in plans.values()], names)}
+    tables = {
+        location.stream: location for location in choose_locations([plan.location for plan in plans.values()], names)
+    }
     blobs = _states(file, {name: plan.stream for name, plan in plans.items()})
-    found = {name: blob for name, blob in blobs.items() if name in tables}
-    if not found:
+    chosen = {name: blob for name, blob in blobs.items() if name in tables}
+    if not chosen:
         raise ConfigError("has no state of a stream of this pipeline", path=str(file))
     admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
     with admin.alone():
-        for name, blob in found.items():
+        for name, blob in chosen.items():
             done = import_into_table(trial, plans[name], tables[name], blob, replace=replace)
             if dry:
                 report_edit(done, dry=True)
-        for name, blob in () if dry else found.items():
+        for name, blob in () if dry else chosen.items():
             report_edit(import_into_table(admin, plans[name], tables[name], blob, replace=replace), dry=False)
     return 0
 
@@ -103,13 +105,13 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
         raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
     admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
     with admin.alone():
-        found = [one for one in pipeline.tables(names) if names or admin.standing(one).saved is not None]
-        for one in found:
-            done = trial.fork(one, name)
+        tables = [table for table in pipeline.tables(names) if names or admin.standing(table).saved is not None]
+        for table in tables:
+            done = trial.fork(table, name)
             if dry:
                 report_edit(done, dry=True)
-        for one in () if dry else found:
-            report_edit(admin.fork(one, name), dry=False)
+        for table in () if dry else tables:
+            report_edit(admin.fork(table, name), dry=False)
     return 0
 
 

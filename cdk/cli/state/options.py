@@ -43,11 +43,11 @@ class PipelineFile:
         from cdk.lake.storage.credentials import secrets_of  # noqa: PLC0415
         from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
 
-        found = Pipeline.load(self.path, _NoSecretsNeeded(os.environ))
-        if "${" in found.target.path or any("${" in str(value) for value in found.target.storage.values()):
+        pipeline = Pipeline.load(self.path, _NoSecretsNeeded(os.environ))
+        if "${" in pipeline.target.path or any("${" in str(value) for value in pipeline.target.storage.values()):
             Pipeline.load(self.path)  # says which variable is not set, and where
-        self.secrets.add(*secrets_of(found.target.storage))
-        return found
+        self.secrets.add(*secrets_of(pipeline.target.storage))
+        return pipeline
 
     @property
     def name(self) -> str:
@@ -74,12 +74,12 @@ class PipelineFile:
         from cdk.lake.admin.locate import choose_locations, locations_in  # noqa: PLC0415
         from cdk.lake.storage.folder import LocalFolder  # noqa: PLC0415
 
-        found = (
+        locations = (
             locations_in(self.target, self.name)
             if isinstance(self.target, LocalFolder)
             else [plan.location for plan in self.plans]
         )
-        return choose_locations(found, names)
+        return choose_locations(locations, names)
 
     def tables_of_others(self) -> "Iterator[str]":
         """A sentence for each table of the target that other pipelines alone have filled; none of a store's."""
@@ -96,11 +96,11 @@ class PipelineFile:
 
     def table(self, names: Sequence[str]) -> "StreamLocation":
         """The one table that is meant. Raises ConfigError: there are several, or none."""
-        found = self.tables(names)
-        if len(found) != 1:
-            there = ", ".join(one.name for one in found) or "none"
-            raise ConfigError(f"states have numbers of their own in each stream; choose one by --stream: {there}")
-        return found[0]
+        tables = self.tables(names)
+        if len(tables) != 1:
+            names_ = ", ".join(table.name for table in tables) or "none"
+            raise ConfigError(f"states have numbers of their own in each stream; choose one by --stream: {names_}")
+        return tables[0]
 
     @cached_property
     def plans(self) -> "Sequence[StreamPlan]":
@@ -113,12 +113,12 @@ class PipelineFile:
         chosen = chosen_streams(source.streams(settings.config), settings.streams)
         return [plan_stream(stream, options, self.target) for stream, options in chosen]
 
-    def stream(self, one: "StreamLocation") -> "Stream":
+    def stream(self, table: "StreamLocation") -> "Stream":
         """The stream of a table. Raises ConfigError: the pipeline has it no more."""
         for plan in self.plans:
-            if (plan.stream.name, plan.stream.namespace) == (one.stream, one.namespace):
+            if (plan.stream.name, plan.stream.namespace) == (table.stream, table.namespace):
                 return plan.stream
-        raise ConfigError(f"the pipeline has no stream {one.name!r} any more, so its state cannot be understood")
+        raise ConfigError(f"the pipeline has no stream {table.name!r} any more, so its state cannot be understood")
 
 
 pipeline_argument = click.argument(

@@ -103,7 +103,7 @@ def sync(
     from cdk.spark.sync_runner import SyncRunner  # noqa: PLC0415
 
     secrets = Secrets()
-    with _said_plainly(secrets), SyncReport(report, secrets) as told:
+    with _ends_plainly(secrets), SyncReport(report, secrets) as sync_report:
         if pipeline is not None:
             settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
         else:
@@ -112,12 +112,12 @@ def sync(
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
         if dry or preview is not None or settings.state.ignore_new_state:
-            told.runner = SyncRunner(settings, source, learn=secrets.add)
-            return show_previews(told.runner.preview(preview or 0), secrets.mask, told.runner.notes())
+            sync_report.runner = SyncRunner(settings, source, learn=secrets.add)
+            return show_previews(sync_report.runner.preview(preview or 0), secrets.mask, sync_report.runner.notes())
         with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
-            told.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
-            display.doing = told.runner.doing
-            result = told.runner.run()
+            sync_report.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
+            display.doing = sync_report.runner.doing
+            result = sync_report.runner.run()
     if not quiet:
         display.summary(_masked(result, secrets), settings.target.path)
     return 0 if result.ok else 1
@@ -166,17 +166,17 @@ class _Terminated(_Interrupted):
 
 
 @contextmanager
-def _said_plainly(secrets: Secrets) -> Iterator[None]:
+def _ends_plainly(secrets: Secrets) -> Iterator[None]:
     """Say in a line why a sync ended, without secrets. A polite kill ends it as Ctrl-C does."""
-    told = False
+    terminated = False
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        nonlocal told
-        told = True
+        nonlocal terminated
+        terminated = True
         raise KeyboardInterrupt
 
-    here = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop) if here else None
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if in_main_thread else None
     try:
         yield
     except StateConflict as error:
@@ -185,13 +185,13 @@ def _said_plainly(secrets: Secrets) -> Iterator[None]:
         # Raised anew, so that no traceback carries the text that was masked here.
         raise click.ClickException(secrets.mask(str(error))) from None
     except KeyboardInterrupt:
-        raise (_Terminated("told to end") if told else _Interrupted()) from None
+        raise (_Terminated("told to end") if terminated else _Interrupted()) from None
     except click.ClickException:
         raise
     except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
         raise Unexpected(error, secrets.mask) from None
     finally:
-        if here:
+        if in_main_thread:
             signal.signal(signal.SIGTERM, before)
 
 
@@ -206,7 +206,7 @@ def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":
     return replace(result, streams=reports)
 
 
-class _Said(logging.Handler):
+class _Warnings(logging.Handler):
     """Says a line of the log on stderr, without secrets."""
 
     def __init__(self, secrets: Secrets) -> None:
@@ -219,7 +219,7 @@ class _Said(logging.Handler):
 
 @contextmanager
 def _logging(secrets: Secrets) -> Iterator[None]:
-    handler = _Said(secrets)
+    handler = _Warnings(secrets)
     logger.addHandler(handler)
     # py4j tells of a JVM that is gone in a hundred lines; the sync says it in one.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

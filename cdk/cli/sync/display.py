@@ -48,13 +48,13 @@ class Display:
     ) -> None:
         self._pipeline, self._shown, self._clock = pipeline, shown, clock
         self._console = console or _own_stderr()
-        self._begun = clock()
+        self._started = clock()
         self._committed: float | None = None
         self._epoch_ends: float | None = None
         self._reports: Sequence[StreamReport] = ()
         self._paces: dict[str, Pace] = {}
         self._said: dict[str, StreamReport] = {}
-        self._spoke = self._begun
+        self._spoke = self._started
         self._spinner = Spinner("dots")
         self.doing: Callable[[], Mapping[str, Doing]] = dict
         self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
@@ -96,12 +96,12 @@ class Display:
             if ended or (due and moved):
                 self._said[report.name] = report
                 self._spoke = now
-                self._line(f"{report.name}: {report.outcome}, {_counts(report, self._left(report, now))}")
+                self._line(f"{report.name}: {report.outcome}, {_counts(report, self._remaining(report, now))}")
 
     def _line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
-    def _left(self, report: StreamReport, now: float) -> float | None:
+    def _remaining(self, report: StreamReport, now: float) -> float | None:
         pace = self._paces.get(report.name)
         return None if pace is None else pace.left(report, now)
 
@@ -117,7 +117,7 @@ class Display:
 
     def _head(self, now: float) -> Text:
         written = sum(report.written for report in self._reports)
-        head = Text(f" {self._pipeline}  {counted(written, 'row')} in {span(now - self._begun)}")
+        head = Text(f" {self._pipeline}  {counted(written, 'row')} in {span(now - self._started)}")
         if not self._reports:
             head.append(", looking at the tables", "dim")
         elif self._committed is not None:
@@ -127,8 +127,8 @@ class Display:
         else:
             head.append(", no commit yet", "dim")
         if self._epoch_ends is not None:
-            left = self._epoch_ends - now
-            head.append(f", next in {span(left)}" if left >= 1 else ", next is due", "dim")
+            remaining = self._epoch_ends - now
+            head.append(f", next in {span(remaining)}" if remaining >= 1 else ", next is due", "dim")
         return head
 
     def summary(self, result: SyncResult, target: str | Path, *, console: Console | None = None) -> None:
@@ -159,9 +159,9 @@ class Display:
         if result.traces is not None:
             console.print(Text(f"in full, with tracebacks: {result.traces}", "dim"), soft_wrap=True)
         commits = sum(report.commits for report in result.streams)
-        seconds = self._clock() - self._begun
-        asked = _asked(sum((report.http for report in result.streams), result.run.http))
-        line = Text(f"{self._pipeline} → {target}: {counted(commits, 'commit')} in {seconds:.1f} s{asked}", "dim")
+        seconds = self._clock() - self._started
+        requests = _requests(sum((report.http for report in result.streams), result.run.http))
+        line = Text(f"{self._pipeline} → {target}: {counted(commits, 'commit')} in {seconds:.1f} s{requests}", "dim")
         console.print(line, soft_wrap=True)
 
 
@@ -176,9 +176,9 @@ def _own_stderr() -> Console:
     return Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding))
 
 
-def _counts(report: StreamReport, left: float | None) -> str:
+def _counts(report: StreamReport, remaining: float | None) -> str:
     skipped = f", {report.skipped:,} skipped" if report.skipped else ""
-    far = how_far(report, left)
+    far = how_far(report, remaining)
     return f"{counted(report.written, 'row')}{skipped}, {far}, {counted(report.commits, 'commit')}"
 
 
@@ -205,7 +205,7 @@ def _about_stale(stale: StaleCount) -> str:
     return f"{rows} {'was' if stale.missing == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
 
 
-def _asked(http: HttpMetrics) -> str:
+def _requests(http: HttpMetrics) -> str:
     """What was asked of the API; empty where nothing was."""
     if not http.requests:
         return ""

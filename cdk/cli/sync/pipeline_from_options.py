@@ -29,8 +29,8 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 def check_given(pipeline: Path | None, options: Mapping[str, object]) -> None:
     """Raise UsageError where what is to be synced is said twice, or not at all."""
     if pipeline is not None:
-        if said := [name for name, value in options.items() if value is not None]:
-            raise click.UsageError(f"a PIPELINE file says what {' and '.join(said)} would: give one or the other")
+        if names := [name for name, value in options.items() if value is not None]:
+            raise click.UsageError(f"a PIPELINE file says what {' and '.join(names)} would: give one or the other")
         return
     check_one_connector(options["--connector"], options["--manifest-path"])
     if options["--connector"] is None and options["--manifest-path"] is None:
@@ -52,14 +52,14 @@ def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: 
 
     connector, manifest = options["--connector"], options["--manifest-path"]
     if isinstance(manifest, Path):
-        source, said = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
+        source, source_options = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
     else:
-        source, said = find_source(str(connector)), {"connector": str(connector)}
+        source, source_options = find_source(str(connector)), {"connector": str(connector)}
     file, catalog = options["--config"], options["--catalog"]
     path = file if isinstance(file, Path) else None
     value: dict[str, Json] = {
-        "name": options["--name"] or _name_of(said),
-        "source": {**said, "config": read_config(path, secrets)},
+        "name": options["--name"] or _name_of(source_options),
+        "source": {**source_options, "config": read_config(path, secrets)},
         "target": {"path": options["--target"]},
     }
     if isinstance(catalog, Path):
@@ -67,8 +67,8 @@ def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: 
     try:
         pipeline = Pipeline.model_validate(value)
     except ValidationError as error:
-        told = [f"{_option(problem['loc'], catalog)}: {problem['msg']}" for problem in error.errors()]
-        raise ConfigError("; ".join(told)) from None
+        problems = [f"{_option(problem['loc'], catalog)}: {problem['msg']}" for problem in error.errors()]
+        raise ConfigError("; ".join(problems)) from None
     pipeline = pipeline.prepared(source, config_name(path), secrets)
     return _allowing_empty(pipeline, source) if options.get("--allow-empty") else pipeline, source
 
@@ -78,9 +78,9 @@ def _option(loc: Sequence[str | int], catalog: object) -> str:
     return f"{catalog} {dotted(loc)}" if loc[:1] == ("streams",) else f"--{loc[0]}"
 
 
-def _name_of(said: Mapping[str, str]) -> str:
+def _name_of(source_options: Mapping[str, str]) -> str:
     """What a pipeline is called that nobody named: as its connector, and a `manifest.yaml` as its folder."""
-    (text,) = said.values()
+    (text,) = source_options.values()
     path = Path(text).resolve()
     name = text if path.suffix not in {".py", ".yaml", ".yml"} else path.stem
     return _NAME.sub("-", path.parent.name if name == "manifest" else name).strip("._-") or "sync"
@@ -91,36 +91,36 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
     name, mode = item.stream.name, item.destination_sync_mode
     if item.stream.namespace:
         name = f"{item.stream.namespace}.{name}"
-    said: dict[str, Json] = {"sync_mode": str(item.sync_mode)}
+    options: dict[str, Json] = {"sync_mode": str(item.sync_mode)}
     if "destination_sync_mode" in item.model_fields_set:
         if mode not in _WRITE_MODES:
             raise CatalogError(
                 f"found destination_sync_mode {mode!s} of {name!r}, expected one of {', '.join(_WRITE_MODES)}",
                 path=file,
             )
-        said["write_mode"] = str(mode)
+        options["write_mode"] = str(mode)
     if item.cursor_field and item.sync_mode == SyncMode.INCREMENTAL and not item.stream.source_defined_cursor:
-        said["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)
+        options["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)
     if item.generation_id is not None:
-        said |= _generation(item, said)
+        options |= _generation(item, options)
     if item.primary_key and mode == DestinationSyncMode.APPEND_DEDUP:
-        said["primary_key"] = [_field(path, "primary_key", name, file) for path in item.primary_key]
-    return name, said
+        options["primary_key"] = [_field(path, "primary_key", name, file) for path in item.primary_key]
+    return name, options
 
 
-def _generation(item: ConfiguredAirbyteStream, said: Mapping[str, Json]) -> Mapping[str, Json]:
+def _generation(item: ConfiguredAirbyteStream, options: Mapping[str, Json]) -> Mapping[str, Json]:
     """What a platform says of generations, and the way of writing that carries it out."""
     least = item.minimum_generation_id or 0
-    asked: dict[str, Json] = {"generation_id": item.generation_id, "minimum_generation_id": least}
+    generation: dict[str, Json] = {"generation_id": item.generation_id, "minimum_generation_id": least}
     if least and item.sync_mode == SyncMode.FULL_REFRESH:
-        if said.get("write_mode") == DestinationSyncMode.APPEND:
-            asked |= {"write_mode": str(DestinationSyncMode.OVERWRITE), "remove_stale": {"allow_empty": True}}
-        elif said.get("write_mode") == DestinationSyncMode.OVERWRITE:
-            asked["remove_stale"] = {"allow_empty": True}
-        elif said.get("write_mode") == DestinationSyncMode.APPEND_DEDUP:
+        if options.get("write_mode") == DestinationSyncMode.APPEND:
+            generation |= {"write_mode": str(DestinationSyncMode.OVERWRITE), "remove_stale": {"allow_empty": True}}
+        elif options.get("write_mode") == DestinationSyncMode.OVERWRITE:
+            generation["remove_stale"] = {"allow_empty": True}
+        elif options.get("write_mode") == DestinationSyncMode.APPEND_DEDUP:
             # The platform has asked for it: no guard is to keep them.
-            asked["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}
-    return asked
+            generation["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}
+    return generation
 
 
 def _allowing_empty(pipeline: "Pipeline", source: Source) -> "Pipeline":

@@ -20,19 +20,19 @@ def show_previews(previews: "Iterable[Preview]", mask: Mask, notes: Iterable[str
     from cdk.lake.admin.diff import shown, values  # noqa: PLC0415
 
     failed = False
-    for one in previews:
-        begins = ", ".join(f"{where} {shown(value)}" for where, value in list(values(one.state))[:3])
+    for preview in previews:
+        begins = ", ".join(f"{where} {shown(value)}" for where, value in list(values(preview.state))[:3])
         where = f"goes on from {begins}" if begins else "from its start"
-        click.echo(mask(f"{one.name}: {one.sync_mode}, {one.write_mode}, {where}"))
-        for slice in one.slices:
+        click.echo(mask(f"{preview.name}: {preview.sync_mode}, {preview.write_mode}, {where}"))
+        for slice in preview.slices:
             click.echo(mask(f"  {slice}"))
-        if one.more:
+        if preview.more:
             click.echo("  and more")
-        for record in one.records:
+        for record in preview.records:
             click.echo(to_json(record).decode())
-        if one.failure is not None:
+        if preview.failure is not None:
             failed = True
-            click.echo(mask(f"{one.name}: {one.failure.message}"), err=True)
+            click.echo(mask(f"{preview.name}: {preview.failure.message}"), err=True)
     for note in notes:
         click.echo(mask(note))
     click.echo("nothing was written")

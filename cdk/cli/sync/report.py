@@ -47,7 +47,7 @@ class SyncReport:
         try:
             write_report(self._path, run_report(facts, () if result is None else result.streams))
         except OSError as refused:
-            said = f"{self._path}: the report could not be written: {refused.strerror}"
+            problem = f"{self._path}: the report could not be written: {refused.strerror}"
             if error is None:
-                raise click.ClickException(said) from refused
-            click.echo(said, err=True)
+                raise click.ClickException(problem) from refused
+            click.echo(problem, err=True)

@@ -45,7 +45,7 @@ class Pace:
         return max(0.0, each * (report.planned - report.slices) - (now - self.news))
 
 
-def how_far(report: StreamReport, left: float | None = None) -> str:
+def how_far(report: StreamReport, remaining: float | None = None) -> str:
     """What is done of a stream, and a share and the time left where the number of its slices is known.
 
     `12/30+ slices`: more are planned as these are read. A stream of one slice tells only at which page it is.
@@ -60,7 +60,7 @@ def how_far(report: StreamReport, left: float | None = None) -> str:
     if not report.all_planned:
         return f"{done:,}/{planned:,}+ slices"
     share = f"{done:,}/{planned:,} slices, {100 * done // planned}%"
-    return share if left is None or report.status is Status.FAILED else f"{share}, {span(left)} left"
+    return share if remaining is None or report.status is Status.FAILED else f"{share}, {span(remaining)} left"
 
 
 def is_interrupted(doing: Doing | None, now: float) -> str:
@@ -75,10 +75,10 @@ def is_interrupted(doing: Doing | None, now: float) -> str:
 
 def span(seconds: float) -> str:
     """A length of time: `18 s`, `2 m 05 s`, `1 h 20 m`."""
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004 - seconds of a minute
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    rounded = round(seconds)
+    if rounded < 60:  # noqa: PLR2004 - seconds of a minute
+        return f"{rounded} s"
+    minutes, rest = divmod(rounded, 60)
     return f"{minutes} m {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} m"  # noqa: PLR2004
 
 
@@ -118,20 +118,20 @@ def screen(
 
 def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
     """Figures are never cut: what a narrow terminal has no room for is cut off the end, then off the names."""
-    wanted = [max([cell_len(head), *(row[n].cell_len for row in rows)]) for n, head in enumerate(heads)]
-    over = sum(wanted) + _GAP * len(heads) - width
+    widths = [max([cell_len(head), *(row[n].cell_len for row in rows)]) for n, head in enumerate(heads)]
+    over = sum(widths) + _GAP * len(heads) - width
     for n, least in ((len(heads) - 1, _LEAST_FAR), (1, _LEAST_NAME), (len(heads) - 1, 1)):
-        cut = min(max(over, 0), max(wanted[n] - least, 0))
-        wanted[n], over = wanted[n] - cut, over - cut
-    return wanted
+        cut = min(max(over, 0), max(widths[n] - least, 0))
+        widths[n], over = widths[n] - cut, over - cut
+    return widths
 
 
 def _row(report: StreamReport, pace: Pace | None, now: float, doing: str, *, columns: int) -> list[Text]:
     mark, colour = MARKS[report.status]
     per_second = None if pace is None else pace.rate(report.written)
-    left = None if pace is None else pace.left(report, now)
+    remaining = None if pace is None else pace.left(report, now)
     figures = [f"{report.written:,}", "" if per_second is None else f"{per_second:,.0f}", f"{report.commits:,}"]
-    far = how_far(report, left) + (", resumed" if report.resumed else "")
+    far = how_far(report, remaining) + (", resumed" if report.resumed else "")
     if doing and report.status is Status.READING:
         far += f", {doing}"
     cells = [Text(mark, colour), Text(report.name), *map(Text, figures[: columns - 3]), Text(far)]

@@ -28,7 +28,6 @@ class CustomStrategyAdapter:
             self.size: int | None = custom.get_page_size() if hasattr(custom, "get_page_size") else None
 
     def first(self) -> Json:
-        """See PageStrategy."""
         with guard(self._custom, "initial_token"):
             # Strategies of old count in themselves, and are told when a slice begins.
             if hasattr(self._custom, "reset"):
@@ -36,17 +35,16 @@ class CustomStrategyAdapter:
             return getattr(self._custom, "initial_token", None)
 
     def next(self, page: PageResult, size: int | None) -> Json:  # noqa: ARG002 - it knows its own
-        """See PageStrategy."""
         last = None if page.last is None else Record(page.last)
-        told = {
+        arguments = {
             "response": SeenResponse(page.response),
             "last_page_size": page.raw,
             "last_record": last,
             "last_page_token_value": page.token,
-            "last_records": [] if last is None else [last] * page.kept,
+            "last_records": [] if last is None else [last] * page.selected,
         }
         with guard(self._custom, "next_page_token"):
-            return self._custom.next_page_token(**{name: told[name] for name in self._takes if name in told})
+            return self._custom.next_page_token(**{name: arguments[name] for name in self._takes if name in arguments})
 
 
 class CustomRequesterAdapter:
@@ -58,32 +56,31 @@ class CustomRequesterAdapter:
         self.client = client if self._plain else _Through(custom)
 
     def draft(self, names: Names) -> RequestBuilder:
-        """See Requester."""
-        told, custom = request_arguments(names), self._custom
+        arguments, custom = request_arguments(names), self._custom
         with guard(custom, "get_request_params"):
             method = getattr(custom.get_method(), "value", custom.get_method())
             url = (
-                custom.get_url(**told)
+                custom.get_url(**arguments)
                 if isinstance(custom, HttpRequester)
-                else join(custom.get_url_base(**told), custom.get_path(**told))
+                else join(custom.get_url_base(**arguments), custom.get_path(**arguments))
             )
             if self._plain:
                 draft = RequestBuilder(str(method).upper(), url, self._where)
-                fill(draft, custom, told)
+                fill(draft, custom, arguments)
             else:
                 # It asks itself for its parts when it sends.
-                draft = _ThroughDraft(str(method).upper(), url, self._where, told)
+                draft = _ThroughDraft(str(method).upper(), url, self._where, arguments)
         return draft
 
 
 class _ThroughDraft(RequestBuilder):
     """A draft that a custom requester sends itself."""
 
-    __slots__ = ("told", "was")
+    __slots__ = ("arguments", "was")
 
-    def __init__(self, method: str, url: str, where: str, told: dict[str, Json]) -> None:
+    def __init__(self, method: str, url: str, where: str, arguments: dict[str, Json]) -> None:
         super().__init__(method, url, where)
-        self.told, self.was = told, url
+        self.arguments, self.was = arguments, url
 
     def request(self) -> Request:
         return _ThroughRequest(self, super().request())
@@ -95,8 +92,8 @@ class _ThroughRequest(Request):
     __slots__ = ("draft",)
     draft: _ThroughDraft
 
-    def __init__(self, draft: _ThroughDraft, made: Request) -> None:
-        super().__init__(made.method, made.url, made.params, made.headers, made.body)
+    def __init__(self, draft: _ThroughDraft, request: Request) -> None:
+        super().__init__(request.method, request.url, request.params, request.headers, request.body)
         object.__setattr__(self, "draft", draft)
 
 
@@ -111,19 +108,19 @@ class _Through(HttpClient):
         assert isinstance(request, _ThroughRequest)
         draft: _ThroughDraft = request.draft
         with guard(self._custom, "send_request"):
-            seen = self._custom.send_request(
+            answer = self._custom.send_request(
                 path=None if draft.url == draft.was else draft.url,
                 request_headers=draft.headers,
                 request_params=draft.params,
                 request_body_data=draft.form if draft.text is None else draft.text,
                 request_body_json=draft.json,
-                **draft.told,
+                **draft.arguments,
             )
-        if seen is None:
+        if answer is None:
             return Response(404, Headers(), b"", request.url, request)
-        found = ours(seen)
-        if not isinstance(found, Response):
+        response = ours(answer)
+        if not isinstance(response, Response):
             raise CustomCodeError(
-                f"{type(self._custom).__name__}.send_request gave {type(seen).__name__}, expected a response"
+                f"{type(self._custom).__name__}.send_request gave {type(answer).__name__}, expected a response"
             )
-        return found
+        return response

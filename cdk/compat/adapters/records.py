@@ -23,12 +23,10 @@ class CustomDecoderAdapter:
         self._custom = custom
 
     def decode(self, response: Response) -> Json:
-        """See Decoder."""
         values = list(self.items(response))
         return values[0] if len(values) == 1 else values
 
     def items(self, response: Response) -> Iterator[Json]:
-        """See Decoder."""
         with guard(self._custom, "decode"):
             return iter(list(self._custom.decode(SeenResponse(response))))
 
@@ -40,11 +38,10 @@ class CustomExtractorAdapter:
         self._custom = custom
 
     def pages(self, response: Response) -> Iterator[list[dict[str, Json]]]:
-        """See Extractor."""
         with guard(self._custom, "extract_records"):
-            found = [record if type(record) is dict else record_of(record)
+            records = [record if type(record) is dict else record_of(record)
                      for record in self._custom.extract_records(SeenResponse(response)) or ()]  # fmt: skip
-        yield found
+        yield records
 
 
 def record_of(record: Json) -> Json:
@@ -58,12 +55,12 @@ def transforming(custom: Json, config: Mapping[str, Json]) -> Transform:
     open_ended = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(custom.transform).parameters.values())
 
     def transform(records: list[dict[str, Json]], names: Names) -> None:
-        told: dict[str, Json] = {"config": config, "stream_state": {}, "stream_slice": slice_facade(names)}
+        arguments: dict[str, Json] = {"config": config, "stream_state": {}, "stream_slice": slice_facade(names)}
         if not open_ended:
-            told = {name: value for name, value in told.items() if name in known}
+            arguments = {name: value for name, value in arguments.items() if name in known}
         with guard(custom, "transform"):
             for record in records:
-                custom.transform(record, **told)
+                custom.transform(record, **arguments)
 
     return transform
 
@@ -73,13 +70,13 @@ def filtering(custom: Json) -> Select:
 
     def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
         with guard(custom, "filter_records"):
-            kept = custom.filter_records(
+            selected = custom.filter_records(
                 records,
                 stream_state={},
                 stream_slice=slice_facade(names),
                 next_page_token=names.get("next_page_token"),
             )
-            return [record if type(record) is dict else dict(record) for record in kept]
+            return [record if type(record) is dict else dict(record) for record in selected]
 
     return select
 
@@ -112,9 +109,9 @@ def migrating(custom: Json) -> Callable[[Json], Json]:
     """A custom state migration. It gets a copy: existing ones change the state they look at."""
 
     def migrate(state: Json) -> Json:
-        seen = copy.deepcopy(state)
+        copied = copy.deepcopy(state)
         with guard(custom, "migrate"):
-            return custom.migrate(seen) if custom.should_migrate(seen) else state
+            return custom.migrate(copied) if custom.should_migrate(copied) else state
 
     return migrate
 

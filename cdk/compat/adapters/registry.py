@@ -46,15 +46,15 @@ from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
 
 # A cursor plans windows and keeps states with these; one that changes them would lose our promises.
-_OURS = ("stream_slices", "close_slice", "get_stream_state", "set_initial_state", "observe", "should_be_synced",
+_OWN_METHODS = ("stream_slices", "close_slice", "get_stream_state", "set_initial_state", "observe", "should_be_synced",
          "is_greater_than_or_equal", "select_state")  # fmt: skip
 
 
 def authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticator:
     """See AnyAuthenticator."""
     with collecting() as inside:
-        made = instance(component, ctx)
-    signer = adapt_http.signer(made)
+        custom = instance(component, ctx)
+    signer = adapt_http.signer(custom)
     # Which of the parts it was given are used, only the object knows: it may choose one of them by the config.
     if isinstance(signer, TokenOwner) or (inside and isinstance(signer, adapt_http.CustomSigner)):
         report(signer)
@@ -130,9 +130,9 @@ def partition_router(component: CustomComponent, ctx: BuildContext) -> Router:
 
 def requester(component: CustomComponent, ctx: BuildContext) -> Requester:
     """See AnyRequester."""
-    made = instance(component, ctx)
-    client = made._http_client.client if isinstance(made, HttpRequester) and made.plain else _bare(ctx)  # noqa: SLF001
-    return adapt_pages.CustomRequesterAdapter(made, client, ctx.where(component, "class_name"))
+    custom = instance(component, ctx)
+    client = custom._http_client.client if isinstance(custom, HttpRequester) and custom.plain else _bare(ctx)  # noqa: SLF001
+    return adapt_pages.CustomRequesterAdapter(custom, client, ctx.where(component, "class_name"))
 
 
 def _bare(ctx: BuildContext) -> HttpClient:
@@ -160,12 +160,12 @@ def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts)
         # Existing retrievers filter by the cursor themselves, after they have looked at every record.
         unfiltered = replace(parts, incremental=None)
         known["record_selector"] = selector(chosen, ctx, unfiltered, reads)
-    made = instance(component, ctx, **known)
-    if isinstance(made, SimpleRetriever):
+    custom = instance(component, ctx, **known)
+    if isinstance(custom, SimpleRetriever):
         # A subclass with an __init__ of its own may pass on less than it was given.
-        made.request_option_provider = made.request_option_provider or asking
-        made.name = made.name or parts.name
-    return adapt_slices.CustomRetrieverAdapter(made, router, parts, ctx.window)
+        custom.request_option_provider = custom.request_option_provider or asking
+        custom.name = custom.name or parts.name
+    return adapt_slices.CustomRetrieverAdapter(custom, router, parts, ctx.window)
 
 
 def _decoder(blob: Json, ctx: BuildContext) -> Decoder:
@@ -195,7 +195,7 @@ def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
         if issubclass(kind, DatetimeBasedCursor)
         else kind.__mro__
     )
-    changed = [name for name in _OURS if any(name in vars(base) for base in own)]
+    changed = [name for name in _OWN_METHODS if any(name in vars(base) for base in own)]
     if not issubclass(kind, DatetimeBasedCursor) or changed:
         why = f"it has its own {', '.join(changed)}" if changed else "it does not extend DatetimeBasedCursor"
         raise ManifestError(
@@ -203,17 +203,17 @@ def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
             "write it as a DatetimeBasedCursor, with a state migration where the old state has another form"
         )
     blob = {**(component.model_extra or {}), "$parameters": dict(component.parameters), "type": "DatetimeBasedCursor"}
-    ours = OurCursor.model_validate(blob).build(ctx)
+    native = OurCursor.model_validate(blob).build(ctx)
     if not any(name.startswith("get_request") for base in own for name in vars(base)):
-        return ours
-    made = instance(component, ctx)
+        return native
+    custom = instance(component, ctx)
 
-    def ask(draft: RequestBuilder, slice: Slice) -> None:
-        seen = seen_slice(slice, ours.fields)
-        fill(draft, made, {"stream_state": {}, "stream_slice": seen, "next_page_token": None})
+    def apply(draft: RequestBuilder, slice: Slice) -> None:
+        facade = seen_slice(slice, native.fields)
+        fill(draft, custom, {"stream_state": {}, "stream_slice": facade, "next_page_token": None})
 
     return Incremental(
-        ours.cursor, ask, ours.fields, ours.shared, ours.client_side, ours.data_feed, ours.catalog_cursor
+        native.cursor, apply, native.fields, native.shared, native.client_side, native.data_feed, native.catalog_cursor
     )
 
 

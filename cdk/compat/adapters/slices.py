@@ -32,7 +32,6 @@ class CustomRouterAdapter:
         self.follows = isinstance(custom, SubstreamPartitionRouter) and any(c.incremental_dependency for c in configs)
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        """See Router."""
         custom = self._custom
         reached: dict[str, StreamState] = {}
         if self.follows:
@@ -53,8 +52,7 @@ class CustomRouterAdapter:
                 return
             yield item
 
-    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
-        """See Router."""
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         names: dict[str, Json] = {
             "stream_state": {},
             "stream_slice": seen_slice(slice, self._fields),
@@ -72,11 +70,10 @@ class CustomRetrieverAdapter:
         self._custom, self.router, self._parts, self._fields = custom, router, parts, fields
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """See SliceReader."""
-        seen = seen_slice(slice, self._fields)
+        facade = seen_slice(slice, self._fields)
         with guard(self._custom, "read_records"):
             schema = self._parts.schema()
-            records = iter(self._custom.read_records(schema, seen))
+            records = iter(self._custom.read_records(schema, facade))
         while True:
             try:
                 with guard(self._custom, "read_records"):

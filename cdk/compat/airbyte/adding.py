@@ -44,8 +44,8 @@ class AddFields(RecordTransformation):
             # Fields of a manifest come as its components, or, without a type, as they are written.
             item = AddedFieldDefinition(**{**_UNTYPED, **written}) if isinstance(written, dict) else written
             value = InterpolatedString.create(item.value, parameters=parameters)
-            told = item.value_type
-            kind = _TYPES.get(told) if isinstance(told, str) else told
+            value_type = item.value_type
+            kind = _TYPES.get(value_type) if isinstance(value_type, str) else value_type
             self._parsed_fields.append(ParsedAddFieldDefinition(list(item.path), value, kind, parameters))
 
     def transform(

@@ -14,12 +14,11 @@ class AirbyteDateTime(datetime):
     """A moment with a zone, UTC where none is given; its text is ISO 8601."""
 
     def __new__(cls, *args: Json, **kwargs: Json) -> Self:
-        made = super().__new__(cls, *args, **kwargs)
-        return made if made.tzinfo else made.replace(tzinfo=UTC)
+        timestamp = super().__new__(cls, *args, **kwargs)
+        return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 
     @classmethod
     def from_datetime(cls, moment: datetime) -> "AirbyteDateTime":
-        """The same moment."""
         zone = moment.tzinfo or UTC
         return cls(moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second,
                    moment.microsecond, zone)  # fmt: skip
@@ -39,7 +38,6 @@ class AirbyteDateTime(datetime):
         return datetime.fromisoformat(self.isoformat())
 
     def to_epoch_millis(self) -> int:
-        """Milliseconds since 1970."""
         return int(self.timestamp() * 1000)
 
     def add(self, delta: timedelta) -> "AirbyteDateTime":
@@ -55,7 +53,7 @@ class AirbyteDateTime(datetime):
 
 
 def ab_datetime_now() -> AirbyteDateTime:
-    """The present moment."""
+    """Now, by the clock of the run."""
     return AirbyteDateTime.from_datetime(current.runtime.clock())
 
 
@@ -94,5 +92,4 @@ class DatetimeParser:
         return moment
 
     def format(self, dt: datetime, format: str) -> str:
-        """A moment as text."""
         return str(write_timestamp(dt, format))

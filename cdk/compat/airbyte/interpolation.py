@@ -55,7 +55,6 @@ class InterpolatedBoolean:
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Json], **kwargs: Json) -> bool:
-        """Whether it holds."""
         if not isinstance(self.condition, str):
             return bool(self.condition)
         return compile_template(self.condition, _WHERE).true(_scope(config, self._parameters, kwargs))
@@ -148,7 +147,7 @@ def _value(text: Json, scope: Mapping[str, Json], default: Json, types: tuple[ty
 
 
 def _scope(config: Mapping[str, Json], parameters: Mapping[str, Json], names: Mapping[str, Json]) -> dict[str, Json]:
-    found = {"config": config, "parameters": parameters, **names}
-    if (seen := names.get("stream_slice")) is not None:
-        found = {"stream_partition": seen, "stream_interval": seen, **getattr(seen, "extra_fields", {}), **found}
-    return found
+    scope = {"config": config, "parameters": parameters, **names}
+    if (slice := names.get("stream_slice")) is not None:
+        scope = {"stream_partition": slice, "stream_interval": slice, **getattr(slice, "extra_fields", {}), **scope}
+    return scope

@@ -117,14 +117,12 @@ class RequestBodyException(Exception):
 class MessageRepository:
     """Where custom code leaves messages. They are not passed on."""
 
-    def emit_message(self, message: object) -> None:
-        """Take a message."""
+    def emit_message(self, message: object) -> None: ...
 
     def log_message(self, level: object, message_provider: object) -> None:
         """Take a message for the log."""
 
     def consume_queue(self) -> Iterator[object]:
-        """The messages taken: none."""
         return iter(())
 
 

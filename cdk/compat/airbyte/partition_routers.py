@@ -18,7 +18,6 @@ class StreamSlicer(RequestOptionsProvider):
     """Says what a stream is read for."""
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        """The slices."""
         raise NotImplementedError
 
 
@@ -36,8 +35,7 @@ class SinglePartitionRouter(PartitionRouter):
 
     parameters: InitVar[Mapping[str, Json]]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
-        """Take the parameters."""
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
 
     def stream_slices(self) -> Iterable[StreamSlice]:
         yield StreamSlice(partition={}, cursor_slice={})
@@ -49,13 +47,13 @@ class Placing(PartitionRouter):
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         raise NotImplementedError
 
-    def _put(self, place: str, names: Mapping[str, Json]) -> dict[str, Json]:
-        found = names.get("stream_slice") or {}
-        given: dict[str, Json] = {}
+    def _put(self, part: str, names: Mapping[str, Json]) -> dict[str, Json]:
+        slice = names.get("stream_slice") or {}
+        values: dict[str, Json] = {}
         for option, name in self._options():
-            if option is not None and option.inject_into.value == place and (value := found.get(name)):
-                given[str(_evaluated(option.field_name, self.config))] = value  # type: ignore[attr-defined]
-        return given
+            if option is not None and option.inject_into.value == part and (value := slice.get(name)):
+                values[str(_evaluated(option.field_name, self.config))] = value  # type: ignore[attr-defined]
+        return values
 
     def get_request_params(self, **names: Json) -> Json:
         return self._put("request_parameter", names)
@@ -130,7 +128,6 @@ class SubstreamPartitionRouter(Placing):
 
     @property
     def logger(self) -> logging.Logger:
-        """Where it logs."""
         return logging.getLogger("airbyte.SubstreamPartitionRouter")
 
     def stream_slices(self) -> Iterable[StreamSlice]:
@@ -172,21 +169,20 @@ class CartesianProductStreamSlicer(PartitionRouter):
     stream_slicers: list[PartitionRouter]
     parameters: InitVar[Mapping[str, Json]]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
-        """Take the parameters."""
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        made: list[dict[str, Json]] = [{}]
+        combinations: list[dict[str, Json]] = [{}]
         for slicer in self.stream_slicers:
-            slices = [dict(found) for found in slicer.stream_slices()]
-            made = [{**head, **tail} for head in made for tail in slices]
-        return [StreamSlice(partition=fields, cursor_slice={}) for fields in made]
+            slices = [dict(slice) for slice in slicer.stream_slices()]
+            combinations = [{**head, **tail} for head in combinations for tail in slices]
+        return [StreamSlice(partition=fields, cursor_slice={}) for fields in combinations]
 
     def _all(self, method: str, names: Mapping[str, Json]) -> dict[str, Json]:
-        given: dict[str, Json] = {}
+        values: dict[str, Json] = {}
         for slicer in self.stream_slicers:
-            given |= getattr(slicer, method)(**names) or {}
-        return given
+            values |= getattr(slicer, method)(**names) or {}
+        return values
 
     def get_request_params(self, **names: Json) -> Json:
         return self._all("get_request_params", names)

@@ -27,12 +27,12 @@ def values(obj: Json, glob: str | Sequence[str], separator: str = "/") -> list[J
     """All values at a path, in which `*` is any key or index."""
     steps = _steps(glob, separator)
     if "*" not in steps:
-        found = get(obj, steps, default=None)
-        return [] if found is None else [found]
+        value = get(obj, steps, default=None)
+        return [] if value is None else [value]
     at = steps.index("*")
     node = path(*steps[:at])(obj)
     below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return [found for item in below for found in ([item] if not steps[at + 1 :] else values(item, steps[at + 1 :]))]
+    return [value for item in below for value in ([item] if not steps[at + 1 :] else values(item, steps[at + 1 :]))]
 
 
 def _steps(glob: str | Sequence[str], separator: str) -> list[str]:

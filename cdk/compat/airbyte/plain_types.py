@@ -53,5 +53,4 @@ class Record(dict[str, Json]):
 
     @property
     def data(self) -> "Record":
-        """The record."""
         return self

@@ -31,8 +31,7 @@ class JsonDecoder(Decoder):
 
     parameters: InitVar[Mapping[str, Json]]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
-        """Take the parameters."""
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
 
     def decode(self, response: requests.Response) -> Generator[Json, None, None]:
         try:
@@ -49,8 +48,7 @@ class RecordExtractor(ABC):
     """Finds the records of a response."""
 
     @abstractmethod
-    def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
-        """The records."""
+    def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]: ...
 
 
 @dataclass
@@ -69,11 +67,11 @@ class DpathExtractor(RecordExtractor):
     def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
         steps = [str(step.eval(self.config)) for step in self._field_path]
         for body in self.decoder.decode(response):
-            found = path(*steps)(body)
-            if isinstance(found, list):
-                yield from found
-            elif found:
-                yield found
+            value = path(*steps)(body)
+            if isinstance(value, list):
+                yield from value
+            elif value:
+                yield value
 
 
 class HttpSelector(ABC):
@@ -87,8 +85,7 @@ class HttpSelector(ABC):
         records_schema: Mapping[str, Json],
         stream_slice: StreamSlice | None = None,
         next_page_token: Mapping[str, Json] | None = None,
-    ) -> Iterable[Mapping[str, Json]]:
-        """The records."""
+    ) -> Iterable[Mapping[str, Json]]: ...
 
 
 @dataclass
@@ -110,7 +107,6 @@ class RecordFilter:
         stream_slice: StreamSlice | None = None,
         next_page_token: Mapping[str, Json] | None = None,
     ) -> Iterable[Mapping[str, Json]]:
-        """The records to keep."""
         names = {"stream_state": stream_state, "stream_slice": stream_slice or {}, "next_page_token": next_page_token}
         for record in records:
             if not self.condition or self._condition.eval(self.config, record=record, **names):
@@ -168,7 +164,6 @@ class RecordTransformation:
         stream_state: StreamState | None = None,
         stream_slice: StreamSlice | None = None,
     ) -> None:
-        """Change `record`."""
         raise NotImplementedError
 
 
@@ -176,16 +171,14 @@ class ConfigTransformation(ABC):
     """Changes a config in place."""
 
     @abstractmethod
-    def transform(self, config: dict[str, Json]) -> None:
-        """Change `config`."""
+    def transform(self, config: dict[str, Json]) -> None: ...
 
 
 class ValidationStrategy(ABC):
     """Raises ValueError for a value it does not accept."""
 
     @abstractmethod
-    def validate(self, value: Json) -> None:
-        """Look at `value`."""
+    def validate(self, value: Json) -> None: ...
 
 
 class StateMigration:
@@ -196,5 +189,4 @@ class StateMigration:
         raise NotImplementedError
 
     def migrate(self, stream_state: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Today's form."""
         raise NotImplementedError

@@ -23,7 +23,6 @@ class Retriever:
     def read_records(
         self, records_schema: Mapping[str, Json], stream_slice: StreamSlice | None = None
     ) -> Iterable[StreamData]:
-        """The records."""
         raise NotImplementedError
 
 
@@ -61,12 +60,12 @@ class SimpleRetriever(Retriever):
             yield self.request_option_provider
 
     def _options(self, method: str, names: Mapping[str, Json]) -> Json:
-        given: Json = {}
+        combined: Json = {}
         for provider in self._providers(names[_TOKEN]):
             if provider is not None:
-                found = getattr(provider, method)(**names)
-                given = found if isinstance(found, str) and found else {**given, **(found or {})}
-        return given
+                options = getattr(provider, method)(**names)
+                combined = options if isinstance(options, str) and options else {**combined, **(options or {})}
+        return combined
 
     def _request_headers(
         self, stream_state: Json = None, stream_slice: Json = None, next_page_token: Json = None
@@ -153,13 +152,13 @@ class SimpleRetriever(Retriever):
     ) -> Mapping[str, Json] | None:
         if self.paginator is None:
             return None
-        found: Mapping[str, Json] | None = self.paginator.next_page_token(
+        token: Mapping[str, Json] | None = self.paginator.next_page_token(
             response=response,
             last_page_size=last_page_size,
             last_record=last_record,
             last_page_token_value=last_page_token_value,
         )
-        return found
+        return token
 
     # --- the loop ----------------------------------------------------------------------------------------------
 
@@ -196,9 +195,9 @@ class SimpleRetriever(Retriever):
         self, records_schema: Mapping[str, Json], stream_slice: StreamSlice | None = None
     ) -> Iterable[StreamData]:
         """The records of a slice."""
-        seen = stream_slice or StreamSlice(partition={}, cursor_slice={})
-        parse = partial(self._parse_records, stream_slice=seen, stream_state={}, records_schema=records_schema)
-        yield from self._read_pages(parse, seen)
+        slice = stream_slice or StreamSlice(partition={}, cursor_slice={})
+        parse = partial(self._parse_records, stream_slice=slice, stream_state={}, records_schema=records_schema)
+        yield from self._read_pages(parse, slice)
 
 
 def _names(stream_state: Json, stream_slice: Json, next_page_token: Json) -> dict[str, Json]:

@@ -28,10 +28,10 @@ class SeenPartition:
 
     def read(self) -> Iterator[Record]:
         """Its records."""
-        ours, seen = self._stream.ours, self.to_slice()
-        for page in read_slice(ours, self._slice):
+        native, slice = self._stream.ours, self.to_slice()
+        for page in read_slice(native, self._slice):
             for record in page.records:
-                yield Record(record, ours.name, seen)
+                yield Record(record, native.name, slice)
 
     def to_slice(self) -> StreamSlice:
         """The slice."""
@@ -89,9 +89,9 @@ def seen_slice(slice: Slice, fields: tuple[str, str] = ("start_time", "end_time"
         window = {fields[0]: slice.window.start}
         if slice.window.end is not None:
             window[fields[1]] = slice.window.end
-    seen = StreamSlice(partition=dict(slice.partition), cursor_slice=window, extra_fields=slice.extra)
-    seen.ours = slice
-    return seen
+    facade = StreamSlice(partition=dict(slice.partition), cursor_slice=window, extra_fields=slice.extra)
+    facade.ours = slice
+    return facade
 
 
 class HttpStream(Stream):

@@ -40,10 +40,10 @@ from cdk.state.slice import Partition, Slice
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 
 
-def _response(seen: Json) -> Response:
-    found = ours_of(seen)
-    assert isinstance(found, Response)
-    return found
+def _response(facade: Json) -> Response:
+    response = ours_of(facade)
+    assert isinstance(response, Response)
+    return response
 
 
 class AuthenticatorFacade(DeclarativeAuthenticator):
@@ -56,12 +56,12 @@ class AuthenticatorFacade(DeclarativeAuthenticator):
         """The headers it adds."""
         bare = Request("GET", "https://localhost/")
         flow = self.ours.flow(bare)
-        asked = next(flow)
-        while asked.url != bare.url:
+        request = next(flow)
+        while request.url != bare.url:
             # What comes before the request itself, such as the exchange for a token.
-            asked = flow.send(self._transport.send(asked))
+            request = flow.send(self._transport.send(request))
         flow.close()
-        return dict(asked.headers)
+        return dict(request.headers)
 
     @property
     def auth_header(self) -> str:
@@ -170,13 +170,13 @@ class PaginationStrategyFacade(PaginationStrategy):
 
 def turned(response: requests.Response, size: int, last: Json, token: Json) -> PageResult:
     """A page as our strategies look at it."""
-    found = _response(response)
+    native = _response(response)
     try:
-        body = found.json()
+        body = native.json()
     except CdkError:
         body = {}
     names = {_TOKEN: None if token is None else {_TOKEN: token}}
-    return PageResult(found, body, size, size, last, token, names)
+    return PageResult(native, body, size, size, last, token, names)
 
 
 class _Putting(RequestOptionsProvider):
@@ -233,7 +233,7 @@ class PaginatorFacade(_Putting):
 
     def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
         token = (names.get(_TOKEN) or {}).get(_TOKEN)
-        self.ours.ask(draft, token, self.ours.size())
+        self.ours.apply(draft, token, self.ours.size())
 
 
 class PartitionRouterFacade(_Putting, PartitionRouter):
@@ -248,7 +248,7 @@ class PartitionRouterFacade(_Putting, PartitionRouter):
                 yield seen_slice(Slice(item))
 
     def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
-        self.ours.ask(draft, slice_of(names.get("stream_slice"), self._fields))
+        self.ours.apply(draft, slice_of(names.get("stream_slice"), self._fields))
 
 
 class RequestOptionsFacade(_Putting):
@@ -260,9 +260,9 @@ class RequestOptionsFacade(_Putting):
     def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
         slice = slice_of(names.get("stream_slice"), self._fields)
         if self._router is not None:
-            self._router.ask(draft, slice)
+            self._router.apply(draft, slice)
         if self._incremental is not None:
-            self._incremental.ask(draft, slice)
+            self._incremental.apply(draft, slice)
 
 
 class PartsFacade(_Putting):
@@ -272,8 +272,8 @@ class PartsFacade(_Putting):
         self._requester, self._fields = requester, fields
 
     def _drafted(self, names: Mapping[str, Json]) -> RequestBuilder:
-        told = names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields)
-        drafted: RequestBuilder = self._requester.draft(told)
+        names_ = names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields)
+        drafted: RequestBuilder = self._requester.draft(names_)
         return drafted
 
 

@@ -60,53 +60,53 @@ def instance(component: CustomComponent, ctx: BuildContext, **known: Json) -> Js
         "options": dict(component.parameters),
         "name": component.parameters.get("name") or ctx.stream,
     }
-    given = {name: value for name, value in (offered | known).items() if name in names}
+    arguments = {name: value for name, value in (offered | known).items() if name in names}
     for name, value in fields.items():
         if name in names and name not in known and name not in ("config", "parameters", "options"):
-            given[name] = _value(name, value, ctx)
-    if missing := sorted(required - given.keys()):
+            arguments[name] = _value(name, value, ctx)
+    if missing := sorted(required - arguments.keys()):
         raise ManifestError(
             f"{where}: {component.class_name} needs {', '.join(missing)}, which the manifest does not give"
         )
     try:
-        made = kind(**given)
+        custom = kind(**arguments)
     except CdkError:
         raise
     except Exception as error:
         raise ManifestError(
             f"{where}: {component.class_name} cannot be made: {type(error).__name__}: {error}"
         ) from error
-    _behind(made, fields, component, ctx)
+    _behind(custom, fields, component, ctx)
     if isinstance(component, CustomAuthenticator):
-        _hand_out(made, component, ctx, given.get("name"))
-    return made
+        _hand_out(custom, component, ctx, arguments.get("name"))
+    return custom
 
 
-def _hand_out(made: Json, component: CustomAuthenticator, ctx: BuildContext, name: Json) -> None:
+def _hand_out(custom: Json, component: CustomAuthenticator, ctx: BuildContext, name: Json) -> None:
     """Have the tokens of an authenticator obtained where those of the run are, if it says how it gets one.
 
     name: what it was told of the stream. Those that were given the same share their tokens.
     """
-    own = getattr(made, "get_access_token", None)
-    if callable(own) and hasattr(made, "__dict__") and not isinstance(getattr(own, "__self__", None), CustomTokens):
+    own = getattr(custom, "get_access_token", None)
+    if callable(own) and hasattr(custom, "__dict__") and not isinstance(getattr(own, "__self__", None), CustomTokens):
         login = ["custom", name, definition(component, ctx)]
-        CustomTokens(made, login, learner(ctx), ctx.runtime.clock)
-        report(CustomSigner(made))
+        CustomTokens(custom, login, learner(ctx), ctx.runtime.clock)
+        report(CustomSigner(custom))
 
 
-def _behind(made: Json, fields: Mapping[str, Json], component: CustomComponent, ctx: BuildContext) -> None:
+def _behind(custom: Json, fields: Mapping[str, Json], component: CustomComponent, ctx: BuildContext) -> None:
     """Put the component of ours behind an object that extends one."""
     blob = {**fields, "$parameters": dict(component.parameters)}
-    if isinstance(made, DefaultErrorHandler) and "DefaultErrorHandler" in Component.registry:
+    if isinstance(custom, DefaultErrorHandler) and "DefaultErrorHandler" in Component.registry:
         handler = cast("AnyErrorHandler", _component({**blob, "type": "DefaultErrorHandler"}, ctx))
-        object.__setattr__(made, "_native", handler.build(ctx))
-    elif isinstance(made, HttpRequester) and made.plain:
+        object.__setattr__(custom, "_native", handler.build(ctx))
+    elif isinstance(custom, HttpRequester) and custom.plain:
         # Only how it is sent counts here: what is asked for, the object's own methods say.
-        kept = {name: blob[name] for name in _SENDING if name in blob}
+        sending = {name: blob[name] for name in _SENDING if name in blob}
         requester = cast(
-            "AnyRequester", _component({**kept, "type": "HttpRequester", "url": "https://localhost/"}, ctx)
+            "AnyRequester", _component({**sending, "type": "HttpRequester", "url": "https://localhost/"}, ctx)
         )
-        made.use(requester.build(ctx).client)
+        custom.use(requester.build(ctx).client)
 
 
 _SENDING = (
@@ -147,8 +147,8 @@ def _component(blob: Mapping[str, Json], ctx: BuildContext) -> Component:
         return kind.model_validate(blob)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(key) for key in first["loc"])
-        raise ManifestError(f"{ctx.stream or 'manifest'}: {blob['type']}.{place}: {first['msg']}") from None
+        location = ".".join(str(key) for key in first["loc"])
+        raise ManifestError(f"{ctx.stream or 'manifest'}: {blob['type']}.{location}: {first['msg']}") from None
 
 
 def _accepted(kind: type) -> tuple[set[str], set[str]]:

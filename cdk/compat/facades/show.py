@@ -128,9 +128,9 @@ def _parent(component: routers.ParentStreamConfig, ctx: BuildContext) -> ParentS
 
 
 def _requester(component: requesters.HttpRequester, ctx: BuildContext) -> HttpRequester:
-    ours = component.build(ctx)
+    native = component.build(ctx)
     parameters = component.parameters
-    made = HttpRequester(
+    requester = HttpRequester(
         name=ctx.stream,
         config=ctx.config,
         parameters=parameters,
@@ -139,7 +139,7 @@ def _requester(component: requesters.HttpRequester, ctx: BuildContext) -> HttpRe
         path=component.path and InterpolatedString.create(component.path, parameters=parameters),
         http_method=component.http_method,
         authenticator=None if component.authenticator is None else show(component.authenticator, ctx),
-        request_options_provider=PartsFacade(ours, ctx.window),
+        request_options_provider=PartsFacade(native, ctx.window),
     )
-    made.use(ours.client)
-    return made
+    requester.use(native.client)
+    return requester

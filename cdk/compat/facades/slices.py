@@ -16,16 +16,16 @@ _EMPTY = StreamSlice(partition={})
 
 def slice_facade(names: Names) -> StreamSlice:
     """The slice in names, as custom code sees it."""
-    found = names.get("stream_slice")
-    if found is None:
+    slice = names.get("stream_slice")
+    if slice is None:
         return _EMPTY
-    if isinstance(found, StreamSlice):
-        return found
-    partition: Json = getattr(found, "partition", found)
+    if isinstance(slice, StreamSlice):
+        return slice
+    partition: Json = getattr(slice, "partition", slice)
     return StreamSlice(
         partition=dict(partition),
-        cursor_slice=getattr(found, "cursor_slice", {}),
-        extra_fields=getattr(found, "extra_fields", {}),
+        cursor_slice=getattr(slice, "cursor_slice", {}),
+        extra_fields=getattr(slice, "extra_fields", {}),
     )
 
 
@@ -34,21 +34,21 @@ def request_arguments(names: Names) -> dict[str, Json]:
     return {"stream_state": {}, "stream_slice": slice_facade(names), _TOKEN: names.get(_TOKEN)}
 
 
-def slice_of(seen: Mapping[str, Json] | None, fields: tuple[str, str]) -> Slice:
+def slice_of(facade: Mapping[str, Json] | None, fields: tuple[str, str]) -> Slice:
     """A slice of ours for one that custom code has. fields: the names of a window's start and end."""
-    if isinstance(seen, StreamSlice) and seen.ours is not None:
-        return seen.ours
-    seen = seen or {}
-    partition = getattr(seen, "partition", {k: v for k, v in seen.items() if k not in fields})
-    cursor: Mapping[str, Json] = getattr(seen, "cursor_slice", {k: v for k, v in seen.items() if k in fields})
+    if isinstance(facade, StreamSlice) and facade.ours is not None:
+        return facade.ours
+    facade = facade or {}
+    partition = getattr(facade, "partition", {k: v for k, v in facade.items() if k not in fields})
+    cursor: Mapping[str, Json] = getattr(facade, "cursor_slice", {k: v for k, v in facade.items() if k in fields})
     start, end = (cursor.get(field) for field in fields)
     window = None if start is None and end is None else Window(start, end, end)
-    return Slice(Partition(partition, extra=getattr(seen, "extra_fields", {})), window)
+    return Slice(Partition(partition, extra=getattr(facade, "extra_fields", {})), window)
 
 
-def names_of(seen: Mapping[str, Json] | None, token: Json, fields: tuple[str, str]) -> dict[str, Json]:
+def names_of(facade: Mapping[str, Json] | None, token: Json, fields: tuple[str, str]) -> dict[str, Json]:
     """The names of expressions for a slice that custom code has, and the token of the page."""
-    return {**slice_names(view(slice_of(seen, fields), fields)), _TOKEN: token}
+    return {**slice_names(view(slice_of(facade, fields), fields)), _TOKEN: token}
 
 
 def blank(where: str) -> RequestBuilder:

@@ -32,11 +32,11 @@ def custom_class(name: str, ctx: BuildContext, where: str) -> type:
     if not module_name:
         raise ManifestError(f"{where}: found {name!r}, expected a module and a class, such as 'components.MyExtractor'")
     module = _module(module_name, ctx, where)
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
+    kind = getattr(module, class_name, None)
+    if not isinstance(kind, type):
         hint = did_you_mean(class_name, [n for n, value in vars(module).items() if isinstance(value, type)])
         raise ManifestError(f"{where}: {module.__file__ or module_name} has no class {class_name!r}{hint}")
-    return found
+    return kind
 
 
 def _module(name: str, ctx: BuildContext, where: str) -> ModuleType:
@@ -98,10 +98,10 @@ def _injected(config: Mapping[str, Json], where: str) -> ModuleType:
     text, sums = config[CODE], config.get(CHECKSUMS)
     if not isinstance(text, str) or not isinstance(sums, Mapping) or not sums:
         raise ManifestError(f"{where}: the config has {CODE} without {CHECKSUMS}; give its sha256 or md5 there")
-    for kind, told in sums.items():
+    for kind, expected in sums.items():
         if kind not in _HASHES:
             raise ManifestError(f"{where}: {CHECKSUMS} has the kind {kind!r}, expected sha256 or md5")
-        if hashlib.new(kind, text.encode(), usedforsecurity=False).hexdigest() != told:
+        if hashlib.new(kind, text.encode(), usedforsecurity=False).hexdigest() != expected:
             raise ManifestError(
                 f"{where}: the {kind} of {CODE} is not that in {CHECKSUMS}: the code was changed on its way"
             )
@@ -127,10 +127,10 @@ def _explained(where: str) -> Iterator[None]:
     except ManifestError:
         raise
     except ImportError as error:
-        ours = (error.name or "").partition(".")[0] == "airbyte_cdk" or "airbyte_cdk" in str(error)
+        is_kit = (error.name or "").partition(".")[0] == "airbyte_cdk" or "airbyte_cdk" in str(error)
         do = (
             f"the names that can be imported are listed in {DOCUMENTED}"
-            if ours
+            if is_kit
             else "install the package it belongs to"
         )
         raise ManifestError(f"{where}: its code cannot be imported: {error}; {do}") from error

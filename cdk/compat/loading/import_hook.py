@@ -68,10 +68,12 @@ def serving() -> Iterator[None]:
 
     Without one, serving goes on: existing code also imports inside of its functions.
     """
-    hidden = {name: module for name, module in sys.modules.items() if _ours(name) and not isinstance(module, _Served)}
+    hidden = {
+        name: module for name, module in sys.modules.items() if _is_kit_module(name) and not isinstance(module, _Served)
+    }
     for name in hidden:
         del sys.modules[name]
-    finder = next((found for found in sys.meta_path if isinstance(found, Finder)), None)
+    finder = next((installed for installed in sys.meta_path if isinstance(installed, Finder)), None)
     if finder is None:
         finder = Finder() if find_spec("dpath") is None else _WithoutDpath()
         sys.meta_path.insert(0, finder)
@@ -94,5 +96,5 @@ class _WithoutDpath(Finder):
         return None if fullname.startswith("dpath") else super().find_spec(fullname, path, target)
 
 
-def _ours(name: str) -> bool:
+def _is_kit_module(name: str) -> bool:
     return name.partition(".")[0] == "airbyte_cdk"

@@ -88,9 +88,9 @@ class _Code:
             for name in names
         ]
         code = compile(ast.fix_missing_locations(module), "<expression>", "exec")
-        found: dict[str, FunctionType] = {}
-        exec(code, {**self._bound, "__builtins__": {}}, found)  # noqa: S102 - nothing in it is a manifest's text
-        return found[function.name]
+        namespace: dict[str, FunctionType] = {}
+        exec(code, {**self._bound, "__builtins__": {}}, namespace)  # noqa: S102 - nothing in it is a manifest's text
+        return namespace[function.name]
 
 
 class _Filled(ast.NodeTransformer):
@@ -128,10 +128,10 @@ class _Compiler:
         self.bound: dict[str, object] = {"type": type, "dict": dict}
 
     def value(self, node: nodes.Node) -> ast.expr:
-        made = getattr(self, f"_{type(node).__name__.lower()}", None)
-        if made is None:
+        compile_node = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if compile_node is None:
             raise Unsupported
-        value: ast.expr = made(node)
+        value: ast.expr = compile_node(node)
         return value
 
     def text(self, pieces: Sequence[nodes.Node]) -> ast.expr:
@@ -143,8 +143,8 @@ class _Compiler:
             return ast.Constant(piece.data)
         return ast.FormattedValue(self.value(piece), _AS_TEXT, None)
 
-    def _values(self, given: Sequence[nodes.Node]) -> list[ast.expr]:
-        return [self.value(node) for node in given]
+    def _values(self, expressions: Sequence[nodes.Node]) -> list[ast.expr]:
+        return [self.value(node) for node in expressions]
 
     def _bind(self, value: object) -> ast.expr:
         name = f"b{next(self._numbers)}"
@@ -206,8 +206,8 @@ class _Compiler:
             otherwise = self._calling(_missing(get, key, self._env.undefined(obj={}, name=key)), value)
         is_dict = ast.Compare(ast.Call(_read("type"), [first], []), [ast.Is()], [_read("dict")])
         has_key = ast.Compare(ast.Constant(key), [ast.In()], [value])
-        found = ast.Subscript(value, ast.Constant(key), ast.Load())
-        return ast.IfExp(ast.BoolOp(ast.And(), [is_dict, has_key]), found, otherwise)
+        item = ast.Subscript(value, ast.Constant(key), ast.Load())
+        return ast.IfExp(ast.BoolOp(ast.And(), [is_dict, has_key]), item, otherwise)
 
     def _twice(self, target: ast.expr) -> tuple[ast.expr, ast.expr]:
         """A value where it is first asked for, and afterwards."""

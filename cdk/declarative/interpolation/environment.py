@@ -30,12 +30,12 @@ class _Environment(SandboxedEnvironment):
         name = getattr(__obj, "__name__", "")
         if name in GROWING:
             check_call(name, subject, [*args, *kwargs.values()])
-        if (left := budget.get()) is not None:
-            left.call(measure([args, list(kwargs.values())]))
-        found = sized(super().call(__context, __obj, *args, **kwargs))
+        if (limit := budget.get()) is not None:
+            limit.call(measure([args, list(kwargs.values())]))
+        result = sized(super().call(__context, __obj, *args, **kwargs))
         # Lists and maps can be made longer: by their own elements, too.
         sized(subject)
-        return found
+        return result
 
 
 @lru_cache(maxsize=1)
@@ -58,8 +58,8 @@ budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
 def _put_out(value: Json) -> Json:
     """What is written into a text, unless it is huge."""
     size = measure(value)
-    if (left := budget.get()) is not None:
-        left.spend(size * 100)
+    if (limit := budget.get()) is not None:
+        limit.spend(size * 100)
     return value
 
 

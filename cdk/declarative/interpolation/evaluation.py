@@ -30,11 +30,11 @@ def one_by_one(run: Run) -> Column:
     """The values for records, by one call for each."""
 
     def column(scope: Scope, records: Sequence[Json]) -> list[Json]:
-        seen = dict(scope)
+        names = dict(scope)
         values = []
         for record in records:
-            seen["record"] = record
-            values.append(run(seen))
+            names["record"] = record
+            values.append(run(names))
         return values
 
     return column

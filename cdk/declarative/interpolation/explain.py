@@ -41,5 +41,5 @@ def _with(reason: str, error: Exception, text: str) -> str:
     """The reason and Python's words, unless these may quote a value."""
     words = str(error)
     pieces = [single or double for single, double in _QUOTED.findall(words)]
-    told = all(piece in text or _TYPE.fullmatch(piece) for piece in pieces)
-    return f"{reason}: {words}" if told and "no element" not in words else reason
+    quotable = all(piece in text or _TYPE.fullmatch(piece) for piece in pieces)
+    return f"{reason}: {words}" if quotable and "no element" not in words else reason

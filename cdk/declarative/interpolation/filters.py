@@ -53,9 +53,9 @@ def _regex_search(value: str, regex: str) -> str | None:
 def _regex_replace(value: str, regex: str, replacement: str) -> str:
     size = 0
 
-    def expanded(found: "regex_module.Match[str]") -> str:
+    def expanded(match: "regex_module.Match[str]") -> str:
         nonlocal size
-        text = found.expand(replacement)
+        text = match.expand(replacement)
         size += len(text)
         if size > MAX_TEXT:
             raise Refused("the result would be too large")

@@ -104,9 +104,9 @@ class Budget:
             raise Refused("its loops do not end soon enough")
 
 
-def add(left: Json, right: Json) -> Json:
+def add(first: Json, second: Json) -> Json:
     """`left + right`, unless that is huge."""
-    return sized(left + right)
+    return sized(first + second)
 
 
 def join_texts(*parts: Json) -> str:
@@ -115,15 +115,15 @@ def join_texts(*parts: Json) -> str:
     return str(sized(text))
 
 
-def multiply(left: Json, right: Json) -> Json:
+def multiply(first: Json, second: Json) -> Json:
     """`left * right`, unless that is huge."""
-    if isinstance(left, int) and isinstance(right, int):
-        _small(left.bit_length() + right.bit_length() <= _MAX_BITS)
-    elif isinstance(right, int) and hasattr(left, "__len__"):
-        _small(len(left) * right <= MAX_SIZE)
-    elif isinstance(left, int) and hasattr(right, "__len__"):
-        _small(len(right) * left <= MAX_SIZE)
-    return sized(left * right)
+    if isinstance(first, int) and isinstance(second, int):
+        _small(first.bit_length() + second.bit_length() <= _MAX_BITS)
+    elif isinstance(second, int) and hasattr(first, "__len__"):
+        _small(len(first) * second <= MAX_SIZE)
+    elif isinstance(first, int) and hasattr(second, "__len__"):
+        _small(len(second) * first <= MAX_SIZE)
+    return sized(first * second)
 
 
 def power(base: Json, exponent: Json) -> Json:
@@ -133,11 +133,11 @@ def power(base: Json, exponent: Json) -> Json:
     return base**exponent
 
 
-def modulo(left: Json, right: Json) -> Json:
+def modulo(first: Json, second: Json) -> Json:
     """`left % right`, unless it pads a text to a huge width."""
-    if isinstance(left, str):
-        check_growth(left, right if isinstance(right, tuple) else (right,))
-    return sized(left % right)
+    if isinstance(first, str):
+        check_growth(first, second if isinstance(second, tuple) else (second,))
+    return sized(first % second)
 
 
 BINARY: Mapping[str, Callable[[Json, Json], Json]] = {
@@ -176,13 +176,13 @@ GROWING = frozenset(
 """Methods and filters whose result can be far larger than what they are given."""
 
 
-def check_growth(subject: Json, given: Iterable[Json], *, by_number: bool = False) -> None:
+def check_growth(subject: Json, arguments: Iterable[Json], *, by_number: bool = False) -> None:
     """Refuse to call a growing method or filter of `subject` with arguments that make its result huge.
 
     by_number: a number is put in many times, as a width of each line is.
     """
     size, largest = _length(subject), 1
-    for value in given:
+    for value in arguments:
         if isinstance(value, int):
             _small(abs(value) <= MAX_SIZE)
             largest = max(largest, abs(value)) if by_number else largest
@@ -199,25 +199,25 @@ def guarded(name: str, call: Callable[..., Json]) -> Callable[..., Json]:
     def bounded(*args: Any, **kwargs: Any) -> Json:  # noqa: ANN401 - whatever the filter takes
         if name in GROWING:
             # Some get the environment first.
-            given = [value for value in (*args, *kwargs.values()) if isinstance(value, _GIVEN)]
-            check_call(name, given[0] if given else "", given[1:])
+            values = [value for value in (*args, *kwargs.values()) if isinstance(value, _ARGUMENTS)]
+            check_call(name, values[0] if values else "", values[1:])
         return sized(call(*args, **kwargs))
 
     return bounded
 
 
-_GIVEN = (str, int, float, list, tuple, dict)
+_ARGUMENTS = (str, int, float, list, tuple, dict)
 
 
-def check_call(name: str, subject: Json, given: Sequence[Json]) -> None:
+def check_call(name: str, subject: Json, arguments: Sequence[Json]) -> None:
     """Refuse to call a growing method or filter of `subject` with arguments that make its result huge."""
     if name == "round":
-        _small(all(abs(value) <= _MAX_DIGITS for value in given if isinstance(value, int)))
+        _small(all(abs(value) <= _MAX_DIGITS for value in arguments if isinstance(value, int)))
     elif name == "sum":
         # Lists would be copied for each element.
-        _small(not any(isinstance(value, list | tuple | dict) for value in given))
+        _small(not any(isinstance(value, list | tuple | dict) for value in arguments))
     else:
-        check_growth(subject, given, by_number=name in {"indent", "expandtabs"})
+        check_growth(subject, arguments, by_number=name in {"indent", "expandtabs"})
 
 
 def _length(value: Json) -> int:

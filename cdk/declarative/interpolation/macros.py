@@ -86,8 +86,8 @@ def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
     patterns = [pattern] if pattern else []
     moment = parse_timestamp(value, [*patterns, "%s"] if isinstance(value, int | float) else [*patterns, *_SHORT])
     if moment is None:
-        wanted = f"in the format {pattern!r}" if pattern else "in ISO 8601, such as 2024-01-31T01:02:03Z"
-        raise Refused(f"a date is not {wanted}")
+        format_ = f"in the format {pattern!r}" if pattern else "in ISO 8601, such as 2024-01-31T01:02:03Z"
+        raise Refused(f"a date is not {format_}")
     return moment.astimezone(UTC)
 
 

@@ -62,25 +62,25 @@ class Template:
         Raises ExpressionError: it cannot be evaluated for one of them.
         """
         try:
-            found = self._column(scope, records)
+            values = self._column(scope, records)
             if types:
-                return [self._meaning(value, types) for value in found]
+                return [self._meaning(value, types) for value in values]
             # Most values are texts that are no literals: these cost a look at the first letter.
-            return [value if type(value) is str and value[:1] not in STARTS else typed(value) for value in found]
+            return [value if type(value) is str and value[:1] not in STARTS else typed(value) for value in values]
         except Exception:  # noqa: BLE001 - evaluated once more, for the record that it fails on
             return one_by_one(lambda seen: self.value(seen, types))(scope, records)
 
-    def _meaning(self, found: Json, types: tuple[type, ...] = (), default: Json = _UNSET) -> Json:
+    def _meaning(self, result: Json, types: tuple[type, ...] = (), default: Json = _UNSET) -> Json:
         """The literal that an evaluated expression is."""
-        if type(found) is str:
-            if not found:
+        if type(result) is str:
+            if not result:
                 return "" if default is _UNSET else default
-            if found[0] not in STARTS:
-                return found
-        value = typed(found)
-        if default is not _UNSET and value == "" and not str(found):
+            if result[0] not in STARTS:
+                return result
+        value = typed(result)
+        if default is not _UNSET and value == "" and not str(result):
             return default
-        return value if not types or isinstance(value, types) else str(found)
+        return value if not types or isinstance(value, types) else str(result)
 
     def render(self, scope: Scope) -> str:
         """The rendered text. Raises ExpressionError: it cannot be evaluated."""
@@ -101,19 +101,21 @@ class Template:
         except Exception:  # noqa: BLE001 - evaluated once more, for what is missing and how it is told
             return self._holds_or_fails(scope)
 
-    def kept(self, scope: Scope, records: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
+    def matching(self, scope: Scope, records: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
         """The records for which `true` holds, each as `record` in the scope."""
         try:
-            found = self._column(scope, records)
-            return [record for record, value in zip(records, found, strict=True) if value is True or self._holds(value)]
+            values = self._column(scope, records)
+            return [
+                record for record, value in zip(records, values, strict=True) if value is True or self._holds(value)
+            ]
         except Exception:  # noqa: BLE001 - evaluated once more, record by record
             hold = one_by_one(self.true)(scope, records)
             return [record for record, holds in zip(records, hold, strict=True) if holds]
 
-    def _holds(self, found: Json) -> bool:
-        if found is True or found is False:
-            return found
-        value = self._meaning(found, default=False)
+    def _holds(self, result: Json) -> bool:
+        if result is True or result is False:
+            return result
+        value = self._meaning(result, default=False)
         if type(value) is bool:
             return value
         return value not in _FALSE if type(value) is str else bool(value)
@@ -129,8 +131,8 @@ class Template:
     def _failed(self, error: Exception, scope: Scope) -> ExpressionError:
         from cdk.declarative.interpolation.explain import why  # noqa: PLC0415 - only errors need it
 
-        found = why(error, self.text, self.names, scope)
-        return EvaluationError(self.where, self.text, found, incomparable=isinstance(error, TypeError))
+        reason = why(error, self.text, self.names, scope)
+        return EvaluationError(self.where, self.text, reason, incomparable=isinstance(error, TypeError))
 
 
 def broken(error: ExpressionError) -> Template:
@@ -162,8 +164,10 @@ def compile_template(text: str, where: str = "") -> Template:
     return _template(text, where, _constant(evaluation.run, quotes=evaluation.quotes) if fixed else evaluation)
 
 
-def _template(text: str, where: str, found: Evaluation) -> Template:
-    return Template(text, where, found.names, found.varies, found.run, found.column, found.quotes)
+def _template(text: str, where: str, evaluation: Evaluation) -> Template:
+    return Template(
+        text, where, evaluation.names, evaluation.varies, evaluation.run, evaluation.column, evaluation.quotes
+    )
 
 
 def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
@@ -184,12 +188,12 @@ class MappingTemplate:
     """A map whose keys and texts are templates, or one template that gives the map. Made by `compile_mapping`."""
 
     _entries: tuple[tuple[Template | str, Template | Json], ...]
-    _whole: Template | None = None
+    _single: Template | None = None
 
     def value(self, scope: Scope, types: tuple[type, ...] = ()) -> Json:
         """The map, without entries that are null or empty. A whole template that gives no map is given as it is."""
-        if self._whole is not None:
-            return self._whole.value(scope, default={})
+        if self._single is not None:
+            return self._single.value(scope, default={})
         result: dict[str, Json] = {}
         for key, entry in self._entries:
             value = entry.value(scope, types, None) if isinstance(entry, Template) else entry

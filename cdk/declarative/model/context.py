@@ -28,8 +28,7 @@ Names: TypeAlias = Mapping[str, Json]
 NO_NAMES: Names = {}
 
 
-def _ignore(*_: object) -> None:
-    """Do nothing."""
+def _ignore(*_: object) -> None: ...
 
 
 class CustomCode(Protocol):

@@ -50,10 +50,10 @@ class Clamping:
 
     def ceil(self, moment: datetime) -> datetime:
         """Where the first period at or after `moment` begins."""
-        begun = self.floor(moment)
-        if begun == moment:
+        start = self.floor(moment)
+        if start == moment:
             return moment
-        return self.floor(begun + timedelta(days={"DAY": 1, "WEEK": 7, "MONTH": 31}[self.target]))
+        return self.floor(start + timedelta(days={"DAY": 1, "WEEK": 7, "MONTH": 31}[self.target]))
 
 
 class ManifestCursor(Cursor):
@@ -239,8 +239,8 @@ class ManifestCountCursor(CountCursor):
         return self._start
 
     def greatest(self, values: Sequence[Json]) -> Json | None:
-        found = super().greatest(values)
-        return None if found is None else self.order.rank(found)
+        value = super().greatest(values)
+        return None if value is None else self.order.rank(value)
 
     def owns(self, window: Window, value: Json) -> bool:  # noqa: ARG002
         return True

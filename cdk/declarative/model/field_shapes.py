@@ -138,8 +138,8 @@ def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape
         case Family(kind=kind):
             return _article(kind_of(kind))
         case Either(options=options):
-            said = [words(option) for option in options if not isinstance(option, Nothing)]
-            return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
+            phrases = [words(option) for option in options if not isinstance(option, Nothing)]
+            return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
 
 
 def flat(shape: Shape) -> Iterator[Shape]:
@@ -247,8 +247,8 @@ def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
             return ""
         case Scalar(type=kind) if kind is not bool:
             return f" of {_WORDS[kind].partition(' ')[2]}s"
-        case Either(options=options) if all(isinstance(one, Scalar) for one in options):
-            return f" of {' or '.join(_of(one).removeprefix(' of ') for one in options)}"
+        case Either(options=options) if all(isinstance(option, Scalar) for option in options):
+            return f" of {' or '.join(_of(option).removeprefix(' of ') for option in options)}"
         case ListOf():
             return f" of {words(item).removeprefix('a ').replace('list', 'lists', 1)}"
         case Part(model=model):

@@ -134,14 +134,14 @@ class AnyRequester(Component):
 class PageResult:
     """A page that was read, for finding the next one.
 
-    raw: records in the response. kept: records after the filter; last: the last of them. token: what the page was
+    raw: records in the response. selected: records after the filter; last: the last of them. token: what the page was
     asked with, None for the first.
     """
 
     response: Response
     body: Json
     raw: int
-    kept: int
+    selected: int
     last: Record | None
     token: Json
     names: Names
@@ -185,7 +185,7 @@ class Pages(Protocol):
     def size(self) -> int | None:
         """Records of a full page, where that is said."""
 
-    def ask(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
+    def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
         """Put a page's token, and the size, into a request."""
 
     def next(self, page: PageResult, size: int | None) -> Json:
@@ -208,7 +208,7 @@ class Router(Protocol):
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         """The partitions, in order, when the parents stand at `parents`."""
 
-    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         """Put what says which partition into a request."""
 
     @property
@@ -238,7 +238,7 @@ class Incremental:
     """
 
     cursor: ManifestCursor | ManifestCountCursor
-    ask: Callable[[RequestBuilder, Slice], None]
+    apply: Callable[[RequestBuilder, Slice], None]
     fields: tuple[str, str] = ("start_time", "end_time")
     shared: bool = False
     client_side: bool = False
@@ -316,7 +316,6 @@ class AnyStream(AnyStreams):
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> Stream: ...
 
     def streams(self, ctx: BuildContext) -> Iterator[Stream]:
-        """The one stream."""
         yield self.build(ctx)
 
 

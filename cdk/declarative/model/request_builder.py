@@ -9,7 +9,7 @@ from cdk.base.values import Json, to_json
 from cdk.rest import Request
 from cdk.rest.http.origin import CredentialScope
 
-Place: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
+RequestPart: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
 """Where something is put into a request."""
 
 _JSON = "application/json"
@@ -50,12 +50,12 @@ class RequestBuilder:
         self.json: Json = {}
         self.text: str | None = None
 
-    def put(self, place: Place, path: Sequence[str], value: Json) -> None:
+    def put(self, part: RequestPart, path: Sequence[str], value: Json) -> None:
         """Add one value; `path` has one part except in a JSON body.
 
         Raises ManifestError: something is there already, other than the same value in a JSON body.
         """
-        match place:
+        match part:
             case "request_parameter":
                 self._put_flat(self.params, path[0], value, "the query parameter")
             case "header":
@@ -68,12 +68,10 @@ class RequestBuilder:
                 self._put_deep(path, value)
 
     def put_params(self, params: Mapping[str, Json]) -> None:
-        """Add query parameters."""
         for name, value in params.items():
             self._put_flat(self.params, name, value, "the query parameter")
 
     def put_headers(self, headers: Mapping[str, Json]) -> None:
-        """Add headers."""
         for name, value in headers.items():
             self._put_flat(self.headers, name, value, "the header")
 
@@ -134,7 +132,7 @@ class RequestBuilder:
 
 def _texts(fields: Mapping[str, Json], url: str) -> dict[str, Json]:
     """Fields as they are sent: texts, and lists of texts."""
-    given = set(parse_qsl(urlsplit(url).query, keep_blank_values=True)) if "?" in url else ()
+    in_url = set(parse_qsl(urlsplit(url).query, keep_blank_values=True)) if "?" in url else ()
     texts: dict[str, Json] = {}
     for name, value in fields.items():
         if type(value) is str:
@@ -145,6 +143,6 @@ def _texts(fields: Mapping[str, Json], url: str) -> dict[str, Json]:
             text = [str(item) for item in value]
         else:
             text = str(value)
-        if (name, text) not in given if type(text) is str else True:
+        if (name, text) not in in_url if type(text) is str else True:
             texts[name] = text
     return texts

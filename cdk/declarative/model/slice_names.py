@@ -38,6 +38,6 @@ def view(slice: Slice, fields: tuple[str, str]) -> SliceView:
     return SliceView(slice, window)
 
 
-def slice_names(seen: SliceView) -> dict[str, Json]:
+def slice_names(slice: SliceView) -> dict[str, Json]:
     """The names under which a slice is seen; fields of the parent's record are names of their own."""
-    return {**seen.extra_fields, "stream_slice": seen, "stream_partition": seen, "stream_interval": seen}
+    return {**slice.extra_fields, "stream_slice": slice, "stream_partition": slice, "stream_interval": slice}

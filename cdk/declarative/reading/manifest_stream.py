@@ -81,10 +81,10 @@ class ManifestStream(Stream):
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         if self._incremental is None:
             return super().checkpoint_reader(state)
-        if self._incremental.shared and WHOLE not in state.positions and (kept := state.extra.get("state")):
-            state = replace(state, positions={**state.positions, WHOLE: Checkpoint(dict(kept))})
+        if self._incremental.shared and WHOLE not in state.positions and (saved := state.extra.get("state")):
+            state = replace(state, positions={**state.positions, WHOLE: Checkpoint(dict(saved))})
         reader = super().checkpoint_reader(self._looking_back(state))
-        return _Known(reader, self._incremental, state, self)
+        return _AirbyteStateReader(reader, self._incremental, state, self)
 
     def _looking_back(self, state: StreamState) -> StreamState:
         """The state from which partitions start that share a cursor.
@@ -117,7 +117,7 @@ def _no_tokens(_: float) -> Mapping[str, IssuedToken]:
     return {}
 
 
-class _Known(CheckpointReader):
+class _AirbyteStateReader(CheckpointReader):
     """A reader that also keeps what existing connectors find in the state of an incremental substream.
 
     `state` is the greatest cursor value of all partitions and `lookback_window` the seconds that the read took; both
@@ -128,11 +128,11 @@ class _Known(CheckpointReader):
         self, inner: CheckpointReader, incremental: Incremental, state: StreamState, stream: ManifestStream
     ) -> None:
         self._inner, self._incremental, self._stream = inner, incremental, stream
-        self._begun = stream.now()
+        self._started = stream.now()
         self._last, self._said = state, False
-        self._kept = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
+        self._extra = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
         shared = state.positions.get(WHOLE)
-        known = shared.cursor if isinstance(shared, Checkpoint) else self._kept.get("state") or {}
+        known = shared.cursor if isinstance(shared, Checkpoint) else self._extra.get("state") or {}
         self._greatest: Json = known.get(incremental.cursor.field)
 
     def next(self) -> Slice | None:
@@ -165,22 +165,22 @@ class _Known(CheckpointReader):
         if state is not None:
             self._last = state
         if not self.finished:
-            return None if state is None else replace(state, extra=self._kept)
+            return None if state is None else replace(state, extra=self._extra)
         if self._said and state is None:
             return None
         self._said = True
         return self._complete(self._last)
 
     def _complete(self, state: StreamState) -> StreamState:
-        seconds = math.ceil((self._stream.now() - self._begun).total_seconds())
-        kept = {**self._kept, "lookback_window": max(1, seconds)}
+        seconds = math.ceil((self._stream.now() - self._started).total_seconds())
+        extra = {**self._extra, "lookback_window": max(1, seconds)}
         if not state.parents and self._stream.has_parents:
-            kept["parent_state"] = {}
+            extra["parent_state"] = {}
         if self._greatest is not None:
-            kept["state"] = {self._incremental.cursor.field: self._greatest}
+            extra["state"] = {self._incremental.cursor.field: self._greatest}
             if self._incremental.shared:
-                kept["use_global_cursor"] = True
+                extra["use_global_cursor"] = True
                 if state.parents:
-                    kept["parent_state"] = {name: encode(at, incremental=True) for name, at in state.parents.items()}
-                return StreamState({}, {}, kept)
-        return replace(state, extra=kept)
+                    extra["parent_state"] = {name: encode(at, incremental=True) for name, at in state.parents.items()}
+                return StreamState({}, {}, extra)
+        return replace(state, extra=extra)

@@ -51,28 +51,28 @@ class _Repeats:
         self._last: bytes | int | None = None
         self._times = 1
 
-    def look(self, found: "_Found", token: Json) -> None:
+    def look(self, page: "_FetchedPage", token: Json) -> None:
         """Look at a page with records that is not the last one. Raises PaginationLoop: it is the one before, again."""
-        if found.raw == 0 or found.response.request.stream:
+        if page.raw == 0 or page.response.request.stream:
             return
-        body = found.response.body
+        body = page.response.body
         mark = body if len(body) < _LARGE else hash(body)
         self._times = self._times + 1 if mark == self._last else 1
         self._last = mark
         if self._times >= _SAME:
             raise PaginationLoop(
-                f"{found.response.request}: {_SAME} pages in a row are the same, the last for {token!r}: the API "
+                f"{page.response.request}: {_SAME} pages in a row are the same, the last for {token!r}: the API "
                 "ignores what asks for the next page; check `page_token_option` and the paginator"
             )
 
 
 @dataclass(slots=True)
-class _Found:
+class _FetchedPage:
     """What a page was found to hold: its last answer, the records in that, and those that were kept."""
 
     response: Response
     raw: int
-    kept: int
+    selected: int
     last: Mapping[str, Json] | None
     records: Sequence[Record]
 
@@ -122,7 +122,6 @@ class PageReader:
         self._copies = changes and pages is not None and pages.reads_body
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """See SliceReader."""
         names = slice_names(view(slice, self._ctx.window))
         saved = slice.start.cursor.get(TOKEN) if isinstance(slice.start, Checkpoint) else None
         token = saved if saved is not None or self._pages is None else self._pages.first()
@@ -152,48 +151,48 @@ class PageReader:
     ) -> Iterator["_Turn | Page | Sequence[Record]"]:
         names = {**names, TOKEN: None if token is None else {TOKEN: token}}
         if self._properties is not None:
-            found = self._merged(self._properties, slice, token, names, sizes, saved=saved)
+            page = self._merged(self._properties, slice, token, names, sizes, saved=saved)
         else:
             response = self._answer(slice, token, names, sizes, saved=saved)
             if response is None or not response.ok or response.status == _NO_CONTENT:
                 yield Page((), None)
                 return
-            found = _Found(response, 0, 0, None, [])
-            for listed in self._records(found, names):
-                yield self._wanted(listed, slice)
+            page = _FetchedPage(response, 0, 0, None, [])
+            for listed in self._records(page, names):
+                yield self._in_feed(listed, slice)
         if sizes.reducible:
             sizes.succeeded()
-        records = found.records
+        records = page.records
         try:
-            following = self._following(found, token, names, sizes.asked)
+            following = self._following(page, token, names, sizes.asked)
         except CdkError:
             # What was read is handed on before it is said that the next page cannot be found.
             yield Page(records, None)
             raise
-        if records and (wanted := self._wanted(records, slice)) is not records:
+        if records and (recent := self._in_feed(records, slice)) is not records:
             # Newest first: where the last record of a page is too old, all that follow are.
-            following = following if wanted and wanted[-1] is records[-1] else None
-            records = wanted
+            following = following if recent and recent[-1] is records[-1] else None
+            records = recent
         if following is not None:
-            repeats.look(found, token)
-        warning = "" if found.raw or not found.response.ok else self._absence(found.response)
+            repeats.look(page, token)
+        warning = "" if page.raw or not page.response.ok else self._absence(page.response)
         if following is None:
             yield Page(records, None, warning=warning)
         else:
-            safe = saved_token(found.response.request, following)
+            safe = saved_token(page.response.request, following)
             yield _Turn(Page(records, self._state(safe, sizes.asked), warning=warning), following, safe)
 
     def _absence(self, response: Response) -> str:
         """What to say of an answer that has nothing where records should lie."""
         if not isinstance(self._extractor, FieldExtractor):
             return ""
-        found = self._extractor.absence(response)
-        return found and (
-            f"{self._ctx.stream}: {response.request} brought no records: there is {found}; check `field_path`, unless "
-            "the API leaves out what is empty"
+        absence = self._extractor.absence(response)
+        return absence and (
+            f"{self._ctx.stream}: {response.request} brought no records: there is {absence}; check `field_path`, "
+            "unless the API leaves out what is empty"
         )
 
-    def _wanted(self, records: Sequence[Record], slice: Slice) -> Sequence[Record]:
+    def _in_feed(self, records: Sequence[Record], slice: Slice) -> Sequence[Record]:
         """The records of a feed that are not too old; those of other streams as they are."""
         if self._incremental is None or not self._incremental.data_feed:
             return records
@@ -215,25 +214,25 @@ class PageReader:
         # A token of an older version says nothing of what it counts.
         if changed := [name for name, value in now.items() if saved.get(name, value) != value]:
             was = ", ".join(f"{name}: {saved[name]}" for name in changed)
-            wanted = ", ".join(f"{name}: {now[name]}" for name in changed)
-            raise StaleToken(f"the page token saved by an earlier read has {was}, and the paginator now has {wanted}")
+            counts = ", ".join(f"{name}: {now[name]}" for name in changed)
+            raise StaleToken(f"the page token saved by an earlier read has {was}, and the paginator now has {counts}")
 
-    def _records(self, found: _Found, names: dict[str, Json]) -> Iterator[Sequence[Record]]:
+    def _records(self, page: _FetchedPage, names: dict[str, Json]) -> Iterator[Sequence[Record]]:
         """The records of an answer but for the last list of them, which is left in `found`, with the counts."""
-        if self._cut is not None and (lines := found.response.cut_out(self._cut)) is not None:
-            found.raw = found.kept = len(lines)
-            found.records, found.last = lines, lines.last()
+        if self._cut is not None and (lines := page.response.cut_out(self._cut)) is not None:
+            page.raw = page.selected = len(lines)
+            page.records, page.last = lines, lines.last()
             return
         first = True
-        for listed in self._extractor.pages(found.response):
+        for listed in self._extractor.pages(page.response):
             if not first:
-                yield found.records
+                yield page.records
             first = False
-            found.raw += listed.raw if isinstance(listed, CountedRecords) else len(listed)
+            page.raw += listed.raw if isinstance(listed, CountedRecords) else len(listed)
             records = self._select(listed, names) if listed and self._select is not None else listed
-            found.records = records
-            found.kept += len(records)
-            found.last = records[-1] if records else found.last
+            page.records = records
+            page.selected += len(records)
+            page.last = records[-1] if records else page.last
 
     def _merged(
         self,
@@ -244,27 +243,27 @@ class PageReader:
         sizes: PageSizes,
         *,
         saved: bool,
-    ) -> _Found:
+    ) -> _FetchedPage:
         """A page that is asked for in several requests, each for some of the properties."""
         parts: list[list[dict[str, Json]]] = []
-        found: _Found | None = None
-        for asked in properties.chunks():
-            told = with_properties(names, asked)
-            response = self._ask(slice, token, told, sizes.asked, saved=saved)
-            found = _Found(response, 0, 0, None, [])
+        page: _FetchedPage | None = None
+        for chunk in properties.chunks():
+            chunk_names = with_properties(names, chunk)
+            response = self._send(slice, token, chunk_names, sizes.asked, saved=saved)
+            page = _FetchedPage(response, 0, 0, None, [])
             if response.ok:
-                parts.append([dict(one) for one in chain(*self._records(found, told), found.records)])
-        assert found is not None
-        found.records = properties.merged(parts)
-        found.kept = len(found.records)
-        found.last = found.records[-1] if found.records else None
-        return found
+                parts.append([dict(record) for record in chain(*self._records(page, chunk_names), page.records)])
+        assert page is not None
+        page.records = properties.merged(parts)
+        page.selected = len(page.records)
+        page.last = page.records[-1] if page.records else None
+        return page
 
-    def _following(self, found: _Found, token: Json, names: dict[str, Json], size: int | None) -> Json:
-        if self._pages is None or not found.response.ok:
+    def _following(self, page: _FetchedPage, token: Json, names: dict[str, Json], size: int | None) -> Json:
+        if self._pages is None or not page.response.ok:
             return None
-        body = self._body(found.response) if self._pages.reads_body else {}
-        return self._pages.next(PageResult(found.response, body, found.raw, found.kept, found.last, token, names), size)
+        body = self._body(page.response) if self._pages.reads_body else {}
+        return self._pages.next(PageResult(page.response, body, page.raw, page.selected, page.last, token, names), size)
 
     def _answer(
         self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, *, saved: bool
@@ -277,10 +276,10 @@ class PageReader:
             request = self._draft(slice, token, names, sizes.asked).request()
             return Response(200, Headers({}), to_json(known, str), request.url, request)
         if not sizes.reducible:
-            return self._ask(slice, token, names, sizes.asked, saved=saved)
+            return self._send(slice, token, names, sizes.asked, saved=saved)
         while True:
             try:
-                return self._ask(slice, token, names, sizes.asked, saved=saved)
+                return self._send(slice, token, names, sizes.asked, saved=saved)
             except ReducePageSize as refused:
                 sizes.reduce(refused)
 
@@ -296,7 +295,7 @@ class PageReader:
             return True
         return window.last and window.start == self._incremental.cursor.start
 
-    def _ask(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None, *, saved: bool) -> Response:
+    def _send(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None, *, saved: bool) -> Response:
         draft = self._draft(slice, token, names, size)
         try:
             return self._requester.client.send(draft.request())
@@ -308,12 +307,12 @@ class PageReader:
     def _draft(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None) -> RequestBuilder:
         draft = self._requester.draft(names)
         if self._pages is not None:
-            self._pages.ask(draft, token, size)
+            self._pages.apply(draft, token, size)
         if not (self._only_first and token is not None):
             if self.router is not None:
-                self.router.ask(draft, slice)
+                self.router.apply(draft, slice)
             if self._incremental is not None:
-                self._incremental.ask(draft, slice)
+                self._incremental.apply(draft, slice)
         return draft
 
     def _body(self, response: Response) -> Json:

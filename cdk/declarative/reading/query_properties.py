@@ -38,9 +38,9 @@ class Properties:
 
 def with_properties(names: dict[str, Json], properties: list[str]) -> dict[str, Json]:
     """The names of a slice, and the properties: as a name of their own and among the slice's extra fields."""
-    seen: SliceView = copy(names["stream_slice"])
-    seen.extra_fields = {**seen.extra_fields, NAME: properties}
-    return {**names, NAME: properties, "stream_slice": seen, "stream_partition": seen, "stream_interval": seen}
+    slice: SliceView = copy(names["stream_slice"])
+    slice.extra_fields = {**slice.extra_fields, NAME: properties}
+    return {**names, NAME: properties, "stream_slice": slice, "stream_partition": slice, "stream_interval": slice}
 
 
 def joined_record(properties: Sequence[str]) -> list[list[str]]:

@@ -20,7 +20,7 @@ from cdk.state.slice import Slice
 from cdk.state.window import Window
 from cdk.streams.stream import Item, Page
 
-_LEFT = "windows"
+_REMAINING = "windows"
 """The key of a position that says what is left of a slice: the window that is read now, and those behind it."""
 
 
@@ -56,22 +56,22 @@ class RecoveringReader:
 
         Raises FatalError: beginning anew would bring the same. Raises TransientError: a window cannot be cut more.
         """
-        left, resets = _left(slice), 0
-        while left:
-            attempt = _Attempt(replace(slice, window=left[0]), left, whole=left == [slice.window])
+        remaining, resets = _remaining(slice), 0
+        while remaining:
+            attempt = _Attempt(replace(slice, window=remaining[0]), remaining, uncut=remaining == [slice.window])
             try:
                 yield from attempt.read(self._inner, self._incremental, self._reset.limit)
             except SplitWindow as refused:
-                left = self._cut(refused, attempt)
+                remaining = self._cut(refused, attempt)
             except ResetPagination as refused:
                 resets += 1
-                left = self._anew(refused, attempt, resets)
+                remaining = self._anew(refused, attempt, resets)
             else:
-                left = left[1:]
-            if left:
+                remaining = remaining[1:]
+            if remaining:
                 slice = replace(slice, start=Start())
-                if left != [slice.window]:
-                    yield Checkpoint({_LEFT: [_written(window) for window in left]})
+                if remaining != [slice.window]:
+                    yield Checkpoint({_REMAINING: [_written(window) for window in remaining]})
 
     def _cut(self, refused: SplitWindow, attempt: "_Attempt") -> list[Window | None]:
         window = attempt.slice.window
@@ -85,7 +85,7 @@ class RecoveringReader:
             ) from refused
         logger.info("%s; reading %s and %s instead", refused.message, *map(_shown, halves))
         _warn(attempt)
-        return [*halves, *attempt.left[1:]]
+        return [*halves, *attempt.remaining[1:]]
 
     def _anew(self, refused: ResetPagination, attempt: "_Attempt", resets: int) -> list[Window | None]:
         window = attempt.slice.window
@@ -94,7 +94,7 @@ class RecoveringReader:
                 raise FatalError(f"{refused.message}; the pages began anew once, and it came to the same") from refused
             logger.info("%s; reading again from the first page", refused.message)
             _warn(attempt)
-            return attempt.left
+            return attempt.remaining
         reached = attempt.greatest
         if window is None or reached is None or reached == window.start:
             raise FatalError(
@@ -103,14 +103,14 @@ class RecoveringReader:
             ) from refused
         logger.info("%s; reading on from %s", refused.message, reached)
         _warn(attempt)
-        return [replace(window, start=reached), *attempt.left[1:]]
+        return [replace(window, start=reached), *attempt.remaining[1:]]
 
 
 class _Attempt:
     """One try at a window. left: that window and those behind it. handed: records that went on."""
 
-    def __init__(self, slice: Slice, left: list[Window | None], *, whole: bool) -> None:
-        self.slice, self.left, self._whole = slice, left, whole
+    def __init__(self, slice: Slice, remaining: list[Window | None], *, uncut: bool) -> None:
+        self.slice, self.remaining, self._uncut = slice, remaining, uncut
         self.handed = 0
         self.greatest: Json = None
 
@@ -122,7 +122,7 @@ class _Attempt:
                 if limit is not None and self.handed >= limit:
                     yield Page(item.records, None)
                     raise ResetPagination(f"{self.handed} records were read, and the limit is {limit}")
-                yield item if self._whole or item.next is None else Page(item.records, self._position(item.next))
+                yield item if self._uncut or item.next is None else Page(item.records, self._position(item.next))
             else:
                 if isinstance(item, dict):
                     self._see([item], incremental)
@@ -138,7 +138,7 @@ class _Attempt:
             self.greatest = cursor.greatest(values if self.greatest is None else [self.greatest, *values])
 
     def _position(self, following: Mapping[str, Json]) -> Mapping[str, Json]:
-        return {**following, _LEFT: [_written(window) for window in self.left]}
+        return {**following, _REMAINING: [_written(window) for window in self.remaining]}
 
 
 def halves_of(cursor: ManifestCursor, smallest: Duration | None) -> Callable[[Window], tuple[Window, Window] | None]:
@@ -163,9 +163,9 @@ def halves_of(cursor: ManifestCursor, smallest: Duration | None) -> Callable[[Wi
     return halves
 
 
-def _left(slice: Slice) -> list[Window | None]:
+def _remaining(slice: Slice) -> list[Window | None]:
     """The windows of a slice that are not read yet, the first of them from the slice's position on."""
-    saved = slice.start.cursor.get(_LEFT) if isinstance(slice.start, Checkpoint) else None
+    saved = slice.start.cursor.get(_REMAINING) if isinstance(slice.start, Checkpoint) else None
     if not saved or slice.window is None:
         return [slice.window]
     windows = [Window(start, end, until, last=False) for start, end, until in saved]

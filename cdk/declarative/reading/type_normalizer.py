@@ -89,11 +89,11 @@ class _Compiler:
 
     def _fields(self, schema: JsonSchema, path: str) -> _Fields:
         properties = schema.get("properties")
-        made = []
+        fields = []
         for name, part in properties.items() if isinstance(properties, Mapping) else ():
             if isinstance(part, Mapping) and (field := self._value(part, f"{path}.{name}" if path else name)):
-                made.append((name, field[0] | {type(_MISSING)}, field[1]))
-        return tuple(made)
+                fields.append((name, field[0] | {type(_MISSING)}, field[1]))
+        return tuple(fields)
 
     def _value(self, schema: JsonSchema, path: str) -> tuple[frozenset[type], Cast] | None:
         """The types that need nothing, and the cast for the others. None if nothing needs anything."""

@@ -74,9 +74,9 @@ def remover(pointer: Path) -> Edit:
     return remove
 
 
-def remove_leaves(target: Json, wanted: Callable[[Json], bool]) -> None:
+def remove_leaves(target: Json, predicate: Callable[[Json], bool]) -> None:
     """Remove every value that `wanted` accepts, at any depth; objects and lists are not asked for, but looked into."""
-    _remove_all(target, [path for path, value in _leaves(target, ()) if wanted(value)])
+    _remove_all(target, [path for path, value in _leaves(target, ()) if predicate(value)])
 
 
 def _pop(target: dict[str, Json], name: str) -> None:

@@ -54,7 +54,7 @@ _REBUILT = frozenset(
 _OLD_TYPES = frozenset(_RENAMED) | _REBUILT
 _REQUEST = ("request_parameters", "request_headers", "request_body_data", "request_body_json")
 
-_GONE = {
+_REMOVED = {
     "InterpolatedRequestOptionsProvider": "write its fields into the HttpRequester",
     "PerPartitionCursor": "write incremental_sync and partition_router, which combine by themselves",
 }
@@ -74,7 +74,7 @@ _NEW_FIELDS = {
 
 def removed_fields(name: str) -> str | None:
     """Why a type is no longer there, and what to write; None for a type that never was."""
-    return _GONE.get(name)
+    return _REMOVED.get(name)
 
 
 def renamed(field: str) -> str | None:
@@ -87,11 +87,11 @@ def migrate(manifest: Mapping[str, Json]) -> Mapping[str, Json]:
 
     The manifest itself when it uses none of them.
     """
-    said = _Said()
-    said.look(manifest)
-    if not said.old_syntax:
+    usage = _LegacyUsage()
+    usage.look(manifest)
+    if not usage.old_syntax:
         return manifest
-    return _Rewritten(parameters=said.options).of(manifest)  # type: ignore[no-any-return] # a map stays one
+    return _Rewritten(parameters=usage.options).of(manifest)  # type: ignore[no-any-return] # a map stays one
 
 
 def adapt(root: Node, *, old: bool = False) -> Node:
@@ -99,14 +99,14 @@ def adapt(root: Node, *, old: bool = False) -> Node:
 
     Parts that are shared stay shared.
     """
-    said = _Said()
-    said.look(root)
-    if not (old or said.old_types):
+    usage = _LegacyUsage()
+    usage.look(root)
+    if not (old or usage.old_types):
         return root
     return _Adapted().of(root)  # type: ignore[no-any-return] # a map stays one
 
 
-class _Said:
+class _LegacyUsage:
     """Which old words a manifest uses. Each part is looked at once, however often it is used."""
 
     def __init__(self) -> None:

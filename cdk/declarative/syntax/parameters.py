@@ -27,25 +27,25 @@ def propagate(
     parent, field: the type of the component around it, and the field of that where it stands. inherited: the parameters
     from there. parent_wins: they count more than those of the components below, as streams of a template want it.
     """
-    made = dict(component)
-    own = made.get(_PARAMETERS) or {}
+    result = dict(component)
+    own = result.get(_PARAMETERS) or {}
     if not isinstance(own, Mapping):
-        return made  # which validation refuses
+        return result  # which validation refuses
     inherited = inherited or {}
-    if "type" not in made and (implied := implied_type(parent, field, made)) is not None:
-        made = {"type": implied, **made}
-    if "type" not in made:
-        return _through(made, inherited, parent_wins=parent_wins)
-    made.pop(_PARAMETERS, None)
-    if _is_schema(made):
-        return made
+    if "type" not in result and (implied := implied_type(parent, field, result)) is not None:
+        result = {"type": implied, **result}
+    if "type" not in result:
+        return _through(result, inherited, parent_wins=parent_wins)
+    result.pop(_PARAMETERS, None)
+    if _is_schema(result):
+        return result
     current = {**own, **inherited} if parent_wins else {**inherited, **own}
     for name, value in current.items():
-        made[name] = made.get(name) or value
-    _descend(made, str(made["type"]), current, parent_wins=parent_wins)
+        result[name] = result.get(name) or value
+    _descend(result, str(result["type"]), current, parent_wins=parent_wins)
     if current:
-        made[_PARAMETERS] = current
-    return made
+        result[_PARAMETERS] = current
+    return result
 
 
 def implied_type(component: str, field: str, value: Mapping[str, Json]) -> str | None:
@@ -59,35 +59,35 @@ def _implied(shape: Shape, value: Mapping[str, Json]) -> str | None:
     """The first that an option of a shape implies; what families say counts before what stands there plainly."""
     options = [option.item if isinstance(option, ListOf) else option for option in flat(shape)]
     options = [inner for option in options for inner in flat(option)]
-    said = [option.default.of(value) for option in options if isinstance(option, Family) and option.default]
+    family_types = [option.default.of(value) for option in options if isinstance(option, Family) and option.default]
     plain = [kind_of(o.model) for o in options if isinstance(o, Part) and issubclass(o.model, Component)]
-    return next((name for name in (*said, *plain) if name is not None), None)
+    return next((name for name in (*family_types, *plain) if name is not None), None)
 
 
-def _descend(made: dict[str, Json], kind: str, current: Mapping[str, Json], *, parent_wins: bool) -> None:
-    for name, value in made.items():
+def _descend(result: dict[str, Json], kind: str, current: Mapping[str, Json], *, parent_wins: bool) -> None:
+    for name, value in result.items():
         if not isinstance(value, dict | list):
             continue
         # A parameter called like the field would otherwise be put into itself, without end.
-        given = {key: item for key, item in current.items() if key != name} if name in current else current
+        applying = {key: item for key, item in current.items() if key != name} if name in current else current
         if isinstance(value, dict):
-            made[name] = propagate(value, parent=kind, field=name, inherited=given, parent_wins=parent_wins)
+            result[name] = propagate(value, parent=kind, field=name, inherited=applying, parent_wins=parent_wins)
         elif any(isinstance(item, dict) for item in value):
-            made[name] = [
-                propagate(item, parent=kind, field=name, inherited=given, parent_wins=parent_wins)
+            result[name] = [
+                propagate(item, parent=kind, field=name, inherited=applying, parent_wins=parent_wins)
                 if isinstance(item, dict)
                 else item
                 for item in value
             ]
 
 
-def _through(made: dict[str, Json], inherited: Mapping[str, Json], *, parent_wins: bool) -> dict[str, Json]:
+def _through(result: dict[str, Json], inherited: Mapping[str, Json], *, parent_wins: bool) -> dict[str, Json]:
     """A plain object: only looked through for components, which stand directly in it."""
-    if any(isinstance(value, dict) and _is_component(value) for value in made.values()):
-        for name, value in made.items():
+    if any(isinstance(value, dict) and _is_component(value) for value in result.values()):
+        for name, value in result.items():
             if isinstance(value, dict) and _is_component(value):
-                made[name] = propagate(value, inherited=inherited, parent_wins=parent_wins)
-    return made
+                result[name] = propagate(value, inherited=inherited, parent_wins=parent_wins)
+    return result
 
 
 def _is_component(value: Mapping[str, Json]) -> bool:

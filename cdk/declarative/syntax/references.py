@@ -59,29 +59,29 @@ class References:
     def where(self, keys: Keys) -> Keys:
         """The place in the manifest as it is written, of `keys` in the manifest as it is resolved."""
         node: Json = self._manifest
-        place: Keys = []
+        location: Keys = []
         for key in keys:
-            node, place = self._through(node, place)
+            node, location = self._through(node, location)
             if isinstance(node, Mapping) and key not in node and isinstance(link := node.get(_REF), str):
-                node, place = self._through(link, place)
+                node, location = self._through(link, location)
             try:
                 node = node[key]
             except (KeyError, IndexError, TypeError):
-                return place
-            place = [*place, key]
-        return place
+                return location
+            location = [*location, key]
+        return location
 
-    def _through(self, node: Json, place: Keys) -> tuple[Json, list[str | int]]:
-        seen = 0
-        while seen < 64:  # noqa: PLR2004 - a circle is found when it is resolved
+    def _through(self, node: Json, location: Keys) -> tuple[Json, list[str | int]]:
+        followed = 0
+        while followed < 64:  # noqa: PLR2004 - a circle is found when it is resolved
             link = node if isinstance(node, str) else node.get(_REF) if isinstance(node, Mapping) else None
             if not isinstance(link, str) or not link.startswith("#/") or (isinstance(node, Mapping) and len(node) > 1):
                 break
             try:
-                node, place, seen = self._at(link), _parts(link), seen + 1
+                node, location, followed = self._at(link), _parts(link), followed + 1
             except ManifestError:
                 break
-        return node, list(place)
+        return node, list(location)
 
     def _part(self, name: str, part: Json, keys: Keys) -> Json:
         return part if name in _PLAIN else self.resolve(part, (*keys, name))
@@ -94,10 +94,10 @@ class References:
             raise ManifestError(f"the references go in a circle: {circle}", path=_dotted(keys))
         self._open.append(link)
         try:
-            found = self._known[link] = self.resolve(self._at(link, keys), _parts(link))
+            resolved = self._known[link] = self.resolve(self._at(link, keys), _parts(link))
         finally:
             self._open.pop()
-        return found
+        return resolved
 
     def _at(self, link: str, keys: Keys = ()) -> Json:
         node: Json = self._manifest

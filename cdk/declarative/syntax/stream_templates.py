@@ -43,10 +43,10 @@ class Setting:
 
 
 def filled(
-    template: Mapping[str, Json], settings: Sequence[Setting], found: Iterable[Names]
+    template: Mapping[str, Json], settings: Sequence[Setting], scopes: Iterable[Names]
 ) -> Iterator[dict[str, Json]]:
     """A copy of `template` for each of `found`, with the settings made in order."""
-    for names in found:
+    for names in scopes:
         copy = deepcopy(dict(template))
         for setting in settings:
             setting.apply(copy, names)

@@ -40,7 +40,7 @@ Keys = tuple[str | int, ...]
 _SHOWN = 8
 # What a place holds for each form that was tried there: `list[str]`, `function-plain[_pick()]`.
 _FORM = re.compile(r"[\[(]")
-_OURS = frozenset({"type", "$parameters"})
+_OWN_KEYS = frozenset({"type", "$parameters"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,47 +55,49 @@ class Problem:
     sure: bool = True
     inside: bool = True
 
-    def tells(self, place: Keys) -> bool:
+    def explains(self, keys: Keys) -> bool:
         """Whether what validation says of a place needs no more words."""
-        around = place == self.keys[: len(place)]
-        return self.sure and (around or (self.inside and self.keys == place[: len(self.keys)]))
+        around = keys == self.keys[: len(keys)]
+        return self.sure and (around or (self.inside and self.keys == keys[: len(self.keys)]))
 
 
 def explained(value: Json, model: type[BaseModel], error: ValidationError) -> list[Problem]:
     """The problems of a value that is no `model`, in the order of the manifest, guesses last."""
-    details = [(_place(detail["loc"], value), detail) for detail in error.errors(include_url=False)]
+    details = [(_location(detail["loc"], value), detail) for detail in error.errors(include_url=False)]
     places = {keys for keys, _ in details}
     # Validation has the last word: what a field takes besides its shape, through a validator of its own, is no problem.
-    found = [p for p in _explain(Part(model), value, ()) if not p.sure or any(_same(p.keys, place) for place in places)]
+    problems = [
+        p for p in _explain(Part(model), value, ()) if not p.sure or any(_same(p.keys, location) for location in places)
+    ]
     for keys, detail in details:
-        if not any(problem.tells(keys) for problem in found):
-            found.append(Problem(keys, failed_check(detail) + _inherited(detail, value, keys)))
-    return sorted(found, key=lambda problem: not problem.sure)
+        if not any(problem.explains(keys) for problem in problems):
+            problems.append(Problem(keys, failed_check(detail) + _inherited(detail, value, keys)))
+    return sorted(problems, key=lambda problem: not problem.sure)
 
 
-def _same(keys: Keys, place: Keys) -> bool:
+def _same(keys: Keys, location: Keys) -> bool:
     """Whether an error at a place of validation is what a problem tells of: there, inside, or of the object around."""
-    return place[: len(keys)] == keys or place == keys[:-1]
+    return location[: len(keys)] == keys or location == keys[:-1]
 
 
 def _inherited(detail: ErrorDetails, value: Json, keys: Keys) -> str:
     """Which of the fields that an error names came from `$parameters`."""
     for key in keys:
         value = value[key]
-    if not isinstance(value, Mapping) or not isinstance(given := value.get("$parameters"), Mapping):
+    if not isinstance(value, Mapping) or not isinstance(parameters := value.get("$parameters"), Mapping):
         return ""
-    said = set(re.findall(r"\w+", detail["msg"]))
-    names = [name for name in given if name in said and value.get(name) == given[name]]
+    named_fields = set(re.findall(r"\w+", detail["msg"]))
+    names = [name for name in parameters if name in named_fields and value.get(name) == parameters[name]]
     return f"; {' and '.join(names)} came from $parameters" if names else ""
 
 
 def listed(error: ValidationError) -> list[Problem]:
     """What is wrong with a value that is not known any more, as far as the error tells."""
-    kept: dict[Keys, Problem] = {}
+    by_keys: dict[Keys, Problem] = {}
     for detail in error.errors(include_url=False):
         keys = tuple(key for key in detail["loc"] if isinstance(key, int) or not _FORM.search(key))
-        kept.setdefault(keys, Problem(keys, failed_check(detail)))
-    return list(kept.values())
+        by_keys.setdefault(keys, Problem(keys, failed_check(detail)))
+    return list(by_keys.values())
 
 
 def misspelt(value: Json, model: type[BaseModel]) -> Iterator[Problem]:
@@ -144,9 +146,9 @@ def _either(shape: Either, value: Json, keys: Keys) -> Iterator[Problem]:
     tries = [(option, list(_explain(option, value, keys))) for option in flat(shape)]
     best = min(tries, key=lambda one: sum(problem.sure for problem in one[1]))[1]
     if any(problem.sure for problem in best):
-        meant = [found for option, found in tries if _may_be_meant(option, value)]
-        told = isinstance(value, Mapping | list) and len(meant) == 1
-        best = meant[0] if told else [_wrong(shape, value, keys)]
+        meant = [option_problems for option, option_problems in tries if _may_be_meant(option, value)]
+        decided = isinstance(value, Mapping | list) and len(meant) == 1
+        best = meant[0] if decided else [_wrong(shape, value, keys)]
     yield from best
 
 
@@ -177,10 +179,10 @@ def _part(model: type[BaseModel], shape: Part, value: Json, keys: Keys) -> Itera
         yield _wrong(shape, value, keys)
         return
     name = model.type_name() if issubclass(model, Component) else None
-    found = value.get("type", name)
-    if name is not None and found != name:
-        yield Problem((*keys, "type"), _stranger(found, name, {name: model}))
-        if isinstance(found, str) and found in Component.registry:
+    kind = value.get("type", name)
+    if name is not None and kind != name:
+        yield Problem((*keys, "type"), _stranger(kind, name, {name: model}))
+        if isinstance(kind, str) and kind in Component.registry:
             return  # its fields are those of something else
     yield from _fields(model, value, keys)
 
@@ -188,7 +190,7 @@ def _part(model: type[BaseModel], shape: Part, value: Json, keys: Keys) -> Itera
 def _fields(model: type[BaseModel], value: Mapping[str, Json], keys: Keys) -> Iterator[Problem]:
     fields, kind = fields_of(model), kind_of(model)
     strange = _strange(model, value, root=not keys)
-    told: set[str] = set()
+    reported: set[str] = set()
     for name, field in fields.items():
         if name == "type":
             continue
@@ -199,9 +201,9 @@ def _fields(model: type[BaseModel], value: Mapping[str, Json], keys: Keys) -> It
             if slip is None:
                 yield Problem(keys, f"{kind} needs the field {name!r}, {words(field.shape)}", inside=False)
             else:
-                told.add(slip)
+                reported.add(slip)
                 yield Problem((*keys, slip), f"{kind} needs the field {name!r}; found {slip!r}, did you mean {name!r}?")
-    yield from _slips(model, value, keys, {name: near for name, near in strange.items() if name not in told})
+    yield from _slips(model, value, keys, {name: near for name, near in strange.items() if name not in reported})
 
 
 def _slips(
@@ -224,11 +226,11 @@ def _strange(model: type[BaseModel], value: Mapping[str, Json], *, root: bool) -
     it counts only where it is near a required field.
     """
     fields, parameters = fields_of(model), value.get("$parameters") or {}
-    odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OURS]
+    odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OWN_KEYS]
     if not odd or open_to_more(model):
         return {}
     known = _known_everywhere()
-    free = [name for name in fields if name not in _OURS and name not in value]
+    free = [name for name in fields if name not in _OWN_KEYS and name not in value]
     needed = [name for name in free if fields[name].required]
     near = {name: _near(name, needed if name in known and not root else free) for name in odd}
     return {name: field for name, field in near.items() if field is not None}
@@ -311,7 +313,7 @@ def _is_text(value: Json) -> bool:
     return isinstance(value, str)
 
 
-def _place(loc: Sequence[str | int], value: Json) -> Keys:
+def _location(loc: Sequence[str | int], value: Json) -> Keys:
     """The keys in `value` that an error's place has; the names of forms that were tried are none."""
     keys: list[str | int] = []
     for key in loc:
@@ -330,5 +332,5 @@ def problems(error: Exception, value: Json = None) -> str:
     if not isinstance(error, ValidationError):
         return f"there is no component {error}"
     kind = Component.registry.get(str(value.get("type"))) if isinstance(value, Mapping) else None
-    found = listed(error) if kind is None else explained(value, kind, error)
-    return "\n".join(f"{dotted(p.keys)}: {p.text}" if p.keys else p.text for p in found)
+    problem_list = listed(error) if kind is None else explained(value, kind, error)
+    return "\n".join(f"{dotted(p.keys)}: {p.text}" if p.keys else p.text for p in problem_list)

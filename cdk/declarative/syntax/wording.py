@@ -36,7 +36,7 @@ _EXPECTED = {
 
 def failed_check(detail: ErrorDetails) -> str:
     """An error of validation in our words."""
-    ctx, found, name = detail.get("ctx", {}), named(detail.get("input")), detail["type"]
+    ctx, value, name = detail.get("ctx", {}), named(detail.get("input")), detail["type"]
     if name in {"value_error", "assertion_error"}:
         return str(ctx.get("error") or detail["msg"])
     if name in {"component", "component_type"}:
@@ -44,8 +44,8 @@ def failed_check(detail: ErrorDetails) -> str:
     if name == "missing":
         return f"the field {detail['loc'][-1]!r} is missing"
     if name in _EXPECTED:
-        return f"found {found}, expected {_EXPECTED[name].format(**ctx)}"
-    return f"found {found}, which cannot stand here"
+        return f"found {value}, expected {_EXPECTED[name].format(**ctx)}"
+    return f"found {value}, which cannot stand here"
 
 
 def named(value: Json) -> str:

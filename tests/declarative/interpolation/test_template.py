@@ -245,7 +245,7 @@ def test_a_page_gets_what_each_of_its_records_would(text: str) -> None:
     scope: dict[str, Json] = {"config": {"a": "[1]"}}
     alone = [{**scope, "record": record} for record in records]
 
-    assert template.kept(scope, records) == [seen["record"] for seen in alone if template.true(seen)]
+    assert template.matching(scope, records) == [seen["record"] for seen in alone if template.true(seen)]
     if "> 1" not in text:
         assert template.values(scope, records) == [template.value(seen) for seen in alone]
         assert template.values(scope, records, (str,)) == [template.value(seen, (str,)) for seen in alone]
@@ -256,4 +256,4 @@ def test_a_page_fails_as_the_record_that_fails_would() -> None:
 
     with pytest.raises(ExpressionError, match=r"x\.y.*the types do not fit"):
         template.values({}, [{"n": 1}, {"n": "b"}])
-    assert template.kept({}, [{"n": 1}, {"n": "b"}, {"n": -1}]) == [{"n": 1}, {"n": "b"}]
+    assert template.matching({}, [{"n": 1}, {"n": "b"}, {"n": -1}]) == [{"n": 1}, {"n": "b"}]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.model.request_builder import Place, RequestBuilder
+from cdk.declarative.model.request_builder import RequestBuilder, RequestPart
 
 URL = "https://api.example.com/items"
 
@@ -15,7 +15,7 @@ def draft(method: str = "GET", url: str = URL) -> RequestBuilder:
 
 
 @pytest.mark.parametrize("place", ["request_parameter", "header", "body_data"])
-def test_nothing_is_put_twice(place: Place) -> None:
+def test_nothing_is_put_twice(place: RequestPart) -> None:
     made = draft("POST")
     made.put(place, ["a"], 1)
 

@@ -40,14 +40,14 @@ _KINDS: Mapping[FailureType | None, type[CdkError]] = {
 
 def signer(custom: Json) -> Authenticator:
     """An authenticator of ours for what custom code holds: its own, or one of ours that it was shown."""
-    ours: Authenticator | None = getattr(custom, "ours", None)
-    return ours or CustomSigner(custom)
+    native: Authenticator | None = getattr(custom, "ours", None)
+    return native or CustomSigner(custom)
 
 
 def judge(custom: Json, clock: Clock) -> ErrorHandler:
     """An error handler of ours for what custom code holds."""
-    ours: ErrorHandler | None = getattr(custom, "ours", None)
-    return ours or CustomJudge(custom, clock)
+    native: ErrorHandler | None = getattr(custom, "ours", None)
+    return native or CustomJudge(custom, clock)
 
 
 class CustomSigner:
@@ -59,39 +59,38 @@ class CustomSigner:
         self._lock = threading.Lock()
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """See Authenticator."""
-        signed, asked = self._sign(request)
+        signed, used = self._sign(request)
         response = yield signed
         if response.status != _UNAUTHORIZED:
-            for owner in asked:
+            for owner in used:
                 owner.good()
-        elif self._refused(asked):
+        elif self._refused(used):
             signed, now = self._sign(request)
-            if now != asked:
+            if now != used:
                 response.close()
                 yield signed
 
     @staticmethod
-    def _refused(asked: Mapping[TokenOwner, str]) -> bool:
+    def _refused(used: Mapping[TokenOwner, str]) -> bool:
         """Let go of the tokens of a request; whether there may be better ones."""
-        answers = [owner.refused(token) for owner, token in asked.items()]
+        answers = [owner.refused(token) for owner, token in used.items()]
         return bool(answers) and all(answers)
 
     def owners(self) -> Sequence[TokenOwner]:
-        """See TokenBearer. It signs a request that is not sent: only the object knows which tokens it uses."""
-        with asking() as asked:
+        """It signs a request that is not sent: only the object knows which tokens it uses."""
+        with asking() as used:
             try:
                 with self._lock, guard(self._custom, "get_auth_header"):
                     self._signed(Request("GET", "https://localhost/"))
             except CdkError:
-                if asked:
+                if used:
                     raise
-        return list(asked)
+        return list(used)
 
     def _sign(self, request: Request) -> tuple[Request, Mapping[TokenOwner, str]]:
         """The request with credentials, and the tokens in them."""
-        with asking() as asked, self._lock, guard(self._custom, "get_auth_header"):
-            return self._signed(request), asked
+        with asking() as used, self._lock, guard(self._custom, "get_auth_header"):
+            return self._signed(request), used
 
     def _signed(self, request: Request) -> Request:
         if callable(self._custom):
@@ -127,51 +126,54 @@ class CustomJudge:
         self._usual = StatusErrorHandler(retries=self._retries, clock=clock)
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
-        """See ErrorHandler."""
         with guard(self._custom, "interpret_response"):
-            found = self._custom.interpret_response(seen(outcome))
-        if found is None:
+            resolution = self._custom.interpret_response(seen(outcome))
+        if resolution is None:
             return self._usual.judge(outcome, attempt)
         native = self._custom.native if isinstance(self._custom, DefaultErrorHandler) else None
-        if found.verdict is not None and native is not None:
+        if resolution.verdict is not None and native is not None:
             return native.judge(outcome, attempt)
-        return self._verdict(found, outcome, attempt)
+        return self._verdict(resolution, outcome, attempt)
 
-    def _verdict(self, found: ErrorResolution, outcome: Response | CdkError, attempt: int) -> Verdict:
-        match found.response_action:
+    def _verdict(self, resolution: ErrorResolution, outcome: Response | CdkError, attempt: int) -> Verdict:
+        match resolution.response_action:
             case ResponseAction.SUCCESS:
                 return SUCCESS if isinstance(outcome, Response) else fail(outcome)
             case ResponseAction.IGNORE:
                 return IGNORE if isinstance(outcome, Response) else fail(outcome)
             case ResponseAction.RETRY | ResponseAction.RATE_LIMITED if attempt <= self._retries:
                 wait = self._wait(outcome, attempt)
-                return retry(wait) if found.response_action is ResponseAction.RETRY else rate_limited(wait)
+                return retry(wait) if resolution.response_action is ResponseAction.RETRY else rate_limited(wait)
             case _:
-                return fail(_error(found, outcome))
+                return fail(_error(resolution, outcome))
 
     def _wait(self, outcome: Response | CdkError, attempt: int) -> float:
         for strategy in getattr(self._custom, "backoff_strategies", None) or ():
             if (wait := custom_backoff(strategy)(outcome, attempt)) is not None:
                 # One second more than it says, as the language does: APIs round their waits down.
                 return wait + 1
-        told = self._usual.judge(outcome, attempt)
-        return told.wait or float(2**attempt)
+        verdict = self._usual.judge(outcome, attempt)
+        return verdict.wait or float(2**attempt)
 
 
-def _error(found: ErrorResolution, outcome: Response | CdkError) -> CdkError:
-    if found.verdict is not None and found.verdict.error is not None:
-        return found.verdict.error
-    if found.error_message:
-        asked = f"{outcome.request} answered {outcome.status}: " if isinstance(outcome, Response) else ""
-        text = outcome.request.hide(found.error_message) if isinstance(outcome, Response) else found.error_message
-        return _KINDS.get(found.failure_type, FatalError)(f"{asked}{text}")
+def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkError:
+    if resolution.verdict is not None and resolution.verdict.error is not None:
+        return resolution.verdict.error
+    if resolution.error_message:
+        prefix = f"{outcome.request} answered {outcome.status}: " if isinstance(outcome, Response) else ""
+        text = (
+            outcome.request.hide(resolution.error_message)
+            if isinstance(outcome, Response)
+            else resolution.error_message
+        )
+        return _KINDS.get(resolution.failure_type, FatalError)(f"{prefix}{text}")
     return error_for(outcome) if isinstance(outcome, Response) else outcome
 
 
 def custom_backoff(custom: Json) -> Backoff:
     """A custom backoff strategy as the function we use."""
-    if (ours := getattr(custom, "ours", None)) is not None:
-        return ours  # type: ignore[no-any-return] # one of ours that custom code was shown
+    if (native := getattr(custom, "ours", None)) is not None:
+        return native  # type: ignore[no-any-return] # one of ours that custom code was shown
     names = list(inspect.signature(custom.backoff_time).parameters)
 
     def backoff(outcome: Response | CdkError, attempt: int) -> float | None:

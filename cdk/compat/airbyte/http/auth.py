@@ -29,7 +29,6 @@ class DeclarativeAuthenticator(AuthBase):
         return request
 
     def get_auth_header(self) -> Mapping[str, Json]:
-        """The headers to send."""
         return {self.auth_header: self.token} if self.auth_header else {}
 
     @property
@@ -39,15 +38,12 @@ class DeclarativeAuthenticator(AuthBase):
 
     @property
     def token(self) -> str:
-        """Its value."""
         return ""
 
     def get_request_params(self) -> Mapping[str, Json]:
-        """Query parameters to send."""
         return {}
 
     def get_request_body_data(self) -> Mapping[str, Json] | str:
-        """Form fields to send."""
         return {}
 
     def get_request_body_json(self) -> Mapping[str, Json]:
@@ -61,15 +57,13 @@ class NoAuth(DeclarativeAuthenticator):
 
     parameters: InitVar[Mapping[str, Json]]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
-        """Take the parameters."""
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
 
 
 class TokenProvider:
     """Gives tokens."""
 
     def get_token(self) -> str:
-        """The token."""
         raise NotImplementedError
 
 
@@ -96,8 +90,7 @@ class BearerAuthenticator(DeclarativeAuthenticator):
     config: Mapping[str, Json]
     parameters: InitVar[Mapping[str, Json]]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
-        """Take the parameters."""
+    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
 
     @property
     def auth_header(self) -> str:
@@ -201,13 +194,13 @@ class SelectiveAuthenticator(DeclarativeAuthenticator):
         *_: Json,
         **__: Json,
     ) -> DeclarativeAuthenticator:
-        found: Json = config
+        selection: Json = config
         for name in authenticator_selection_path:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        if str(found) not in authenticators:
+            selection = selection.get(name) if isinstance(selection, Mapping) else None
+        if str(selection) not in authenticators:
             where = ".".join(authenticator_selection_path)
-            raise ValueError(f"the config says {where} = {found!r}, expected one of {sorted(authenticators)}")
-        return authenticators[str(found)]
+            raise ValueError(f"the config says {where} = {selection!r}, expected one of {sorted(authenticators)}")
+        return authenticators[str(selection)]
 
 
 @dataclass
@@ -286,7 +279,6 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self._expires is not None and current.runtime.clock() >= self._expires
 
     def get_token_expiry_date(self) -> datetime | None:
-        """When the token expires."""
         return self._expires
 
     def set_token_expiry_date(self, value: Json) -> None:
@@ -313,8 +305,8 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         body: Json = self.build_refresh_request_body()
         content = body if isinstance(body, str) else urlencode({k: v for k, v in body.items() if v is not None})
         secrets = frozenset(filter(None, (self.get_client_secret(), self.get_refresh_token())))
-        asked = Request("POST", self.get_token_refresh_endpoint(), {}, headers, content.encode(), hidden=secrets)
-        response = current.runtime.transport.send(asked)
+        request = Request("POST", self.get_token_refresh_endpoint(), {}, headers, content.encode(), hidden=secrets)
+        response = current.runtime.transport.send(request)
         if not response.ok:
             raise CredentialsError(f"no access token: {error_for(response).message}")
         return response.json()
@@ -336,11 +328,9 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return {**self.get_refresh_request_body(), **body}
 
     def build_refresh_request_headers(self) -> Mapping[str, Json] | None:
-        """Headers of the exchange."""
         return self.get_refresh_request_headers() or None
 
     def get_refresh_request_headers(self) -> Mapping[str, Json]:
-        """Headers of the exchange."""
         return self._map(self.refresh_request_headers)
 
     def get_refresh_request_body(self) -> Mapping[str, Json]:
@@ -348,15 +338,12 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self._map(self.refresh_request_body)
 
     def get_token_refresh_endpoint(self) -> str:
-        """Where tokens are exchanged."""
         return self._text(self.token_refresh_endpoint)
 
     def get_client_id(self) -> str:
-        """The client's id."""
         return self._text(self.client_id)
 
     def get_client_secret(self) -> str:
-        """The client's secret."""
         return self._text(self.client_secret)
 
     def get_refresh_token(self) -> str | None:
@@ -368,7 +355,6 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self.scopes or []
 
     def get_grant_type(self) -> str:
-        """The kind of exchange."""
         return self._text(self.grant_type)
 
     def get_grant_type_name(self) -> str:

@@ -56,7 +56,6 @@ class ErrorHandler(ABC):
 
     @property
     def max_retries(self) -> int | None:
-        """Attempts after the first."""
         return 5
 
     @property
@@ -65,8 +64,7 @@ class ErrorHandler(ABC):
         return 600
 
     @abstractmethod
-    def interpret_response(self, response_or_exception: Json) -> ErrorResolution | None:
-        """What to do."""
+    def interpret_response(self, response_or_exception: Json) -> ErrorResolution | None: ...
 
 
 _ACTIONS = {
@@ -153,8 +151,8 @@ class DefaultErrorHandler(ErrorHandler):
         if (native := self.native) is not None:
             return resolution(native.judge(ours(response_or_exception), 1))
         for chosen in self.response_filters or ():
-            if (found := chosen.matches(response_or_exception)) is not None:
-                return found  # type: ignore[no-any-return] # an ErrorResolution, whatever class made it
+            if (match := chosen.matches(response_or_exception)) is not None:
+                return match  # type: ignore[no-any-return] # an ErrorResolution, whatever class made it
         usual = StatusErrorHandler(retries=self.max_retries or 0, clock=current.runtime.clock)
         return resolution(usual.judge(ours(response_or_exception), 1))
 
@@ -189,12 +187,12 @@ class HttpStatusErrorHandler(ErrorHandler):
 
     def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
         if isinstance(response_or_exception, requests.Response):
-            found = self._mapping.get(response_or_exception.status_code)
+            mapped = self._mapping.get(response_or_exception.status_code)
         else:
             kinds = type(response_or_exception).__mro__
-            found = next((self._mapping[kind] for kind in kinds if kind in self._mapping), None)
+            mapped = next((self._mapping[kind] for kind in kinds if kind in self._mapping), None)
         usual = StatusErrorHandler(retries=self._max_retries, clock=current.runtime.clock)
-        return found or resolution(usual.judge(ours(response_or_exception), 1))
+        return mapped or resolution(usual.judge(ours(response_or_exception), 1))
 
 
 DEFAULT_ERROR_MAPPING: dict[Json, ErrorResolution] = {}
@@ -252,8 +250,8 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
             return None
         name = str(self._header.eval(self.config))
         text = outcome.headers.get(name, "")
-        if self.regex and (found := Pattern(self.regex).search(text)):
-            text = found.group(found.re.groups and 1)
+        if self.regex and (match := Pattern(self.regex).search(text)):
+            text = match.group(match.re.groups and 1)
         try:
             return float(text)
         except ValueError:

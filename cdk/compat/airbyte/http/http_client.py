@@ -83,10 +83,10 @@ class HttpClient:
         json: Json = None,
         data: Json = None,
     ) -> requests.PreparedRequest:
-        asked = requests.Request(http_method, url, headers=texts(headers), params=params or {})
+        request = requests.Request(http_method, url, headers=texts(headers), params=params or {})
         if http_method.upper() in BODY_REQUEST_METHODS:
-            asked.json, asked.data = json or None, data or []
-        return self._session.prepare_request(asked)
+            request.json, request.data = json or None, data or []
+        return self._session.prepare_request(request)
 
     def send_request(  # noqa: PLR0917
         self,
@@ -101,11 +101,11 @@ class HttpClient:
         **_: Json,
     ) -> tuple[requests.PreparedRequest, requests.Response]:
         """The request as it was sent, and its answer. Raises the CdkError with which it is given up."""
-        asked = self._create_prepared_request(
+        request = self._create_prepared_request(
             http_method=http_method, url=url, dedupe_query_params=dedupe_query_params, headers=headers, params=params,
             json=json, data=data,
         )  # fmt: skip
-        return asked, SeenResponse(self.client.send(from_prepared(asked)))
+        return request, SeenResponse(self.client.send(from_prepared(request)))
 
 
 class APIBudget:

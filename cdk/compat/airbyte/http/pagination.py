@@ -130,9 +130,9 @@ class CursorPaginationStrategy(PaginationStrategy):
 
 
 def _number(value: Json, config: Config, parameters: Mapping[str, Json]) -> int | None:
-    found = InterpolatedString.create(value, parameters=parameters).eval(config)
-    if found is None or found == "":
+    number = InterpolatedString.create(value, parameters=parameters).eval(config)
+    if number is None or number == "":
         return None
-    if type(found) is not int:
-        raise TypeError(f"page_size is {found!r}, expected a whole number")
-    return found
+    if type(number) is not int:
+        raise TypeError(f"page_size is {number!r}, expected a whole number")
+    return number

@@ -61,7 +61,6 @@ class RequestOptionsProvider:
         stream_slice: StreamSlice | None = None,  # noqa: ARG002
         next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
     ) -> Json:
-        """Query parameters."""
         return {}
 
     def get_request_headers(
@@ -71,7 +70,6 @@ class RequestOptionsProvider:
         stream_slice: StreamSlice | None = None,  # noqa: ARG002
         next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
     ) -> Json:
-        """Headers."""
         return {}
 
     def get_request_body_data(
@@ -91,7 +89,6 @@ class RequestOptionsProvider:
         stream_slice: StreamSlice | None = None,  # noqa: ARG002
         next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
     ) -> Json:
-        """The JSON body."""
         return {}
 
 
@@ -112,8 +109,8 @@ class InterpolatedRequestOptionsProvider(RequestOptionsProvider):
         self._parameters = parameters or {}
 
     def _part(self, inputs: Json, names: Mapping[str, Json]) -> Json:
-        given = {name: names.get(name) or {} for name in ("stream_state", "stream_slice", "next_page_token")}
-        return part(inputs, self.config, self._parameters, given)
+        scope = {name: names.get(name) or {} for name in ("stream_state", "stream_slice", "next_page_token")}
+        return part(inputs, self.config, self._parameters, scope)
 
     def get_request_params(self, **names: Json) -> Json:
         return self._part(self.request_parameters, names)
@@ -132,7 +129,6 @@ class Requester(RequestOptionsProvider, ABC):
     """Says what to ask for, and asks."""
 
     def get_authenticator(self) -> DeclarativeAuthenticator:
-        """What adds the credentials."""
         return NoAuth(parameters={})
 
     def get_url_base(
@@ -152,7 +148,6 @@ class Requester(RequestOptionsProvider, ABC):
         stream_slice: StreamSlice | None = None,
         next_page_token: Mapping[str, Json] | None = None,
     ) -> str:
-        """What follows it."""
         raise NotImplementedError
 
     def get_method(self) -> HttpMethod:
@@ -196,12 +191,12 @@ class HttpRequester(Requester):
         )
 
     def _provider(self) -> Json:
-        given = self.request_options_provider
-        if given is None:
+        provider = self.request_options_provider
+        if provider is None:
             return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config)
-        if isinstance(given, dict):
-            return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config, **given)
-        return given
+        if isinstance(provider, dict):
+            return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config, **provider)
+        return provider
 
     def use(self, client: OurClient) -> None:
         """Send through `client`, unless the subclass has made a client of its own."""
@@ -215,14 +210,12 @@ class HttpRequester(Requester):
 
     @property
     def logger(self) -> logging.Logger:
-        """Where it logs."""
         return logging.getLogger("airbyte")
 
     def get_authenticator(self) -> DeclarativeAuthenticator:
         return self._authenticator
 
     def get_url(self, **names: Json) -> str:
-        """The whole URL."""
         if self.url:
             return self._text(self.url, names)
         return join(self.get_url_base(**names), self.get_path(**names))
@@ -236,9 +229,9 @@ class HttpRequester(Requester):
     def _text(self, value: Json, names: Mapping[str, Json]) -> str:
         if not value:
             return ""
-        given = {name: names.get(name) or {} for name in ("stream_slice", "next_page_token", "stream_state")}
+        scope = {name: names.get(name) or {} for name in ("stream_slice", "next_page_token", "stream_state")}
         parameters = self.__dict__.get("_parameters", {})
-        return str(InterpolatedString.create(value, parameters=parameters).eval(self.config, **given))
+        return str(InterpolatedString.create(value, parameters=parameters).eval(self.config, **scope))
 
     def get_method(self) -> HttpMethod:
         return self._http_method
@@ -265,8 +258,8 @@ class HttpRequester(Requester):
         next_page_token: Mapping[str, Json] | None = None,
         extra_headers: Mapping[str, Json] | None = None,
     ) -> dict[str, str]:
-        given = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
-        headers = {**self.get_request_headers(**given), **(extra_headers or {})}
+        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        headers = {**self.get_request_headers(**arguments), **(extra_headers or {})}
         return {name: str(value) for name, value in headers.items()}
 
     def _request_params(
@@ -276,8 +269,8 @@ class HttpRequester(Requester):
         next_page_token: Mapping[str, Json] | None = None,
         extra_params: Mapping[str, Json] | None = None,
     ) -> dict[str, Json]:
-        given = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
-        return {**self.get_request_params(**given), **(extra_params or {})}
+        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        return {**self.get_request_params(**arguments), **(extra_params or {})}
 
     def send_request(  # noqa: PLR0917 - the signature there
         self,

@@ -32,7 +32,6 @@ class SeenResponse(requests.Response):
 
     @property
     def request(self) -> requests.PreparedRequest:
-        """What was asked."""
         if self._asked is None:
             self._asked = prepared(self.ours.request)
         return self._asked
@@ -76,8 +75,8 @@ def ours(outcome: Json) -> Response | CdkError:
         case CdkError():
             return outcome
         case requests.Response():
-            asked: requests.PreparedRequest | None = getattr(outcome, "request", None)
-            request = Request("GET", outcome.url or "") if asked is None else from_prepared(asked)
+            request_: requests.PreparedRequest | None = getattr(outcome, "request", None)
+            request = Request("GET", outcome.url or "") if request_ is None else from_prepared(request_)
             return Response(outcome.status_code, Headers(outcome.headers), outcome.content or b"", outcome.url, request)
         case _:
             return Timeout(f"the request failed: {outcome}")
@@ -85,9 +84,11 @@ def ours(outcome: Json) -> Response | CdkError:
 
 def prepared(request: Request) -> requests.PreparedRequest:
     """A request as the library sends it."""
-    made = requests.PreparedRequest()
-    made.prepare(method=request.method, url=request.full_url, headers=dict(request.headers), data=request.body)
-    return made
+    library_request = requests.PreparedRequest()
+    library_request.prepare(
+        method=request.method, url=request.full_url, headers=dict(request.headers), data=request.body
+    )
+    return library_request
 
 
 def from_prepared(asked: requests.PreparedRequest, like: Request | None = None) -> Request:
@@ -108,7 +109,7 @@ def from_prepared(asked: requests.PreparedRequest, like: Request | None = None) 
 
 
 def texts(fields: Mapping[str, Json] | None) -> dict[str, str]:
-    """Header fields as texts."""
+    """Header fields as strings, without those that are null."""
     return {name: _text(value) for name, value in (fields or {}).items() if value is not None}
 
 

@@ -67,7 +67,6 @@ class JwtAuthenticator(AnyAuthenticator):
     )
 
     def build(self, ctx: BuildContext) -> Jwt:
-        """The authenticator."""
         location: SecretLocation = "header"
         names: tuple[str, ...] = ("Authorization",)
         if self.request_option is not None:
@@ -94,7 +93,7 @@ class JwtAuthenticator(AnyAuthenticator):
         extra = ctx.nested(self, more) if getattr(self, more) else None
 
         def fields() -> dict[str, Json]:
-            told = {} if extra is None else dict(extra.value())
-            return told | {name: text for name, expression in texts.items() if (text := expression.text())}
+            explicit = {} if extra is None else dict(extra.value())
+            return explicit | {name: text for name, expression in texts.items() if (text := expression.text())}
 
         return fields

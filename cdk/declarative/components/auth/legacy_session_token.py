@@ -38,7 +38,6 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
     password: str | None = Field("", description="The password.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator."""
         return LegacySessionToken(
             ctx.expression(self, "header").text,
             self._url(ctx, "login_url"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.request_builder import Place as Inject
+from cdk.declarative.model.request_builder import RequestPart as Inject
 from cdk.rest.auth.static import SecretLocation
 
 _LOCATIONS: Mapping[Inject, SecretLocation] = {

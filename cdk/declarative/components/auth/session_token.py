@@ -93,9 +93,9 @@ class SessionTokenAuthenticator(AnyAuthenticator):
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """The authenticator, which streams that log in the same way share."""
-        return shared(ctx, definition(self, ctx), lambda: self._made(ctx))
+        return shared(ctx, definition(self, ctx), lambda: self._login(ctx))
 
-    def _made(self, ctx: BuildContext) -> SessionToken:
+    def _login(self, ctx: BuildContext) -> SessionToken:
         login, own, judge = self.login_requester.build(ctx), None, None
         if isinstance(self.login_requester, HttpRequester):
             own, judge = self.login_requester.authenticator, self.login_requester.error_handler

@@ -19,10 +19,10 @@ def shared(ctx: BuildContext, key: str, make: Callable[[], A]) -> A:
     key = f"authenticator {key}"
     if key not in ctx.runtime.shared:
         ctx.runtime.shared[key] = make()
-    found: A = ctx.runtime.shared[key]
-    if isinstance(found, OAuth2):
-        report(found)
-    return found
+    authenticator: A = ctx.runtime.shared[key]
+    if isinstance(authenticator, OAuth2):
+        report(authenticator)
+    return authenticator
 
 
 def definition(component: Component, ctx: BuildContext) -> str:

@@ -22,7 +22,6 @@ class NoAuth(AnyAuthenticator):
     type: Literal["NoAuth"] = "NoAuth"
 
     def build(self, ctx: BuildContext) -> Authenticator | None:
-        """None."""
         return None
 
 
@@ -50,8 +49,8 @@ class ApiKeyAuthenticator(AnyAuthenticator):
         key = ctx.expression(self, "api_token").text
         if self.inject_into is None:
             return ApiKey(key, name=ctx.expression(self, "header").text())
-        place, path = location_of(self.inject_into, ctx)
-        return ApiKey(key, name=path, send_in=place)
+        location, path = location_of(self.inject_into, ctx)
+        return ApiKey(key, name=path, send_in=location)
 
 
 class BearerAuthenticator(AnyAuthenticator):
@@ -66,7 +65,6 @@ class BearerAuthenticator(AnyAuthenticator):
     api_token: str = Field(description="The token.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator."""
         return Bearer(ctx.expression(self, "api_token").text)
 
 
@@ -84,5 +82,4 @@ class BasicHttpAuthenticator(AnyAuthenticator):
     password: str | None = Field("", description="The password.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator."""
         return Basic(ctx.expression(self, "username").text, ctx.expression(self, "password").text)

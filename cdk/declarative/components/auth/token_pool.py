@@ -38,7 +38,6 @@ class QuotaStatusSource(Component):
     )
 
     def build(self, ctx: BuildContext) -> QuotaStatus:
-        """The quota status."""
         return QuotaStatus(
             ctx.expression(self, "url").text,
             self.http_method,
@@ -76,7 +75,6 @@ class TokenQuota(Component):
     )
 
     def build(self, ctx: BuildContext) -> Quota:
-        """The quota."""
         matchers = [matcher.build(ctx) for matcher in self.matchers or ()]
 
         def counts(request: Request) -> bool:
@@ -134,9 +132,9 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
                 f"{ctx.where(self, 'tokens')}: the config has no tokens; give one, or several with "
                 f"{self.token_delimiter!r} between them"
             )
-        said = [quota.model_dump(mode="json") for quota in self.quotas]
-        key = canonical([tokens, ctx.expression(self.quota_status_source, "url").text(), said])
-        return shared(ctx, key, lambda: self._made(ctx, tokens))
+        quotas = [quota.model_dump(mode="json") for quota in self.quotas]
+        key = canonical([tokens, ctx.expression(self.quota_status_source, "url").text(), quotas])
+        return shared(ctx, key, lambda: self._pool(ctx, tokens))
 
     def _tokens(self, ctx: BuildContext) -> list[str]:
         if isinstance(self.tokens, list):
@@ -146,7 +144,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
             texts = [str(item) for item in value] if isinstance(value, list) else str(value).split(self.token_delimiter)
         return [text.strip() for text in texts if text.strip()]
 
-    def _made(self, ctx: BuildContext, tokens: list[str]) -> TokenPool:
+    def _pool(self, ctx: BuildContext, tokens: list[str]) -> TokenPool:
         now = ctx.runtime.clock()
         longest: timedelta = (
             later(now, parse_duration(ctx.expression(self, "max_wait_time").text(), ctx.where(self, "max_wait_time")))

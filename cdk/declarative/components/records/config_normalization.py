@@ -69,7 +69,7 @@ class ConfigRemapField(AnyConfigTransformation):
         """The function that changes a config."""
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
         where = ctx.where(self, "map")
-        whole = compile_template(self.map, where) if isinstance(self.map, str) else None
+        template = compile_template(self.map, where) if isinstance(self.map, str) else None
         entries: Mapping[str, Json] = {} if isinstance(self.map, str) else self.map
         values = {name: compile_nested(value, where) for name, value in entries.items()}
         parameters = self.parameters
@@ -82,11 +82,11 @@ class ConfigRemapField(AnyConfigTransformation):
                 parent = parent.get(name) if isinstance(parent, dict) else None
             if not isinstance(parent, dict) or not isinstance(old := parent.get(last), str | int | float):
                 return
-            if whole is None:
+            if template is None:
                 if old in values:
                     parent[last] = values[old].value(scope)
-            elif isinstance(found := whole.value(scope, default={}), Mapping):
-                parent[last] = found.get(old, old)
+            elif isinstance(renames := template.value(scope, default={}), Mapping):
+                parent[last] = renames.get(old, old)
 
         return change
 
@@ -215,7 +215,7 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
                 misfit = best_match(validator.iter_errors(_parsed(value)))
             if misfit is not None:
                 raise ValueError(
-                    _told(misfit.absolute_path, misfit.instance, str(misfit.validator), misfit.validator_value)
+                    _mismatch(misfit.absolute_path, misfit.instance, str(misfit.validator), misfit.validator_value)
                 )
 
         return check
@@ -230,14 +230,14 @@ def _parsed(value: Json) -> Json:
         return value
 
 
-def _told(path: Sequence[str | int], found: Json, rule: str, expected: Json) -> str:
+def _mismatch(path: Sequence[str | int], value: Json, rule: str, expected: Json) -> str:
     """What does not fit, without the value, which may be a secret."""
-    place = f"{'.'.join(map(str, path))}: " if path else ""
+    location = f"{'.'.join(map(str, path))}: " if path else ""
     if rule == "required":
-        missing = ", ".join(name for name in expected if name not in found)
-        return f"{place}found an object without {missing}, expected it to be there"
-    wanted = expected if isinstance(expected, str | int | float) else canonical(expected)
-    return f"{place}found {_KINDS.get(type(found), 'a value')} that does not fit, expected {rule}: {wanted}"
+        missing = ", ".join(name for name in expected if name not in value)
+        return f"{location}found an object without {missing}, expected it to be there"
+    limit = expected if isinstance(expected, str | int | float) else canonical(expected)
+    return f"{location}found {_KINDS.get(type(value), 'a value')} that does not fit, expected {rule}: {limit}"
 
 
 _KINDS: Mapping[type, str] = {
@@ -310,11 +310,11 @@ class PredicateValidator(AnyValidator):
         return check
 
 
-def _accepted(accept: Callable[[Json], None], value: Json, place: str) -> None:
+def _accepted(accept: Callable[[Json], None], value: Json, location: str) -> None:
     try:
         accept(value)
     except ValueError as error:
-        raise ConfigError(str(error), path=place) from None
+        raise ConfigError(str(error), path=location) from None
 
 
 class ConfigNormalizationRules(Component):

@@ -34,7 +34,6 @@ class JsonDecoder(AnyDecoder):
     type: Literal["JsonDecoder"] = "JsonDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder."""
         return decoders.JsonDecoder()
 
 
@@ -59,7 +58,6 @@ class JsonItemsDecoder(AnyDecoder):
     _known = field_validator("encoding")(_encoding)
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder."""
         return decoders.JsonItemsDecoder(self.items_path, self.encoding)
 
 
@@ -73,7 +71,6 @@ class JsonlDecoder(AnyDecoder):
     type: Literal["JsonlDecoder"] = "JsonlDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder."""
         return decoders.JsonlDecoder()
 
 
@@ -112,7 +109,6 @@ class IterableDecoder(AnyDecoder):
     type: Literal["IterableDecoder"] = "IterableDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder."""
         return decoders.IterableDecoder()
 
 
@@ -126,7 +122,6 @@ class XmlDecoder(AnyDecoder):
     type: Literal["XmlDecoder"] = "XmlDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder."""
         return decoders.XmlDecoder()
 
 
@@ -142,7 +137,6 @@ class GzipDecoder(AnyDecoder):
     decoder: Inner = Field(description="Reads what is in the file.")
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder."""
         return decoders.GzipDecoder(self.decoder.build(ctx))
 
 
@@ -158,5 +152,4 @@ class ZipfileDecoder(AnyDecoder):
     decoder: Inner = Field(description="Reads each file of the archive.")
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder."""
         return decoders.ZipfileDecoder(self.decoder.build(ctx))

@@ -39,7 +39,6 @@ class ParentFieldPath(Component):
     )
 
     def build(self, ctx: BuildContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The two paths."""
         return _single(self, ctx, "parent_path"), _single(self, ctx, "record_path")
 
 
@@ -183,8 +182,8 @@ def _single(component: Component, ctx: BuildContext, field: str) -> tuple[str, .
     """A path that leads to one place."""
     where = _path(component, ctx, field)
     if any(_GLOBS & set(name) for name in where):
-        found = " > ".join(where)
-        raise ManifestError(f"{ctx.where(component, field)}: found {found}, expected names without `*`, `?` and `[`")
+        written = " > ".join(where)
+        raise ManifestError(f"{ctx.where(component, field)}: found {written}, expected names without `*`, `?` and `[`")
     return where
 
 

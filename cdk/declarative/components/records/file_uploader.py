@@ -92,7 +92,7 @@ class _Reader:
         self.router: Router | None = inner.router
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """See SliceReader. A page is given when all its files are there."""
+        """A page is given when all its files are there."""
         names = slice_names(view(slice, self._window))
         for item in self._inner.read(slice):
             if isinstance(item, Page):

@@ -37,6 +37,6 @@ class RecordFilter(AnyRecordFilter):
             return all_or_none
 
         def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-            return template.kept(condition.scope(names), records)
+            return template.matching(condition.scope(names), records)
 
         return select

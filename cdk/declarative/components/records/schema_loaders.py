@@ -40,7 +40,6 @@ class InlineSchemaLoader(AnySchemaLoader):
     schema_: dict[str, Json] = Field({}, alias="schema", description="The JSON Schema of a record.")
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
-        """The schema."""
         return lambda: self.schema_
 
 
@@ -65,8 +64,8 @@ class JsonFileSchemaLoader(AnySchemaLoader):
 
     def _loader(self, ctx: BuildContext, *, missing: JsonSchema | None) -> Callable[[], JsonSchema]:
         name = self.parameters.get("name") or ctx.stream
-        told = self.file_path is not None
-        text = ctx.expression(self, "file_path").text() if told else f"./schemas/{name}.json"
+        explicit = self.file_path is not None
+        text = ctx.expression(self, "file_path").text() if explicit else f"./schemas/{name}.json"
 
         def load() -> JsonSchema:
             file = _find(ctx.runtime.folder, text)
@@ -135,7 +134,6 @@ class ComplexFieldType(Component):
     items: "str | ComplexFieldType | None" = Field(None, description="The type of the elements.")
 
     def schema_of(self) -> dict[str, Json]:
-        """The JSON Schema."""
         schema = _type_schema(self.field_type)
         if self.items is not None:
             inner = self.items
@@ -205,8 +203,8 @@ class DynamicSchemaLoader(AnySchemaLoader):
                 for transform in transforms:
                     transform([properties], NO_NAMES)
                 if select is not None:
-                    kept = select([{name: part} for name, part in properties.items()], NO_NAMES)
-                    properties = {name: part for item in kept for name, part in item.items()}
+                    selected = select([{name: part} for name, part in properties.items()], NO_NAMES)
+                    properties = {name: part for item in selected for name, part in item.items()}
                 known.append(
                     {
                         "$schema": "https://json-schema.org/draft-07/schema#",
@@ -225,12 +223,12 @@ class DynamicSchemaLoader(AnySchemaLoader):
         properties: dict[str, Json] = {}
         records = _records(reader)
         for record in islice(records, 1) if where.schema_pointer else records:
-            found = list_of(record)
-            for entry in found if isinstance(found, list) else [] if found is None else [found]:
+            value = list_of(record)
+            for entry in value if isinstance(value, list) else [] if value is None else [value]:
                 name = name_of(entry)
                 if name is None:
-                    told = f"leads nowhere in a {type(entry).__name__}, expected the name of a field there"
-                    raise ManifestError(f"{ctx.where(where, 'key_pointer')}: {told}")
+                    problem = f"leads nowhere in a {type(entry).__name__}, expected the name of a field there"
+                    raise ManifestError(f"{ctx.where(where, 'key_pointer')}: {problem}")
                 properties[str(name)] = self._field(ctx, entry)
         return properties
 
@@ -238,15 +236,15 @@ class DynamicSchemaLoader(AnySchemaLoader):
         where = self.schema_type_identifier
         if where.type_pointer is None:
             return _type_schema("string")
-        told = path(*_texts(ctx, where, where.type_pointer))(entry)
+        type_value = path(*_texts(ctx, where, where.type_pointer))(entry)
         for item in where.types_mapping or ():
             held = item.condition is None or ctx.expression(item, "condition").true({"raw_schema": entry})
-            if held and told == item.current_type:
+            if held and type_value == item.current_type:
                 target = item.target_type
                 if isinstance(target, ComplexFieldType):
                     return target.schema_of()
                 return _type_schema(target)
-        return _type_schema(told if told is not None else "string")
+        return _type_schema(type_value if type_value is not None else "string")
 
 
 def _texts(ctx: BuildContext, component: Component, names: Sequence[str]) -> list[str]:

@@ -233,14 +233,14 @@ class RemoveFields(AnyTransformation):
             scope = condition.scope(names)
             template = condition.template
 
-            def wanted(value: Json) -> bool:
+            def is_removed(value: Json) -> bool:
                 scope["property"] = value
                 return condition.true() if template is None else template.true(scope)
 
             for record in records:
                 # Airbyte: one pass for each pointer, which shows in lists, as each pass may take the last element.
                 for _ in removers:
-                    edits.remove_leaves(record, wanted)
+                    edits.remove_leaves(record, is_removed)
 
         return transform_some
 

@@ -93,8 +93,8 @@ class KeysReplace(AnyTransformation):
 
         def transform(records: list[dict[str, Json]], names: Names) -> None:
             for record in records:
-                seen = {**names, "record": record}
-                _rename(record, _replacing(str(old.value(seen)), str(new.value(seen))))
+                scope = {**names, "record": record}
+                _rename(record, _replacing(str(old.value(scope)), str(new.value(scope))))
 
         return transform
 

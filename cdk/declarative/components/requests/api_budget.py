@@ -51,7 +51,7 @@ class HttpRequestRegexMatcher(Component):
             Pattern(self.url_path_pattern) if self.url_path_pattern else None,
             {name: str(value) for name, value in (self.params or {}).items()},
             {name: str(value) for name, value in (self.headers or {}).items()},
-            1 if self.weight is None else _whole(ctx, self, "weight"),
+            1 if self.weight is None else _integer(ctx, self, "weight"),
         )
 
 
@@ -70,7 +70,7 @@ class Rate(Component):
 
     def build(self, ctx: BuildContext) -> tuple[int, timedelta]:
         """How many calls, in how long."""
-        return _whole(ctx, self, "limit"), _period(ctx, self, "interval")
+        return _integer(ctx, self, "limit"), _period(ctx, self, "interval")
 
 
 class UnlimitedCallRatePolicy(AnyCallRatePolicy):
@@ -87,7 +87,6 @@ class UnlimitedCallRatePolicy(AnyCallRatePolicy):
     matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
-        """The policy."""
         return Unlimited([matcher.build(ctx) for matcher in self.matchers])
 
 
@@ -110,7 +109,7 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """The policy. Raises ManifestError: the limit or the period allows nothing, or less than one request."""
-        limit, period = _whole(ctx, self, "call_limit"), _period(ctx, self, "period")
+        limit, period = _integer(ctx, self, "call_limit"), _period(ctx, self, "period")
         matchers = [matcher.build(ctx) for matcher in self.matchers]
         try:
             return FixedWindow(limit, period, matchers)
@@ -179,7 +178,7 @@ class HTTPAPIBudget(Component):
         )
 
 
-def _whole(ctx: BuildContext, component: Component, field: str) -> int:
+def _integer(ctx: BuildContext, component: Component, field: str) -> int:
     value = ctx.expression(component, field).value()
     if type(value) is float and value.is_integer():
         value = int(value)

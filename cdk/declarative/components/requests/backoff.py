@@ -30,7 +30,6 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
     )
 
     def build(self, ctx: BuildContext) -> Backoff:
-        """The strategy."""
         return _when_used(
             lambda: constant(
                 _number(ctx, self, "backoff_time_in_seconds") or 0.0, jitter=self.jitter_range_in_seconds or 0.0
@@ -53,7 +52,6 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
     )
 
     def build(self, ctx: BuildContext) -> Backoff:
-        """The strategy."""
         return _when_used(
             lambda: exponential(_number(ctx, self, "factor") or 0.0, jitter=self.jitter_range_in_seconds or 0.0)
         )
@@ -78,7 +76,6 @@ class WaitTimeFromHeader(AnyBackoffStrategy):
     )
 
     def build(self, ctx: BuildContext) -> Backoff:
-        """The strategy."""
         return _when_used(
             lambda: from_header(
                 ctx.expression(self, "header").text(),
@@ -115,7 +112,6 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
     )
 
     def build(self, ctx: BuildContext) -> Backoff:
-        """The strategy."""
         return _when_used(
             lambda: until_header(
                 ctx.expression(self, "header").text(),
@@ -142,8 +138,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
     )
 
     def build(self, ctx: BuildContext) -> Backoff:
-        """The strategy."""
-        wanted = ctx.expression(self, "wait_time_in_seconds")
+        expression = ctx.expression(self, "wait_time_in_seconds")
 
         def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a Backoff
             longest = _number(ctx, self, "max_waiting_time_in_seconds")
@@ -153,7 +148,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
                 else {"response": {}, "headers": {}}
             )
             try:
-                seconds = as_seconds(wanted.value(names))
+                seconds = as_seconds(expression.value(names))
             except ManifestError:
                 # What the expression looks for is in some answers only.
                 return None
@@ -176,12 +171,12 @@ def checked_pattern(value: str | None) -> str | None:
 
 def _when_used(make: Callable[[], Backoff]) -> Backoff:
     """The strategy, made when first needed: a config that lacks what only a retry needs serves everything else."""
-    made: list[Backoff] = []
+    strategies: list[Backoff] = []
 
     def wait(outcome: Response | CdkError, attempt: int) -> float | None:
-        if not made:
-            made.append(make())
-        return made[0](outcome, attempt)
+        if not strategies:
+            strategies.append(make())
+        return strategies[0](outcome, attempt)
 
     return wait
 

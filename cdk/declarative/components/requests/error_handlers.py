@@ -141,7 +141,6 @@ class CompositeErrorHandler(AnyErrorHandler):
     )
 
     def build(self, ctx: BuildContext) -> ErrorHandler:
-        """The handler."""
         return CompositeHandler([handler.build(ctx) for handler in self.error_handlers])
 
 

@@ -26,7 +26,6 @@ class NoPagination(AnyPaginator):
     type: Literal["NoPagination"] = "NoPagination"
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:
-        """The one page."""
         return _OnePage()
 
 
@@ -40,7 +39,7 @@ class _OnePage:
     def size(self) -> int | None:
         return None
 
-    def ask(self, draft: RequestBuilder, token: Json, size: int | None) -> None: ...
+    def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None: ...
 
     def next(self, page: PageResult, size: int | None) -> Json:
         return None
@@ -87,7 +86,7 @@ class _StrategyPages:
     def size(self) -> int | None:
         return self._strategy.size
 
-    def ask(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
+    def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
         if self._put_token is not None and token is not None:
             self._put_token(draft, token)
         if self._put_size is not None:
@@ -114,7 +113,6 @@ class PageIncrement(AnyPaginationStrategy):
     inject_on_first_request: bool = Field(False, description="Whether the first page is asked for by its number.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
-        """The strategy."""
         start = self.start_from_page
         return _Counting(_size(self, ctx), start if self.inject_on_first_request else None, start, by_records=False)
 
@@ -132,12 +130,11 @@ class OffsetIncrement(AnyPaginationStrategy):
     inject_on_first_request: bool = Field(False, description="Whether the first page is asked for with offset 0.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
-        """The strategy."""
         first = 0 if self.inject_on_first_request else None
         if isinstance(self.page_size, str):
             size = ctx.expression(self, "page_size")
             if not size.fixed:
-                return _Counting(None, first, 0, by_records=True, told=size)
+                return _Counting(None, first, 0, by_records=True, size_expression=size)
         return _Counting(_size(self, ctx), first, 0, by_records=True)
 
 
@@ -145,18 +142,30 @@ class _Counting:
     """Page numbers and offsets: both count what the response held, whatever a filter left of it."""
 
     def __init__(
-        self, size: int | None, first: int | None, start: int, *, by_records: bool, told: Expression | None = None
+        self,
+        size: int | None,
+        first: int | None,
+        start: int,
+        *,
+        by_records: bool,
+        size_expression: Expression | None = None,
     ) -> None:
-        self.size, self._first, self._start, self._by_records, self._told = size, first, start, by_records, told
-        self.reads_body = told is not None
+        self.size, self._first, self._start, self._by_records, self._size_expression = (
+            size,
+            first,
+            start,
+            by_records,
+            size_expression,
+        )
+        self.reads_body = size_expression is not None
         self.counts: str | None = "records" if by_records else f"pages from {start}"
 
     def first(self) -> Json:
         return self._first
 
     def next(self, page: PageResult, size: int | None) -> Json:
-        if self._told is not None:
-            size = int(self._told.value({"response": page.body, **page.names}))
+        if self._size_expression is not None:
+            size = int(self._size_expression.value({"response": page.body, **page.names}))
         if page.raw == 0 or (size is not None and page.raw < size):
             return None
         if page.token is not None and type(page.token) is not int:
@@ -185,7 +194,6 @@ class CursorPagination(AnyPaginationStrategy):
     stop_condition: str | None = Field(None, description="Holds on the last page.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
-        """The strategy."""
         stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")
         return _CursorStrategy(ctx.expression(self, "cursor_value"), stop, _size(self, ctx))
 
@@ -210,7 +218,7 @@ class _CursorStrategy:
             "response": page.body,
             "headers": header_map(page.response.headers) if self._links else {},
             "last_record": page.last,
-            "last_page_size": page.kept,
+            "last_page_size": page.selected,
             "page_size": size,
         }
         if self._stop is not None and self._stop.true(names):

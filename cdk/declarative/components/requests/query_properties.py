@@ -118,11 +118,11 @@ class PropertiesFromEndpoint(Component):
         find = path(*(ctx.expression(self, "property_field_path", name).text() for name in self.property_field_path))
 
         def load() -> Sequence[str]:
-            found: list[Json] = []
+            values: list[Json] = []
             for item in reader.read(Slice()):
                 records = item.records if isinstance(item, Page) else [item] if isinstance(item, dict) else ()
-                found.extend(find(record) for record in records)
-            return [str(name) for name in found if name is not None]
+                values.extend(find(record) for record in records)
+            return [str(name) for name in values if name is not None]
 
         return load
 
@@ -151,12 +151,12 @@ class QueryProperties(Component):
     def build(self, ctx: BuildContext) -> Properties:
         """The properties, in the groups that one request may name."""
         listed = self.property_list
-        found = listed.build(ctx) if isinstance(listed, PropertiesFromEndpoint) else lambda: listed
+        load = listed.build(ctx) if isinstance(listed, PropertiesFromEndpoint) else lambda: listed
         select = None if self.property_selector is None else self.property_selector.build(ctx)
         chunking = self.property_chunking
         strategy = None if chunking is None else chunking.record_merge_strategy
         return Properties(
-            found if select is None else lambda: select(found()),
+            load if select is None else lambda: select(load()),
             joined_record if chunking is None else chunking.build(),
             by_key((strategy or GroupByKeyMergeStrategy(key="id")).build(ctx)),
             self.always_include_properties or (),

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from cdk.base.values import Json
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.request_builder import Place, RequestBuilder
+from cdk.declarative.model.request_builder import RequestBuilder, RequestPart
 
 Put: TypeAlias = Callable[[RequestBuilder, Json], None]
 """Puts one value where an option says."""
@@ -32,7 +32,7 @@ class RequestOption(AnyPageTokenOption):
     """
 
     type: Literal["RequestOption"] = "RequestOption"
-    inject_into: Place = Field(description="Which part of the request.")
+    inject_into: RequestPart = Field(description="Which part of the request.")
     field_name: str | None = Field(None, description="Name of the parameter, header or field.")
     field_path: list[str] | None = Field(None, description="Path in the JSON body, instead of `field_name`.")
 
@@ -46,11 +46,11 @@ class RequestOption(AnyPageTokenOption):
 
     def build(self, ctx: BuildContext) -> Put:
         """The function that puts a value there."""
-        place, names = self.inject_into, [self.field_name] if self.field_path is None else self.field_path
+        location, names = self.inject_into, [self.field_name] if self.field_path is None else self.field_path
         path = [ctx.expression(self, "field_name", name).text() for name in names]
 
         def put(draft: RequestBuilder, value: Json) -> None:
-            draft.put(place, path, value)
+            draft.put(location, path, value)
 
         return put
 

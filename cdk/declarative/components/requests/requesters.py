@@ -89,10 +89,9 @@ class HttpRequester(AnyRequester):
     use_tcp_keepalive: bool | None = Field(None, description="Whether idle connections are kept alive.")
 
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
-        """The requester."""
         transport, budget = ctx.runtime.transport, ctx.runtime.shared.get("budget")
-        told = self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None
-        if told and isinstance(transport, RequestsTransport):
+        has_timeouts = self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None
+        if has_timeouts and isinstance(transport, RequestsTransport):
             transport = RequestsTransport(
                 connect_timeout=timedelta(seconds=self.connect_timeout_in_seconds or 15),
                 read_timeout=timedelta(seconds=self.read_timeout_in_seconds or 120),
@@ -129,7 +128,6 @@ class _HttpRequester:
         self._scope = ctx.scope
 
     def draft(self, names: Names) -> RequestBuilder:
-        """See Requester."""
         if self.properties is not None and not isinstance(names.get(PROPERTIES), list):
             raise ManifestError(f"{self._where}: query_properties are for the requester of a SimpleRetriever alone")
         draft = RequestBuilder(self._method, self._url(names), self._where, stream=self._stream)
@@ -154,29 +152,27 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
 
     Raises ManifestError: they are told in more than one place.
     """
-    told = [component.query_properties] if component.query_properties is not None else []
+    sources = [component.query_properties] if component.query_properties is not None else []
     if component.fetch_properties_from_endpoint is not None:
-        told.append(QueryProperties(property_list=component.fetch_properties_from_endpoint))
+        sources.append(QueryProperties(property_list=component.fetch_properties_from_endpoint))
     parameters = component.request_parameters
     own = {} if not isinstance(parameters, dict) else parameters
     named = [name for name, value in own.items() if isinstance(value, QueryProperties)]
-    told += [own[name] for name in named]
-    if len(told) > 1:
+    sources += [own[name] for name in named]
+    if len(sources) > 1:
         where = ctx.where(component, "query_properties")
-        raise ManifestError(f"{where}: properties to ask for are told in {len(told)} places; keep one of them")
+        raise ManifestError(f"{where}: properties to ask for are told in {len(sources)} places; keep one of them")
     if named:
         rest = {name: value for name, value in own.items() if name not in named}
         component = component.model_copy(update={"request_parameters": rest})
-    return (told[0].build(ctx) if told else None), (named[0] if named else None), component
+    return (sources[0].build(ctx) if sources else None), (named[0] if named else None), component
 
 
 def _entries(value: Json, where: str) -> Mapping[str, Json]:
     """Parameters or headers. Raises ManifestError: an expression in their place gave something else."""
     if not isinstance(value, Mapping):
-        found = type(value).__name__
-        raise ManifestError(
-            f"{where}: the parameters or headers render to a {found}, expected a map of names to values"
-        )
+        kind = type(value).__name__
+        raise ManifestError(f"{where}: the parameters or headers render to a {kind}, expected a map of names to values")
     return value
 
 
@@ -190,8 +186,8 @@ def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:
 
         return missing
     if component.url_base is None or component.url:
-        whole = ctx.expression(component, "url")
-        return whole.text
+        expression = ctx.expression(component, "url")
+        return expression.text
     base, path = ctx.expression(component, "url_base"), ctx.expression(component, "path", component.path or "")
     if base.fixed and path.fixed:
         known: list[str] = []

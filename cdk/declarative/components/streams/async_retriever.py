@@ -181,7 +181,6 @@ class _Reader:
         self.router, self._jobs = router, jobs
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """See SliceReader."""
         return self._jobs.read(slice)
 
 
@@ -207,12 +206,12 @@ class _Api:
 
     def status(self, job: Job) -> Status:
         response = self._send(self._poll, job)
-        found = next(values_of(self._status, response), None)
-        meaning = self._meanings.get(str(found))
+        value = next(values_of(self._status, response), None)
+        meaning = self._meanings.get(str(value))
         if meaning is None:
             known = ", ".join(f"{word!r}" for word in self._meanings)
-            said = "no status" if found is None else f"the status {str(found)[:80]!r}"
-            raise FatalError(f"{self._where}: {response.request} answered {said}, expected one of {known}")
+            status = "no status" if value is None else f"the status {str(value)[:80]!r}"
+            raise FatalError(f"{self._where}: {response.request} answered {status}, expected one of {known}")
         job.polled = response
         return meaning
 
@@ -230,7 +229,7 @@ class _Api:
         return targets
 
     def download(self, job: Job, target: str, page: Mapping[str, Json] | None) -> Iterator[Item]:
-        slice = _told(job.slice, {**_answers(job), "download_target": target})
+        slice = _with_answers(job.slice, {**_answers(job), "download_target": target})
         return self._pages.read(replace(slice, start=Start() if page is None else Checkpoint(page)))
 
     def abort(self, job: Job) -> None:
@@ -245,7 +244,7 @@ class _Api:
         return requester.client.send(requester.draft(self._names(job.slice, _answers(job))).request())
 
     def _names(self, slice: Slice, answers: Mapping[str, Json]) -> dict[str, Json]:
-        return {**slice_names(view(_told(slice, answers), self._ctx.window)), "next_page_token": None}
+        return {**slice_names(view(_with_answers(slice, answers), self._ctx.window)), "next_page_token": None}
 
 
 class _Streaming:
@@ -278,7 +277,7 @@ def _answers(job: Job) -> dict[str, Json]:
     return {"creation_response": job.created, **polled}
 
 
-def _told(slice: Slice, answers: Mapping[str, Json]) -> Slice:
+def _with_answers(slice: Slice, answers: Mapping[str, Json]) -> Slice:
     """The slice with answers about its job: like fields of a parent's record, they are names of their own."""
     return replace(slice, partition=Partition(slice.partition, extra={**slice.extra, **answers}))
 

@@ -89,12 +89,12 @@ class HttpComponentsResolver(AnyComponentsResolver):
                 if isinstance(partition, ParentState):
                     continue
                 for record in _records(reader.read(Slice(partition))):
-                    seen: Names = {
+                    scope: Names = {
                         "components_values": record,
                         "stream_slice": partition,
                         "stream_template_config": template,
                     }
-                    yield from filled(template, settings, [seen])
+                    yield from filled(template, settings, [scope])
 
         return copies
 
@@ -121,10 +121,9 @@ class StreamConfig(Component):
     default_values: list[Json] | None = Field(None, description="Items besides those of the config.")
 
     def items(self, ctx: BuildContext) -> list[Json]:
-        """The items."""
         names = [ctx.expression(self, "configs_pointer", part).text() for part in self.configs_pointer]
-        found = path(*names)(ctx.config)
-        own = found if isinstance(found, list) else [] if found is None else [found]
+        value = path(*names)(ctx.config)
+        own = value if isinstance(value, list) else [] if value is None else [value]
         return [*own, *(self.default_values or [])]
 
 
@@ -149,8 +148,8 @@ class ConfigComponentsResolver(AnyComponentsResolver):
         def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
             for items in product(*(config.items(ctx) for config in self.stream_config)):
                 values = _combined(items, many=len(self.stream_config) > 1)
-                seen: Names = {"components_values": values, "stream_template_config": template}
-                yield from filled(template, settings, [seen])
+                scope: Names = {"components_values": values, "stream_template_config": template}
+                yield from filled(template, settings, [scope])
 
         return copies
 
@@ -199,8 +198,8 @@ class ParametrizedComponentsResolver(AnyComponentsResolver):
 
         def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
             for values in self.stream_parameters.list_of_parameters_for_stream:
-                seen: Names = {"components_values": values, "stream_template_config": template}
-                yield from filled(template, settings, [seen])
+                scope: Names = {"components_values": values, "stream_template_config": template}
+                yield from filled(template, settings, [scope])
 
         return copies
 

@@ -54,8 +54,8 @@ class ListPartitionRouter(AnyPartitionRouter):
         if isinstance(values, str):
             return [values] if values else []
         if not isinstance(values, Sequence):
-            where, found = ctx.where(self, "values"), "null" if values is None else type(values).__name__
-            raise ManifestError(f"{where}: found {found}, expected a list of values")
+            where, kind = ctx.where(self, "values"), "null" if values is None else type(values).__name__
+            raise ManifestError(f"{where}: found {kind}, expected a list of values")
         return values
 
 
@@ -71,7 +71,7 @@ class _Listed:
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
         return [Partition({self._name: value}) for value in self._values()]
 
-    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         if self._put is not None and (value := slice.partition.get(self._name)):
             self._put(draft, value)
 
@@ -118,7 +118,6 @@ class SubstreamPartitionRouter(AnyPartitionRouter):
     )
 
     def build(self, ctx: BuildContext) -> Router:
-        """The router."""
         return _Substream([_Parent(config, ctx) for config in self.parent_stream_configs])
 
 
@@ -168,7 +167,7 @@ class _Substream:
         for parent in self._parents:
             yield from parent.partitions(parents.get(parent.stream.name))
 
-    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         for field, put in self._puts:
             if value := slice.partition.get(field):
                 put(draft, value)
@@ -192,7 +191,6 @@ class GroupingPartitionRouter(AnyPartitionRouter):
     deduplicate: bool = Field(True, description="Whether a value that comes again is left out.")
 
     def build(self, ctx: BuildContext) -> Router:
-        """The router."""
         return Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
 
 
@@ -208,7 +206,7 @@ class Grouped:
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         group: list[Partition] = []
-        seen: set[str] = set()
+        keys: set[str] = set()
         states: dict[str, ParentState] = {}
         for item in self._inner.partitions(parents):
             if isinstance(item, ParentState):
@@ -216,9 +214,9 @@ class Grouped:
                 states[item.name] = item
                 continue
             key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
-            if self._deduplicate and key in seen:
+            if self._deduplicate and key in keys:
                 continue
-            seen.add(key)
+            keys.add(key)
             group.append(item)
             if len(group) == self._size:
                 yield _joined(group)
@@ -227,7 +225,7 @@ class Grouped:
             yield _joined(group)
         yield from states.values()
 
-    def ask(self, draft: RequestBuilder, slice: Slice) -> None: ...
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None: ...
 
 
 def _joined(group: Sequence[Partition]) -> Partition:
@@ -252,7 +250,6 @@ class UnionPartitionRouter(AnyPartitionRouter):
     partition_routers: list[AnyPartitionRouter] = Field(min_length=2, description="The routers, in order.")
 
     def build(self, ctx: BuildContext) -> Router:
-        """The router."""
         name = ctx.expression(self, "partition_field").text()
         return _United(name, [router.build(ctx) for router in self.partition_routers])
 
@@ -266,7 +263,7 @@ class _United:
         self.follows = any(router.follows for router in routers)
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for router in self._routers:
             for item in router.partitions(parents):
                 if isinstance(item, ParentState):
@@ -276,11 +273,11 @@ class _United:
                 if not fields:
                     continue
                 value = fields.pop(self._name, None) if self._name in fields else fields.pop(next(iter(fields)))
-                if (key := canonical(value)) not in seen:
-                    seen.add(key)
+                if (key := canonical(value)) not in keys:
+                    keys.add(key)
                     yield Partition({self._name: value}, extra={**item.extra, **fields, **_parent_slice(item)})
 
-    def ask(self, draft: RequestBuilder, slice: Slice) -> None: ...
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None: ...
 
 
 def _parent_slice(partition: Partition) -> dict[str, Json]:
@@ -306,9 +303,9 @@ class Product:
                 extra = {name: value for part in reversed(parts) for name, value in part.extra.items()}
                 yield Partition({name: fields[name] for part in parts for name in part}, extra=extra)
 
-    def ask(self, draft: RequestBuilder, slice: Slice) -> None:
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         for router in self._routers:
-            router.ask(draft, slice)
+            router.apply(draft, slice)
 
 
 PartitionRouters: TypeAlias = Annotated[

@@ -35,7 +35,7 @@ from cdk.declarative.reading.query_properties import Properties
 from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
 from cdk.rest import JsonDecoder
 
-_AT_ONCE = 100
+_BATCH = 100
 """Records that go through all steps together: those of a whole page have left the processor's cache in between."""
 
 _COMPARED = re.compile(
@@ -100,13 +100,13 @@ def _chain(steps: list[Select]) -> Select:
         return steps[0]
 
     def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-        kept: list[dict[str, Json]] = []
-        for at in range(0, len(records), _AT_ONCE):
-            some = records[at : at + _AT_ONCE]
+        selected: list[dict[str, Json]] = []
+        for at in range(0, len(records), _BATCH):
+            some = records[at : at + _BATCH]
             for step in steps:
                 some = step(some, names)
-            kept += some
-        return kept
+            selected += some
+        return selected
 
     return select
 
@@ -138,8 +138,8 @@ def _normalizing(parts: StreamParts) -> Select:
 
 def _in_window(incremental: Incremental) -> Select:
     def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-        seen: SliceView = names["stream_slice"]
-        return [record for record in records if incremental.wants(record, seen.window)]
+        slice: SliceView = names["stream_slice"]
+        return [record for record in records if incremental.wants(record, slice.window)]
 
     return select
 

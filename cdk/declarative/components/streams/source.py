@@ -97,7 +97,7 @@ class CheckStream(AnyCheck):
     )
 
     def names(self, config: Mapping[str, Json]) -> Sequence[str]:
-        """See AnyCheck. Raises ConfigError: the config's list of names is none."""
+        """Raises ConfigError: the config's list of names is none."""
         return () if self.dynamic_streams_check_configs else self._names(config)
 
     def _names(self, config: Mapping[str, Json]) -> Sequence[str]:
@@ -121,12 +121,12 @@ class CheckStream(AnyCheck):
                     raise ManifestError(f"check: there is no stream {name!r}{hint}")
                 available(offered[name])
             for config in self.dynamic_streams_check_configs:
-                made = [s for s in streams if template_of(s) == config.dynamic_stream_name]
-                if not made:
+                generated = [s for s in streams if template_of(s) == config.dynamic_stream_name]
+                if not generated:
                     known = {str(template_of(s)) for s in streams if template_of(s)}
                     hint = did_you_mean(config.dynamic_stream_name, known)
                     raise ManifestError(f"check: no streams come of {config.dynamic_stream_name!r}{hint}")
-                for stream in made[: config.stream_count]:
+                for stream in generated[: config.stream_count]:
                     available(stream)
             if not streams:
                 raise ManifestError("check: the source has no streams for this config")
@@ -147,8 +147,6 @@ class CheckDynamicStream(AnyCheck):
     use_check_availability: bool = Field(True, description="Whether records are asked for, or only streams built.")
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
-        """The check."""
-
         def check(streams: Sequence[Stream]) -> None:
             if not streams:
                 raise ManifestError("check: the source has no streams for this config")
@@ -281,9 +279,9 @@ class DeclarativeSource(Component):
 
 def _streams(item: AnyStreams, ctx: BuildContext, of_config: Callable[[ManifestError], bool]) -> Iterator[Stream]:
     try:
-        made = list(item.streams(ctx))
+        streams = list(item.streams(ctx))
     except ManifestError as error:
         if not isinstance(item, DeclarativeStream) or not of_config(error):
             raise
-        made = [item.misconfigured(ctx, error)]
-    yield from made
+        streams = [item.misconfigured(ctx, error)]
+    yield from streams

@@ -68,7 +68,6 @@ class DeclarativeStream(AnyStream):
     )
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> ManifestStream:
-        """The stream."""
         with collecting() as bearers:
             stream = self._built(ctx, as_parent=as_parent)
         client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
