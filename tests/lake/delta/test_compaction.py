@@ -128,7 +128,7 @@ def test_files_that_would_be_joined_into_other_rows_stay(tmp_path: Path) -> None
 class Vacuumed(LocalFolder):
     """A folder whose new files are removed as soon as they are finished."""
 
-    def settle(self, name: str) -> FileInfo:
+    def make_durable(self, name: str) -> FileInfo:
         written = super().make_durable(name)
         self.delete(name)
         return written
@@ -137,7 +137,7 @@ class Vacuumed(LocalFolder):
 def test_small_files_stay_where_the_file_that_takes_their_rows_is_gone(tmp_path: Path) -> None:
     filled(tmp_path, MANY, "day")
 
-    with pytest.raises(StateError, match=r"the table's small files stay: part-\w+.parquet, .* is gone"):
+    with pytest.raises(StateError, match=r"the table's small files stay: part-\w+.parquet, .* is missing"):
         StreamTable(Vacuumed(tmp_path), "shop", "visits", SCHEMA).compact()
     assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
 

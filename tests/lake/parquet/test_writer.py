@@ -119,7 +119,7 @@ class Watched(LocalFolder):
         self.counts.append(self.counts[-1] + 1)
         return super().open(name)
 
-    def settle(self, name: str) -> FileInfo:
+    def make_durable(self, name: str) -> FileInfo:
         self.counts.append(self.counts[-1] - 1)
         return super().make_durable(name)
 

@@ -458,7 +458,7 @@ def test_a_column_of_the_source_that_takes_no_moment_is_refused(lake: Lake) -> N
     report = lake.sync(Numbered(range(10)))
 
     assert report.failure is not None
-    assert f"streams.users.remove_stale: found the column {DELETED_AT} of int64" in report.failure.message
+    assert f"streams.users.remove_stale: the column {DELETED_AT} is int64" in report.failure.message
 
 
 @pytest.mark.parametrize("removal", ["soft", "hard"])
