@@ -1609,6 +1609,13 @@ BUGS = [
         "_SHORTEST_PART = 4",
         "_SHORTEST_PART = 0",
     ),
+    Bug(
+        "files are looked at before their columns are",
+        "sync/loop/table_writer",
+        "missing = set(lost_files(staging, [*saved.pending, *chain.from_iterable(files)]))",
+        "missing = set[str]()",
+        "tests/lake/delta/test_write_modes.py",
+    ),
 ]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +36,7 @@ from cdk.lake.delta.write_modes import Append, AppendDedup, Overwrite, WriteMode
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import check_columns
 from cdk.lake.parquet.rewrite import Rewrite
-from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.table_files import TableFile, lost_files
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.streams.order import NaturalOrder
@@ -110,15 +111,15 @@ class TableWriting:
         """
         self.mode.add(self._columns.add)
         if self._columns.widen and self._plan.write_mode != "overwrite":
-            exact = Rewrite(self.table.root, self._columns.schema).unfit(self.table.files(), spread)
-            repeat_if_changed(self.table, partial(self._widened, saved, exact, spread))
+            repeat_if_changed(self.table, partial(self._widened, saved, spread))
             self._columns = self._planned()
         self.mode.prepare(spread)
 
-    def _widened(self, saved: TableState, exact: frozenset[str], spread: TaskMap) -> None:
+    def _widened(self, saved: TableState, spread: TaskMap) -> None:
         """Write the files again. Raises ConfigError: the table has got a feature, and they may not be any more."""
         table = self.table
         table.guard.check([Use.WIDEN])
+        exact = Rewrite(table.root, self._columns.schema).unfit(table.files(), spread)
         rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
         files = rewrite.files(table.files(), spread)
         before = table.saved or replace(saved, state=None)
@@ -136,12 +137,20 @@ class TableWriting:
 
         The table's columns come first: where this is cut, they are wider than its rows need, and that is all.
         """
+        staging = self.mode.staging
+        missing = set(lost_files(staging, [*saved.pending, *chain.from_iterable(files)]))
+        if missing:
+            text = "%s: %d files that no version names yet are gone; reading again what they held"
+            logger.warning(text, self._stream.name, len(missing))
         schema, fits = self._columns.schema, []
-        for grown in grown_by_task:
-            fits.append(wide := with_columns(schema, grown))
+        for grown, task_files in zip(grown_by_task, files, strict=True):
+            whole = missing.isdisjoint(file.path for file in task_files)
+            fits.append(wide := with_columns(schema, grown) if whole else None)
             schema = schema if wide is None else wide
         known = {field.name: field.type for field in self._columns.schema}
         met = {field.name: field.type for field in schema if known.get(field.name) != field.type}
+        # The commit that is to show a hidden generation finds that files of it are gone.
+        pending = [file for file in saved.pending if file.path not in missing]
         accepted = [
             file
             for task_files, schema_of_task in zip(files, fits, strict=True)
@@ -155,12 +164,11 @@ class TableWriting:
             for name, kinds in grown.items()
             if name in met
         )
-        staging = self.mode.staging
-        written = {} if one_type else {file.path: self._written(staging, file) for file in (*saved.pending, *accepted)}
+        written = {} if one_type else {file.path: self._written(staging, file) for file in (*pending, *accepted)}
         self._meet(met)
         if written:
             exact = self._rewrite(staging).unfit(
-                [_named(file) for file in (*saved.pending, *accepted) if self._differs(written[file.path])], spread
+                [_named(file) for file in (*pending, *accepted) if self._differs(written[file.path])], spread
             )
             self._meet(dict.fromkeys(exact, pa.string()))
         self.mode.add(self._columns.add)

@@ -432,3 +432,37 @@ def test_an_overwrite_replaces_rows_that_two_others_have_doubled(tmp_path: Path)
     sync(tmp_path, Users([of(4)]), **FULL)
 
     assert rows(tmp_path) == [(4, 4, 1)]
+
+
+class Mixed(Pages):
+    """Numbers, a page each; an undeclared field becomes text on the second."""
+
+    name = "users"
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = super().read_page(slice, token)
+        return Page([{**record, "note": 1 if record["n"] == 1 else "x"} for record in page.records], page.next)
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite", "append_dedup"])
+def test_files_that_a_vacuum_takes_before_their_columns_are_known_are_read_again(tmp_path: Path, mode: str) -> None:
+    root = str(tmp_path / "users")
+    vacuums: list[list[str]] = []
+
+    def spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        results = run_inline(work, items)
+        if not vacuums:
+            vacuums.append(DeltaTable(root).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True))
+        return results
+
+    pipeline = Pipeline(
+        name="shop",
+        source=SourceOptions(connector="users"),
+        target=TargetOptions(path=str(tmp_path)),
+        streams={"users": StreamOptions(write_mode=mode, primary_key="id")},
+    )
+    (report,) = SyncRunner(pipeline, One(Mixed(lambda: None)), workers=Workers(spread, 1)).run().streams
+
+    assert report.failure is None
+    assert vacuums[0]
+    assert rows(tmp_path) == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
