@@ -15,8 +15,7 @@ from cdk.compat.airbyte.http.requesters import HttpRequester
 from cdk.compat.airbyte.retrievers import SimpleRetriever
 from cdk.compat.airbyte.streams import seen_slice
 from cdk.compat.facades.facades import DecoderFacade, PartitionRouterFacade, RequestOptionsFacade
-from cdk.compat.facades.instances import instance
-from cdk.compat.facades.show import selector
+from cdk.compat.facades.instantiate import instance, selector
 from cdk.compat.facades.slices import fill
 from cdk.compat.loading.custom_module import custom_class
 from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as OurCursor
