@@ -187,7 +187,7 @@ def test_an_empty_text_becomes_null_and_is_noted() -> None:
     [
         (["dya"], "does not declare 'dya'; did you mean 'day'?"),
         (["_airbyte_generation_id"], "does not declare '_airbyte_generation_id'"),
-        (["day", "price"], "'price' is double; expected a text"),
+        (["day", "price"], "'price' is double; expected a string"),
         (["tags"], "'tags' is list"),
     ],
 )

@@ -411,7 +411,7 @@ def test_a_table_keeps_its_partitions(tmp_path: Path, given: Any, said: str) -> 
     ("given", "said"),
     [
         ("shlef", "streams.things.partition_by: the stream's schema does not declare 'shlef'; did you mean 'shelf'?"),
-        ("size", "'size' is double; expected a text"),
+        ("size", "'size' is double; expected a string"),
         ("any", "'any' is kept as JSON text"),
         ("tags", "'tags' is list<"),
         (["shelf", "shelf"], "'shelf' stands there twice"),
