@@ -3,13 +3,22 @@
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import orjson
 
 from cdk.base.errors import FatalError
+
+if TYPE_CHECKING:
+    JsonValue: TypeAlias = bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"] | None
+    """A value of JSON: what a parser of JSON or YAML returns. Its objects are dicts, its arrays are lists."""
+else:  # a pydantic model would copy such a value, level by level, to check what a parser has made
+    JsonValue = Any
+
+JsonObject: TypeAlias = dict[str, JsonValue]
+"""An object of JSON. A function that only reads one takes a `Mapping[str, JsonValue]`, which a `dict[str, str]` is."""
 
 Json: TypeAlias = Any
 """Anything `json.loads` can return. `Any`: mypy has no usable recursive type for JSON that is only read."""
