@@ -19,7 +19,7 @@ from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.next_link import CursorToken, LinkHeader
 from cdk.rest.pagination.page_number import Offset, PageNumber
 from cdk.rest.pagination.paginator import Paginator, SinglePage, Token
-from cdk.rest.records.decoder import Decoder, JsonDecoder
+from cdk.rest.records.decoder import Decoder, JsonDocument
 from cdk.rest.retriever import PageRetriever, Retriever
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
     "Headers",
     "HttpClient",
     "HttpStream",
-    "JsonDecoder",
+    "JsonDocument",
     "LinkHeader",
     "OAuth2",
     "Offset",

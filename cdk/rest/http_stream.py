@@ -21,7 +21,7 @@ from cdk.rest.http.origin import CredentialScope, named_origins, origin
 from cdk.rest.http.transport import RequestsTransport, Transport
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.paginator import Paginator, SinglePage
-from cdk.rest.records.decoder import Decoder, JsonDecoder
+from cdk.rest.records.decoder import Decoder, JsonDocument
 from cdk.rest.retriever import PageRetriever
 from cdk.state.slice import Slice
 from cdk.streams.paged import PagedStream
@@ -50,7 +50,7 @@ class HttpStream(PagedStream):
     http_method: str = "GET"
     paginator: Paginator = SinglePage()
     records_path: Sequence[str] = ()
-    decoder: Decoder = JsonDecoder()
+    decoder: Decoder = JsonDocument()
     error_handler: ErrorHandler = StatusErrorHandler()
     budget: Budget | None = None
     trusted_urls: Sequence[str] = ()
@@ -111,7 +111,7 @@ class HttpStream(PagedStream):
     @property
     def _untouched(self) -> bool:
         """Whether the records go on as the body has them: who overrides `parse` gets a list to change."""
-        return type(self).parse is HttpStream.parse and type(self.decoder) is JsonDecoder
+        return type(self).parse is HttpStream.parse and type(self.decoder) is JsonDocument
 
     def request(self, slice: Slice) -> Request:
         """The request for a slice, without its page and credentials."""

@@ -31,7 +31,7 @@ from cdk.declarative.model.field_shapes import (
 )
 from cdk.declarative.model.plug_points import StreamParts
 from cdk.declarative.syntax.parameters import propagate
-from cdk.rest import JsonDecoder
+from cdk.rest import JsonDocument
 from cdk.testing import MockApi
 from tools.manifest_docs.docstrings import component_docs
 
@@ -192,13 +192,13 @@ def _given(wanted: inspect.Parameter, component: Component) -> Json:  # noqa: PL
         case "ctx":
             return _context()
         case "decoder":
-            return JsonDecoder()
+            return JsonDocument()
         case "as_yaml":
             return False
         case "incremental":
             return _component(CURSOR).build(_context())
         case "pages":
-            return _component(PAGINATOR).build(_context(), JsonDecoder())
+            return _component(PAGINATOR).build(_context(), JsonDocument())
         case "schema":
             return {"type": "object", "properties": {}}
         case "parts":

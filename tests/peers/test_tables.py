@@ -33,7 +33,7 @@ from cdk.declarative.model.plug_points import PageResult
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import SliceView, slice_names
 from cdk.declarative.syntax.parameters import propagate
-from cdk.rest import JsonDecoder, Request
+from cdk.rest import JsonDocument, Request
 from cdk.state.slice import Partition, Slice
 from tests.declarative.manifests import URL
 from tests.docs.page import DOCS
@@ -335,7 +335,7 @@ def listed(row: Values) -> Outcome:
 
 
 def following(made: Any, row: Values, answer: Any, raw: int, config: Any = None) -> Any:
-    strategy = made.build(context(config), JsonDecoder())
+    strategy = made.build(context(config), JsonDocument())
     token, body = row.get("last_page_token_value"), answer.json() if answer.body else {}
     page = PageResult(answer, body, raw, raw, row.get("last_record"), token, {})
     return strategy.next(page, strategy.size)
@@ -356,7 +356,7 @@ def next_page_of_body(row: Values) -> Outcome:
 def first_page(row: Values) -> Outcome:
     options = {key: row[key] for key in ("inject_on_first_request", "start_from_page")}
     made = component("PageIncrement", page_size=20, **options)
-    return made.build(context(), JsonDecoder()).first(), row["expected_initial_token"]
+    return made.build(context(), JsonDocument()).first(), row["expected_initial_token"]
 
 
 def next_offset(row: Values) -> Outcome:

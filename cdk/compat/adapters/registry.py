@@ -39,7 +39,7 @@ from cdk.declarative.model.plug_points import (
     Transform,
 )
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, JsonDecoder
+from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, JsonDocument
 from cdk.rest.auth.token_owner import TokenOwner, collecting, report
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
@@ -77,7 +77,7 @@ def decoder(component: CustomComponent, ctx: BuildContext) -> Decoder:
 
 def extractor(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> Extractor:
     """See AnyExtractor."""
-    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": DecoderFacade(decoder)}
+    known = {} if isinstance(decoder, JsonDocument) else {"decoder": DecoderFacade(decoder)}
     return adapt_records.CustomExtractorAdapter(instance(component, ctx, **known))
 
 
@@ -118,7 +118,7 @@ def validation(component: CustomComponent, ctx: BuildContext) -> Callable[[Json]
 
 def pagination_strategy(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
     """See AnyPaginationStrategy."""
-    known = {} if isinstance(decoder, JsonDecoder) else {"decoder": DecoderFacade(decoder)}
+    known = {} if isinstance(decoder, JsonDocument) else {"decoder": DecoderFacade(decoder)}
     return adapt_pages.CustomStrategyAdapter(instance(component, ctx, **known))
 
 
@@ -169,7 +169,7 @@ def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts)
 
 def _decoder(blob: Json, ctx: BuildContext) -> Decoder:
     if not isinstance(blob, dict):
-        return JsonDecoder()
+        return JsonDocument()
     return cast("AnyDecoder", AnyDecoder._pick({"type": "JsonDecoder", **blob})).build(ctx)  # noqa: SLF001
 
 

@@ -59,7 +59,7 @@ from cdk.declarative.model.plug_points import (
     AnyTransformation,
     StreamParts,
 )
-from cdk.rest import Decoder, JsonDecoder
+from cdk.rest import Decoder, JsonDocument
 from cdk.rest.auth.token_owner import report
 
 _LISTS = ("backoff_strategies", "response_filters")
@@ -220,15 +220,15 @@ def show(component: Component, ctx: BuildContext) -> Json:  # noqa: C901, PLR091
         case AnyDecoder():
             return DecoderFacade(component.build(ctx))
         case AnyExtractor():
-            return ExtractorFacade(component.build(ctx, JsonDecoder()))
+            return ExtractorFacade(component.build(ctx, JsonDocument()))
         case requesters.HttpRequester():
             return _requester(component, ctx)
         case retrievers.RecordSelector():
-            return selector(component, ctx, StreamParts(name=ctx.stream), JsonDecoder())
+            return selector(component, ctx, StreamParts(name=ctx.stream), JsonDocument())
         case AnyPaginator():
-            return PaginatorFacade(component.build(ctx, JsonDecoder()))
+            return PaginatorFacade(component.build(ctx, JsonDocument()))
         case AnyPaginationStrategy():
-            return PaginationStrategyFacade(component.build(ctx, JsonDecoder()))
+            return PaginationStrategyFacade(component.build(ctx, JsonDocument()))
         case AnyPartitionRouter():
             return PartitionRouterFacade(component.build(ctx), ctx.window)
         case AnyStream():

@@ -15,7 +15,7 @@ from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
 from cdk.declarative.interpolation.environment import budget, environment
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.evaluation import Evaluation, one_by_one
-from cdk.declarative.interpolation.limits import Budget, join_texts, sized
+from cdk.declarative.interpolation.limits import EvaluationBudget, join_texts, sized
 from cdk.declarative.interpolation.macros import IMPURE
 
 _STEPS = "steps_of_loops"
@@ -87,7 +87,7 @@ def _jinja(env: SandboxedEnvironment, template: nodes.Template, text: str) -> Ev
     compiled = env.template_class.from_code(env, env.compile(template), env.globals)
 
     def render(scope: Mapping[str, Json]) -> str:
-        own = Budget(text)
+        own = EvaluationBudget(text)
         before = budget.set(own)
         try:
             return str(

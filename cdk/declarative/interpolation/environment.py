@@ -10,7 +10,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from cdk.base.values import Json
 from cdk.declarative.interpolation.filters import FILTERS
-from cdk.declarative.interpolation.limits import BINARY, GROWING, Budget, check_call, guarded, measure, sized
+from cdk.declarative.interpolation.limits import BINARY, GROWING, EvaluationBudget, check_call, guarded, measure, sized
 from cdk.declarative.interpolation.macros import build_macros
 
 
@@ -51,7 +51,7 @@ def environment() -> SandboxedEnvironment:
     return env
 
 
-budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
+budget: ContextVar[EvaluationBudget | None] = ContextVar("budget", default=None)
 """Of the template that is evaluated by Jinja here."""
 
 

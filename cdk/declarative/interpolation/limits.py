@@ -2,7 +2,7 @@
 
 Four rules hold whatever an expression is made of. What an operator, a filter, a method or a macro gives has a limit
 (`sized`). What would make far more out of little in one call is refused before it begins (`check_growth`). Loops, calls
-and outputs of one evaluation share a budget (`Budget`). And there is no other way to make something large: an
+and outputs of one evaluation share a budget (`EvaluationBudget`). And there is no other way to make something large: an
 expression that has no loop does as many operations as it has letters.
 """
 
@@ -80,7 +80,7 @@ def _counted(values: Iterable[Json]) -> Iterator[Json]:
         yield value
 
 
-class Budget:
+class EvaluationBudget:
     """What the loops, calls and outputs of one evaluation may take together. Of the thread that evaluates."""
 
     def __init__(self, text: str) -> None:

@@ -14,7 +14,7 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.declarative.reading.query_properties import Properties, with_properties
-from cdk.rest import BadRequest, Decoder, Headers, JsonDecoder, Response
+from cdk.rest import BadRequest, Decoder, Headers, JsonDocument, Response
 from cdk.rest.errors.signals import ReducePageSize
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import CountedRecords, Extractor, FieldExtractor
@@ -338,4 +338,4 @@ def _cut(extractor: Extractor) -> tuple[str, ...] | None:
     """
     if not isinstance(extractor, FieldExtractor) or extractor.expand is not None:
         return None
-    return extractor.where if extractor.where and type(extractor.decoder) is JsonDecoder else None
+    return extractor.where if extractor.where and type(extractor.decoder) is JsonDocument else None

@@ -29,6 +29,17 @@ def set_at(target: Json, path: Path, value: Json) -> None:
     _put(target, path[-1], value)
 
 
+def replace_at(target: Json, pointer: Path, value: Json) -> bool:
+    """Put `value` at every place that a pointer leads to; whether there was one.
+
+    Raises ValueError: the pointer has more than one `**`.
+    """
+    places = [path for path, _ in _matches(target, _checked(pointer))]
+    for path in reversed(places):  # what is inside of a place first
+        set_at(target, path, value)
+    return bool(places)
+
+
 def setter(path: Path) -> Callable[[dict[str, Json], Json], None]:
     """The function that puts a value at `path` of an object, as `set_at` does."""
     if len(path) == 1:
@@ -75,7 +86,7 @@ def remover(pointer: Path) -> Edit:
 
 
 def remove_leaves(target: Json, predicate: Callable[[Json], bool]) -> None:
-    """Remove every value that `wanted` accepts, at any depth; objects and lists are not asked for, but looked into."""
+    """Remove every value that `predicate` accepts, at any depth; objects and lists are only looked into."""
     _remove_all(target, [path for path, value in _leaves(target, ()) if predicate(value)])
 
 

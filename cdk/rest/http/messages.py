@@ -41,7 +41,7 @@ class Headers(Mapping[str, str]):
 
 
 _NO_NUMBER = re.compile(rb"\b(?:NaN|Infinity)\b")
-_ADVICE = ". It has NaN or Infinity, which JSON does not have: `JsonDecoder(lenient=True)` takes them for null"
+_ADVICE = ". It has NaN or Infinity, which JSON does not have: `JsonDocument(lenient=True)` takes them for null"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -101,7 +101,7 @@ def joined(pieces: Iterable[bytes], max_bytes: int, request: Request) -> bytes:
         if size > max_bytes:
             raise DecodeError(
                 f"{request}: the body is larger than {max_bytes // 2**20} MiB, too large to be read at once; use a "
-                "decoder that streams (JsonItemsDecoder, JsonlDecoder, CsvDecoder), or ask for smaller pages"
+                "decoder that streams (JSON items, JSON lines, CSV), or ask for smaller pages"
             )
         read.append(piece)
     return read[0] if len(read) == 1 else b"".join(read)

@@ -29,7 +29,7 @@ class Decoder(Protocol):
         """The elements of the body, one by one."""
 
 
-class JsonDecoder:
+class JsonDocument:
     """Bodies that are one JSON document.
 
     lenient: take NaN and Infinity, which JSON does not have, for null, as Python and others write them.

@@ -13,14 +13,14 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import StreamParts
-from cdk.rest import JsonDecoder
+from cdk.rest import JsonDocument
 
 register()
 
 KINDS = sorted(name for name, kind in Component.registry.items() if issubclass(kind, CustomComponent))
 MORE: dict[str, tuple[Json, ...]] = {
-    "CustomRecordExtractor": (JsonDecoder(),),
-    "CustomPaginationStrategy": (JsonDecoder(),),
+    "CustomRecordExtractor": (JsonDocument(),),
+    "CustomPaginationStrategy": (JsonDocument(),),
     "CustomRetriever": (StreamParts(),),
     "CustomSchemaNormalization": ({},),
     "CustomStateMigration": (None,),

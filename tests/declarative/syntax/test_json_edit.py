@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.values import Json
-from cdk.declarative.syntax.json_edit import matches_at, remove_leaves, remover, set_at, setter
+from cdk.declarative.syntax.json_edit import matches_at, remove_leaves, remover, replace_at, set_at, setter
 
 
 @pytest.mark.parametrize(
@@ -122,3 +122,23 @@ def test_what_was_put_is_found_and_can_be_removed(target: dict[str, Json], path:
     assert matches_at(target, path) == ["x"]
     remover(path)(target)
     assert matches_at(target, path) == []
+
+
+_STEPS = st.sampled_from(["a", "b", "0", "1", "-1", "*", "**"])
+_NODES = st.recursive(
+    st.integers(), lambda n: st.lists(n, max_size=3) | st.dictionaries(st.sampled_from("ab01"), n), max_leaves=9
+)
+
+
+@given(_NODES, st.lists(_STEPS, min_size=1, max_size=4).filter(lambda path: path.count("**") < 2))
+def test_replacing_makes_no_places(node: Json, path: list[str]) -> None:
+    def places(value: Json) -> set[str]:
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        return {f"/{key}{below}" for key, part in items for below in (places(part) or {""})} if value != "v" else set()
+
+    before = places(node)
+
+    replaced = replace_at(node, path, "v")
+
+    assert all(any(old.startswith(new) for old in before) for new in places(node))
+    assert replaced == ("'v'" in repr(node))

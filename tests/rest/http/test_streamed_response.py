@@ -13,7 +13,7 @@ from cdk import DecodeError, Timeout
 from cdk.base.errors import BugError
 from cdk.rest import CachedTransport, Headers, HttpClient, Request, RequestsTransport
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import JsonlDecoder
+from cdk.rest.records.decoders import Jsonl
 from cdk.rest.records.extractor import FieldExtractor
 from cdk.testing import MockApi
 from tests.local_server import QuietHandler, answering
@@ -107,7 +107,7 @@ def test_a_stream_that_breaks_off_is_an_error(server: Server) -> None:
     streamed = RequestsTransport().send(ask(server, "/cut"))
 
     with pytest.raises(Timeout, match="the connection failed"):
-        list(JsonlDecoder().items(streamed))
+        list(Jsonl().items(streamed))
 
 
 def test_a_body_that_is_declared_large_takes_what_it_is(server: Server) -> None:
@@ -171,7 +171,7 @@ def test_streams_are_read_from_canned_answers_and_through_a_cache() -> None:
     for transport in (api, CachedTransport(api)):
         client = HttpClient(transport)
         for _ in range(2):
-            pages = FieldExtractor(JsonlDecoder()).pages(client.send(request))
+            pages = FieldExtractor(Jsonl()).pages(client.send(request))
             assert list(pages) == [[{"id": 1}, {"id": 2}]]
 
 

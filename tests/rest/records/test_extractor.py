@@ -7,9 +7,9 @@ import pytest
 
 from cdk import DecodeError
 from cdk.base.values import Record
-from cdk.rest import JsonDecoder
-from cdk.rest.records.combined import CombinedExtractor
-from cdk.rest.records.decoders import JsonlDecoder
+from cdk.rest import JsonDocument
+from cdk.rest.records.extractor_group import ExtractorGroup
+from cdk.rest.records.decoders import Jsonl
 from cdk.rest.records.expand import Expander, Truncation
 from cdk.rest.records.extractor import CountedRecords, Extractor, FieldExtractor
 from cdk.rest.records.spooled import FileExtractor
@@ -17,7 +17,7 @@ from tests.rest.api import response
 
 
 def found(body: Any, *where: str) -> list[Any]:
-    (page,) = FieldExtractor(JsonDecoder(), where).pages(response(body))
+    (page,) = FieldExtractor(JsonDocument(), where).pages(response(body))
     return list(page)
 
 
@@ -55,7 +55,7 @@ def test_records_are_found_at_a_path(where: list[str], body: Any, expected: list
 def test_the_list_in_the_body_is_not_copied() -> None:
     answer = response({"data": [{"id": 1}]})
 
-    (page,) = FieldExtractor(JsonDecoder(), ("data",)).pages(answer)
+    (page,) = FieldExtractor(JsonDocument(), ("data",)).pages(answer)
 
     assert page is answer.json()["data"]
 
@@ -79,18 +79,18 @@ def test_what_is_no_object_is_an_error(data: Any) -> None:
     ],
 )
 def test_where_a_path_comes_to_an_end_is_named_with_the_fields_that_are_there(body: Any, said: str) -> None:
-    assert FieldExtractor(JsonDecoder(), ("item", "data")).absence(response(body)) == said
+    assert FieldExtractor(JsonDocument(), ("item", "data")).absence(response(body)) == said
 
 
 def test_values_that_are_no_records_can_be_asked_for() -> None:
-    extractor = FieldExtractor(JsonDecoder(), ("urls",))
+    extractor = FieldExtractor(JsonDocument(), ("urls",))
 
     assert list(extractor.values(response({"urls": ["a", "b"]}))) == [["a", "b"]]
     assert list(extractor.values(response({"urls": "a"}))) == [["a"]]
 
 
 def test_nulls_among_records_are_left_out_and_still_counted() -> None:
-    (page,) = FieldExtractor(JsonDecoder(), ("data",)).pages(response({"data": [{"id": 1}, None]}))
+    (page,) = FieldExtractor(JsonDocument(), ("data",)).pages(response({"data": [{"id": 1}, None]}))
 
     assert page == [{"id": 1}]
     assert isinstance(page, CountedRecords)
@@ -100,7 +100,7 @@ def test_nulls_among_records_are_left_out_and_still_counted() -> None:
 def test_a_decoder_that_streams_gives_pages() -> None:
     body = b'{"data": {"id": 1}}\n' * 2500
 
-    pages = FieldExtractor(JsonlDecoder(), ("data",)).pages(response(body=body))
+    pages = FieldExtractor(Jsonl(), ("data",)).pages(response(body=body))
 
     assert [len(page) for page in pages] == [1000, 1000, 500]
 
@@ -189,15 +189,15 @@ def test_a_list_that_is_cut_short_and_cannot_be_fetched_is_told_once(caplog: pyt
 
 
 def test_expanding_a_record_with_a_long_list_gives_pages() -> None:
-    extractor = FieldExtractor(JsonDecoder(), ("data",), Expander(("l",)))
+    extractor = FieldExtractor(JsonDocument(), ("data",), Expander(("l",)))
     pages = extractor.pages(response({"data": [{"l": [{"x": i} for i in range(2500)]}]}))
 
     assert [len(page) for page in pages] == [1000, 1000, 500]
 
 
 def both(*, first_match: bool, skip_empty: bool) -> Extractor:
-    parts = [FieldExtractor(JsonDecoder(), (name,)) for name in ("a", "b")]
-    return CombinedExtractor(parts, first_match=first_match, skip_empty=skip_empty)
+    parts = [FieldExtractor(JsonDocument(), (name,)) for name in ("a", "b")]
+    return ExtractorGroup(parts, first_match=first_match, skip_empty=skip_empty)
 
 
 @pytest.mark.parametrize(
@@ -276,13 +276,13 @@ ODD = b'{"data": [{"id": 1, "x": NaN}, {"id": 2, "x": -Infinity}]}'
 def test_a_number_that_json_does_not_have_is_named_with_its_position() -> None:
     answer = replace(response({}), body=ODD)
 
-    with pytest.raises(DecodeError, match=r"line 1 column 26 .*NaN or Infinity.*JsonDecoder\(lenient=True\)"):
-        JsonDecoder().decode(answer)
+    with pytest.raises(DecodeError, match=r"line 1 column 26 .*NaN or Infinity.*JsonDocument\(lenient=True\)"):
+        JsonDocument().decode(answer)
 
 
 def test_a_lenient_decoder_takes_numbers_that_json_does_not_have_for_null() -> None:
     answer = replace(response({}), body=ODD)
 
-    assert JsonDecoder(lenient=True).decode(answer) == {"data": [{"id": 1, "x": None}, {"id": 2, "x": None}]}
+    assert JsonDocument(lenient=True).decode(answer) == {"data": [{"id": 1, "x": None}, {"id": 2, "x": None}]}
     with pytest.raises(DecodeError):
-        JsonDecoder(lenient=True).decode(replace(answer, body=b"<html>NaN</html>"))
+        JsonDocument(lenient=True).decode(replace(answer, body=b"<html>NaN</html>"))

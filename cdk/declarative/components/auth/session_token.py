@@ -14,7 +14,7 @@ from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.durations import later, parse_duration
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
-from cdk.rest import Authenticator, JsonDecoder
+from cdk.rest import Authenticator, JsonDocument
 from cdk.rest.auth.session_token import Present, SessionToken
 from cdk.rest.auth.static import with_header, with_secret
 from cdk.rest.http.json_path import path
@@ -99,7 +99,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
         login, own, judge = self.login_requester.build(ctx), None, None
         if isinstance(self.login_requester, HttpRequester):
             own, judge = self.login_requester.authenticator, self.login_requester.error_handler
-        decoder = JsonDecoder() if self.decoder is None else self.decoder.build(ctx)
+        decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
         token = path(*self.session_token_path)
 
         return SessionToken(

@@ -34,7 +34,7 @@ class JsonDecoder(AnyDecoder):
     type: Literal["JsonDecoder"] = "JsonDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.JsonDecoder()
+        return decoders.JsonDocument()
 
 
 class JsonItemsDecoder(AnyDecoder):
@@ -58,7 +58,7 @@ class JsonItemsDecoder(AnyDecoder):
     _known = field_validator("encoding")(_encoding)
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.JsonItemsDecoder(self.items_path, self.encoding)
+        return decoders.JsonItems(self.items_path, self.encoding)
 
 
 class JsonlDecoder(AnyDecoder):
@@ -71,7 +71,7 @@ class JsonlDecoder(AnyDecoder):
     type: Literal["JsonlDecoder"] = "JsonlDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.JsonlDecoder()
+        return decoders.Jsonl()
 
 
 class CsvDecoder(AnyDecoder):
@@ -94,7 +94,7 @@ class CsvDecoder(AnyDecoder):
         """The decoder. Raises ManifestError: the delimiter is none."""
         none = frozenset(self.set_values_to_none or ())
         try:
-            return decoders.CsvDecoder(self.encoding or "utf-8", self.delimiter or ",", none)
+            return decoders.CsvRows(self.encoding or "utf-8", self.delimiter or ",", none)
         except ConfigError as error:
             raise ManifestError(f"{ctx.where(self, 'delimiter')}: {error.message}") from None
 
@@ -109,7 +109,7 @@ class IterableDecoder(AnyDecoder):
     type: Literal["IterableDecoder"] = "IterableDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.IterableDecoder()
+        return decoders.TextLines()
 
 
 class XmlDecoder(AnyDecoder):
@@ -122,7 +122,7 @@ class XmlDecoder(AnyDecoder):
     type: Literal["XmlDecoder"] = "XmlDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.XmlDecoder()
+        return decoders.XmlDocument()
 
 
 class GzipDecoder(AnyDecoder):
@@ -137,7 +137,7 @@ class GzipDecoder(AnyDecoder):
     decoder: Inner = Field(description="Reads what is in the file.")
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.GzipDecoder(self.decoder.build(ctx))
+        return decoders.GzipFile(self.decoder.build(ctx))
 
 
 class ZipfileDecoder(AnyDecoder):
@@ -152,4 +152,4 @@ class ZipfileDecoder(AnyDecoder):
     decoder: Inner = Field(description="Reads each file of the archive.")
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.ZipfileDecoder(self.decoder.build(ctx))
+        return decoders.ZipArchive(self.decoder.build(ctx))

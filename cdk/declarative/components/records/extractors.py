@@ -11,7 +11,7 @@ from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, StreamParts
 from cdk.rest import Decoder
-from cdk.rest.records import combined as records_combined
+from cdk.rest.records import extractor_group
 from cdk.rest.records import expand as records_expand
 from cdk.rest.records import extractor as records
 from cdk.rest.records import spooled as records_file
@@ -146,7 +146,7 @@ class CombinedExtractor(AnyExtractor):
                 f"{ctx.where(self, 'extractors')}: a {type(decoder).__name__} gives a body once, and each "
                 "extractor reads it; use one extractor, or a decoder that holds the body, such as JsonDecoder"
             )
-        return records_combined.CombinedExtractor(
+        return extractor_group.ExtractorGroup(
             [extractor.build(ctx, decoder) for extractor in self.extractors],
             first_match=self.mode == "first_match",
             skip_empty=self.skip_empty_records,

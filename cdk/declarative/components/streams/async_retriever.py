@@ -27,9 +27,9 @@ from cdk.declarative.model.plug_points import (
 )
 from cdk.declarative.model.slice_names import slice_names, view
 from cdk.declarative.reading.page_reader import PageReader
-from cdk.rest import Decoder, HttpClient, JsonDecoder, Request, Response
+from cdk.rest import Decoder, HttpClient, JsonDocument, Request, Response
 from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, answer
-from cdk.rest.records.combined import CombinedExtractor
+from cdk.rest.records.extractor_group import ExtractorGroup
 from cdk.rest.records.extractor import Extractor, FieldExtractor
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Partition, Slice
@@ -162,7 +162,7 @@ class AsyncRetriever(AnyRetriever):
             incremental=None,
             changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=False,
-            json=isinstance(decoder, JsonDecoder),
+            json=isinstance(decoder, JsonDocument),
         )
 
     def _number(self, ctx: BuildContext, field: str, default: float) -> float:
@@ -268,7 +268,7 @@ def _built(component: AnyRequester | None, ctx: BuildContext) -> Requester | Non
 
 
 def _decoder(component: AnyDecoder | None, ctx: BuildContext) -> Decoder:
-    return JsonDecoder() if component is None else component.build(ctx)
+    return JsonDocument() if component is None else component.build(ctx)
 
 
 def _answers(job: Job) -> dict[str, Json]:
@@ -287,7 +287,7 @@ def values_of(extractor: Extractor, response: Response) -> Iterator[Json]:
     if isinstance(extractor, FieldExtractor):
         for values in extractor.values(response):
             yield from values
-    elif isinstance(extractor, CombinedExtractor):
+    elif isinstance(extractor, ExtractorGroup):
         for part in extractor.extractors:
             found = list(values_of(part, response))
             yield from found

@@ -33,7 +33,7 @@ from cdk.declarative.reading.page_reader import PageReader
 from cdk.declarative.reading.page_size_reduction import Reduction
 from cdk.declarative.reading.query_properties import Properties
 from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
-from cdk.rest import JsonDecoder
+from cdk.rest import JsonDocument
 
 _BATCH = 100
 """Records that go through all steps together: those of a whole page have left the processor's cache in between."""
@@ -182,7 +182,7 @@ class SimpleRetriever(AnyRetriever):
 
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """The reader. Raises ManifestError: parts of it do not go together."""
-        decoder = JsonDecoder() if self.decoder is None else self.decoder.build(ctx)
+        decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
         router = router_of(self.partition_router, ctx)
         requester = self.requester.build(ctx, decoder=decoder, cached=parts.cached)
         pages = None if self.paginator is None else self.paginator.build(ctx, decoder)
@@ -200,7 +200,7 @@ class SimpleRetriever(AnyRetriever):
             incremental=parts.incremental,
             changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=self.ignore_stream_slicer_parameters_on_paginated_requests,
-            json=isinstance(decoder, JsonDecoder),
+            json=isinstance(decoder, JsonDocument),
             decoder=decoder,
             properties=properties,
             reduction=self._reduction(ctx, pages, properties),

@@ -15,7 +15,7 @@ _ESCAPE = re.compile(r"\\(?:[tvf\\]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True, slots=True)
-class CsvDecoder:
+class CsvRows:
     r"""Bodies of comma-separated values. The first row has the names; all values are text, missing ones None.
 
     delimiter: one character, or an escape such as `\t`. set_values_to_none: texts that mean "no value".

@@ -23,7 +23,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
-class GzipDecoder:
+class GzipFile:
     """Bodies that are gzip files of what `decoder` reads. A body that does not begin like one is read as it is."""
 
     decoder: Decoder
@@ -89,5 +89,5 @@ def too_dense(response: Response, max_ratio: int) -> DecodeError:
     """The error for a body that unpacks to far more than bodies do."""
     return DecodeError(
         f"{response.request}: the body becomes more than {max_ratio} times larger when it is unpacked; if it is "
-        "honest, read it with a decoder that streams (JsonlDecoder, CsvDecoder, JsonItemsDecoder)"
+        "honest, read it with a decoder that streams (JSON lines, CSV, JSON items)"
     )

@@ -9,7 +9,7 @@ from typing import ClassVar
 from cdk.base.errors import DecodeError
 from cdk.base.values import Json
 from cdk.rest.http.messages import Response
-from cdk.rest.records.decoders.lines import Source, not_encoded
+from cdk.rest.records.decoders.lines import BodyFile, not_encoded
 
 _DEPTH = 500
 _WINDOW = 2**12
@@ -17,7 +17,7 @@ _WINDOW = 2**12
 
 
 @dataclass(frozen=True, slots=True)
-class JsonItemsDecoder:
+class JsonItems:
     """Bodies that are one JSON document too large for memory: gives the elements of the list at `items_path`.
 
     items_path: names with dots between them (`data.users`); `item` stands for the elements of a list on the way. A path
@@ -43,7 +43,7 @@ class JsonItemsDecoder:
                 else _utf8(response, chunks, self.encoding)
             )
             try:
-                yield from ijson.items(Source(_shallow(response, pieces)), where, use_float=True)
+                yield from ijson.items(BodyFile(_shallow(response, pieces)), where, use_float=True)
             except (ijson.JSONError, UnicodeDecodeError) as error:
                 why = str(error).splitlines()[0]
                 raise DecodeError(f"{response.request}: the body is no JSON, or ends too early: {why}") from None

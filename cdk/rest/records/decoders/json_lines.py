@@ -15,7 +15,7 @@ _LOGGED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class JsonlDecoder:
+class Jsonl:
     """Bodies with a JSON value on each line. A line that is none is skipped, with a warning."""
 
     streams: ClassVar[bool] = True

@@ -14,7 +14,7 @@ MAX_LINE = 64 * 2**20
 _BUFFER = 2**18
 
 
-class Source(io.RawIOBase):
+class BodyFile(io.RawIOBase):
     """Pieces of a body as a file."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -37,7 +37,7 @@ class Source(io.RawIOBase):
 
 def byte_lines(response: Response) -> Generator[bytes, None, None]:
     r"""The lines of the body, each with its end (`\n`). Raises DecodeError: a line is longer than MAX_LINE."""
-    with closing(response.chunks()) as chunks, io.BufferedReader(Source(chunks), _BUFFER) as file:
+    with closing(response.chunks()) as chunks, io.BufferedReader(BodyFile(chunks), _BUFFER) as file:
         for line in iter(partial(file.readline, MAX_LINE), b""):
             if len(line) == MAX_LINE:
                 raise _too_long(response)
@@ -63,7 +63,7 @@ def text_lines(response: Response, encoding: str) -> Generator[str, None, None]:
 def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.TextIOWrapper:
     """Pieces of a body as a text file."""
     try:
-        return io.TextIOWrapper(io.BufferedReader(Source(pieces), _BUFFER), encoding)
+        return io.TextIOWrapper(io.BufferedReader(BodyFile(pieces), _BUFFER), encoding)
     except LookupError:
         raise ConfigError(f"{response.request}: there is no encoding {encoding!r}; use one such as utf-8") from None
 

@@ -10,7 +10,7 @@ from cdk.rest.records.decoders.lines import text_lines
 
 
 @dataclass(frozen=True, slots=True)
-class IterableDecoder:
+class TextLines:
     """Bodies of text lines: each becomes `{"record": line}`, an empty one, too."""
 
     streams: ClassVar[bool] = True

@@ -14,7 +14,7 @@ _DEPTH = 200
 
 
 @dataclass(frozen=True, slots=True)
-class XmlDecoder:
+class XmlDocument:
     """Bodies that are one XML document: `{"root": {"@attribute": "1", "#text": "...", "child": ...}}`.
 
     A child that occurs several times is a list, an empty one is None. Documents that define entities are refused: a

@@ -17,7 +17,7 @@ _PIECE = 2**18
 
 
 @dataclass(frozen=True, slots=True)
-class ZipfileDecoder:
+class ZipArchive:
     """Bodies that are zip archives; every file in them is what `decoder` reads, in the archive's order.
 
     The archive is held in memory; its files are read one after the other, piece by piece if `decoder` streams.

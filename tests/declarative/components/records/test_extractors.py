@@ -15,8 +15,8 @@ from cdk.declarative.components.records.extractors import (
 )
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyExtractor
-from cdk.rest import Decoder, JsonDecoder
-from cdk.rest.records.decoders import JsonlDecoder
+from cdk.rest import Decoder, JsonDocument
+from cdk.rest.records.decoders import Jsonl
 from cdk.testing import MockApi
 from tests.declarative.manifests import run
 from tests.rest.api import response
@@ -27,7 +27,7 @@ def read(
 ) -> list[Any]:
     runtime = Runtime() if api is None else Runtime(transport=api)
     ctx = BuildContext({"part": "items"}, runtime, "users")
-    found = extractor.build(ctx, decoder or JsonDecoder()).pages(response(body))
+    found = extractor.build(ctx, decoder or JsonDocument()).pages(response(body))
     return [record for page in found for record in page]
 
 
@@ -123,8 +123,8 @@ def test_extractors_are_combined_as_the_mode_says() -> None:
 def test_extractors_of_a_body_that_is_read_once_are_refused() -> None:
     combined = CombinedExtractor.model_validate({"extractors": [{"type": "DpathExtractor", "field_path": []}]})
 
-    with pytest.raises(ManifestError, match="a JsonlDecoder gives a body once"):
-        read(combined, {}, decoder=JsonlDecoder())
+    with pytest.raises(ManifestError, match="a Jsonl gives a body once"):
+        read(combined, {}, decoder=Jsonl())
     with pytest.raises(ValidationError, match="extractors"):
         CombinedExtractor.model_validate({"extractors": []})
 
@@ -134,7 +134,7 @@ def test_a_file_is_rows_whatever_the_decoder() -> None:
     answer = response(body=b"a,b\n1,NA\n")
 
     for preserve, expected in ((False, None), (True, "NA")):
-        extractor = ResponseToFileExtractor(preserve_na_values=preserve).build(ctx, JsonDecoder())
+        extractor = ResponseToFileExtractor(preserve_na_values=preserve).build(ctx, JsonDocument())
         assert list(extractor.pages(answer)) == [[{"a": "1", "b": expected}]]
 
 

@@ -11,7 +11,7 @@ import pytest
 from cdk import DecodeError
 from cdk.rest import Decoder, Headers, Request
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import CsvDecoder, GzipDecoder, JsonDecoder, JsonlDecoder, XmlDecoder, ZipfileDecoder
+from cdk.rest.records.decoders import CsvRows, GzipFile, JsonDocument, Jsonl, XmlDocument, ZipArchive
 from tests.rest.api import response
 
 MIB = 2**20
@@ -52,38 +52,38 @@ def test_gzip_is_unpacked_where_it_is_gzip(body: bytes) -> None:
     streamed = StreamedResponse(200, Headers(), one_by_one(), "u", Request("GET", "https://api.test/x"))
     expected = [{"a": 1}, {"a": 2}]
 
-    assert read(GzipDecoder(JsonlDecoder()), body) == expected
-    assert list(GzipDecoder(JsonlDecoder()).items(streamed)) == expected
-    assert GzipDecoder(JsonlDecoder()).decode(response(body=body)) == expected
+    assert read(GzipFile(Jsonl()), body) == expected
+    assert list(GzipFile(Jsonl()).items(streamed)) == expected
+    assert GzipFile(Jsonl()).decode(response(body=body)) == expected
 
 
 def test_gzip_of_more_than_a_piece_is_whole() -> None:
     rows = b"a,b\n" + b"1,2\n" * 500_000
 
-    assert sum(1 for _ in GzipDecoder(CsvDecoder()).items(response(body=gzip.compress(rows)))) == 500_000
+    assert sum(1 for _ in GzipFile(CsvRows()).items(response(body=gzip.compress(rows)))) == 500_000
 
 
 def test_an_empty_body_is_empty_and_not_gzip() -> None:
-    assert read(GzipDecoder(JsonlDecoder()), b"") == []
+    assert read(GzipFile(Jsonl()), b"") == []
 
 
-@pytest.mark.parametrize("inner", [JsonDecoder(), JsonlDecoder(), CsvDecoder()])
+@pytest.mark.parametrize("inner", [JsonDocument(), Jsonl(), CsvRows()])
 def test_gzip_that_is_cut_off_is_an_error(inner: Decoder) -> None:
     with pytest.raises(DecodeError, match="gzip and cut off"):
-        read(GzipDecoder(inner), gzip.compress(b'{"a":1}\n' * 100)[:-5])
+        read(GzipFile(inner), gzip.compress(b'{"a":1}\n' * 100)[:-5])
 
 
 @pytest.mark.parametrize("body", [b"\x1f\x8bnothing of the kind", gzip.compress(b'{"a":1}') + b"more"])
 def test_what_only_begins_like_gzip_is_an_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match="begins like gzip and is none"):
-        read(GzipDecoder(JsonDecoder()), body)
+        read(GzipFile(JsonDocument()), body)
 
 
 def test_a_gzip_bomb_is_an_error_long_before_memory_is_full() -> None:
     body = bomb(120)
     tracemalloc.start()
     with pytest.raises(DecodeError, match="more than 200 times larger"):
-        read(GzipDecoder(JsonDecoder()), body)
+        read(GzipFile(JsonDocument()), body)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -93,19 +93,19 @@ def test_a_gzip_bomb_is_an_error_long_before_memory_is_full() -> None:
 def test_every_file_of_an_archive_is_read_in_order() -> None:
     body = archive({"x.json": b'[{"a":1},{"a":2}]', "d/": b"", "d/y.json": b'{"b":1}'})
 
-    assert read(ZipfileDecoder(JsonDecoder()), body) == [{"a": 1}, {"a": 2}, {"b": 1}]
-    assert ZipfileDecoder(JsonDecoder()).decode(response(body=body)) == [{"a": 1}, {"a": 2}, {"b": 1}]
+    assert read(ZipArchive(JsonDocument()), body) == [{"a": 1}, {"a": 2}, {"b": 1}]
+    assert ZipArchive(JsonDocument()).decode(response(body=body)) == [{"a": 1}, {"a": 2}, {"b": 1}]
 
 
 def test_archives_of_tables_and_of_gzip_files_are_read() -> None:
-    assert read(ZipfileDecoder(CsvDecoder()), archive({"1": b"a\n1", "2": b"a\n2"})) == [{"a": "1"}, {"a": "2"}]
-    assert read(ZipfileDecoder(GzipDecoder(JsonDecoder())), archive({"1": gzip.compress(b"[1]")})) == [1]
+    assert read(ZipArchive(CsvRows()), archive({"1": b"a\n1", "2": b"a\n2"})) == [{"a": "1"}, {"a": "2"}]
+    assert read(ZipArchive(GzipFile(JsonDocument())), archive({"1": gzip.compress(b"[1]")})) == [1]
 
 
 @pytest.mark.parametrize("body", [b"", b"nothing", archive({"x": b"{}"})[:-30]])
 def test_what_is_no_archive_is_an_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match="no zip archive"):
-        read(ZipfileDecoder(JsonDecoder()), body)
+        read(ZipArchive(JsonDocument()), body)
 
 
 def test_a_file_of_an_archive_that_is_spoilt_is_an_error() -> None:
@@ -113,7 +113,7 @@ def test_a_file_of_an_archive_that_is_spoilt_is_an_error() -> None:
     body[body.index(b'"a"') + 1] = ord("b")
 
     with pytest.raises(DecodeError, match="Bad CRC"):
-        read(ZipfileDecoder(JsonlDecoder()), bytes(body))
+        read(ZipArchive(Jsonl()), bytes(body))
 
 
 def test_an_archive_that_is_encrypted_is_an_error() -> None:
@@ -122,37 +122,37 @@ def test_an_archive_that_is_encrypted_is_an_error() -> None:
     )  # fmt: skip
 
     with pytest.raises(DecodeError, match="encrypted"):
-        read(ZipfileDecoder(JsonDecoder()), body)
+        read(ZipArchive(JsonDocument()), body)
 
 
 def test_a_file_of_an_archive_in_another_format_is_an_error() -> None:
     with pytest.raises(DecodeError, match="not JSON"):
-        read(ZipfileDecoder(JsonDecoder()), archive({"x.json": b"no"}))
+        read(ZipArchive(JsonDocument()), archive({"x.json": b"no"}))
 
 
 def test_a_zip_bomb_is_an_error_also_when_it_is_many_files() -> None:
     body = archive({str(i): b"[%s1]" % (b" " * 20 * MIB) for i in range(4)})
 
     with pytest.raises(DecodeError, match="more than 200 times larger"):
-        read(ZipfileDecoder(JsonDecoder()), body)
+        read(ZipArchive(JsonDocument()), body)
 
 
-@pytest.mark.parametrize("decoder", [GzipDecoder, ZipfileDecoder])
-def test_what_packs_streams_if_what_it_holds_does(decoder: type[GzipDecoder | ZipfileDecoder]) -> None:
-    assert decoder(CsvDecoder()).streams
-    assert not decoder(JsonDecoder()).streams
+@pytest.mark.parametrize("decoder", [GzipFile, ZipArchive])
+def test_what_packs_streams_if_what_it_holds_does(decoder: type[GzipFile | ZipArchive]) -> None:
+    assert decoder(CsvRows()).streams
+    assert not decoder(JsonDocument()).streams
 
 
 def test_xml_is_nested_objects() -> None:
     body = b'<?xml version="1.0"?><a x="1"><b>t</b><b y="2"> u </b><c/></a>'
 
-    assert read(XmlDecoder(), body) == [{"a": {"@x": "1", "b": ["t", {"@y": "2", "#text": "u"}], "c": None}}]
+    assert read(XmlDocument(), body) == [{"a": {"@x": "1", "b": ["t", {"@y": "2", "#text": "u"}], "c": None}}]
 
 
 def test_xml_is_in_the_encoding_it_names_and_keeps_prefixes() -> None:
     body = '<?xml version="1.0" encoding="iso-8859-1"?><n:a xmlns:n="u"><n:b>é</n:b></n:a>'.encode("latin-1")
 
-    assert XmlDecoder().decode(response(body=body)) == {"n:a": {"@xmlns:n": "u", "n:b": "é"}}
+    assert XmlDocument().decode(response(body=body)) == {"n:a": {"@xmlns:n": "u", "n:b": "é"}}
 
 
 LAUGHS = b"<!DOCTYPE l [<!ENTITY a0 'lol'>%s]><l>&a9;</l>" % b"".join(
@@ -175,4 +175,4 @@ LAUGHS = b"<!DOCTYPE l [<!ENTITY a0 'lol'>%s]><l>&a9;</l>" % b"".join(
 )
 def test_xml_that_cannot_be_read_is_an_error(body: bytes, why: str) -> None:
     with pytest.raises(DecodeError, match=why):
-        read(XmlDecoder(), body)
+        read(XmlDocument(), body)

@@ -9,7 +9,7 @@ import pytest
 from cdk import ConfigError, DecodeError
 from cdk.rest import Decoder, Headers, Request, Response
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import CsvDecoder, IterableDecoder, JsonDecoder, JsonItemsDecoder, JsonlDecoder
+from cdk.rest.records.decoders import CsvRows, TextLines, JsonDocument, JsonItems, Jsonl
 from cdk.rest.records.decoders import lines as lines_module
 from tests.rest.api import response
 
@@ -37,7 +37,7 @@ def endless(piece: bytes, count: int) -> Response:
     ],
 )
 def test_json_gives_the_elements_of_a_list_and_anything_else_as_one(body: bytes, expected: list[Any]) -> None:
-    assert read(JsonDecoder(), body) == expected
+    assert read(JsonDocument(), body) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_json_gives_the_elements_of_a_list_and_anything_else_as_one(body: bytes,
 )
 def test_what_is_no_json_is_an_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match="not JSON"):
-        read(JsonDecoder(), body)
+        read(JsonDocument(), body)
 
 
 def test_json_lines_skip_what_is_no_json_and_say_so(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "cdk"):
-        found = read(JsonlDecoder(), b'{"a":1}\r\n\nsecret\n[1]\n"\xff"\n{"n":NaN}\n3\n{"b":2}')
+        found = read(Jsonl(), b'{"a":1}\r\n\nsecret\n[1]\n"\xff"\n{"n":NaN}\n3\n{"b":2}')
 
     assert found == [{"a": 1}, [1], 3, {"b": 2}]
     assert [message.partition(": ")[2].partition(" JSON")[0] for message in caplog.messages] == [
@@ -64,7 +64,7 @@ def test_json_lines_skip_what_is_no_json_and_say_so(caplog: pytest.LogCaptureFix
 
 def test_a_body_that_is_no_json_lines_at_all_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "cdk"):
-        assert read(JsonlDecoder(), b"<p>\n" * 5000) == []
+        assert read(Jsonl(), b"<p>\n" * 5000) == []
 
     assert len(caplog.messages) == 11
     assert "5000 of 5000 lines are no JSON" in caplog.messages[-1]
@@ -78,10 +78,10 @@ def test_lines_may_lie_across_pieces() -> None:
     body = b'{"a": 1}\n{"a": 22222}\n'
     streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
 
-    assert list(JsonlDecoder().items(streamed)) == [{"a": 1}, {"a": 22222}]
+    assert list(Jsonl().items(streamed)) == [{"a": 1}, {"a": 22222}]
 
 
-@pytest.mark.parametrize("decoder", [JsonlDecoder(), CsvDecoder(), IterableDecoder()])
+@pytest.mark.parametrize("decoder", [Jsonl(), CsvRows(), TextLines()])
 def test_a_line_without_an_end_is_an_error_before_memory_is_full(
     decoder: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,17 +92,17 @@ def test_a_line_without_an_end_is_an_error_before_memory_is_full(
 
 
 def test_text_lines_are_records() -> None:
-    assert read(IterableDecoder(), b"one\r\ntwo\n\nthree\rfour") == [
+    assert read(TextLines(), b"one\r\ntwo\n\nthree\rfour") == [
         {"record": "one"},
         {"record": "two"},
         {"record": ""},
         {"record": "three"},
         {"record": "four"},
     ]
-    assert read(IterableDecoder(), b"") == []
+    assert read(TextLines(), b"") == []
 
 
-@pytest.mark.parametrize("decoder", [CsvDecoder(), IterableDecoder()])
+@pytest.mark.parametrize("decoder", [CsvRows(), TextLines()])
 def test_bytes_of_another_encoding_are_an_error(decoder: Decoder) -> None:
     with pytest.raises(DecodeError, match=r"not utf-8 \(byte 0xff\)"):
         read(decoder, b"a,b\n\xff,1\n")
@@ -111,19 +111,19 @@ def test_bytes_of_another_encoding_are_an_error(decoder: Decoder) -> None:
 @pytest.mark.parametrize(
     ("decoder", "body", "expected"),
     [
-        (CsvDecoder(), b"a,b\r\n1,2\r\n\r\n3\r\n", [{"a": "1", "b": "2"}, {"a": "3", "b": None}]),
-        (CsvDecoder(delimiter="\\t"), b'a\tb\n1\t"x\ty"\n', [{"a": "1", "b": "x\ty"}]),
-        (CsvDecoder(delimiter="\t"), b"a\tb\n1\t2\n", [{"a": "1", "b": "2"}]),
-        (CsvDecoder(set_values_to_none=frozenset({"", "null"})), b"a,b\n,null\n1,2\n", [
+        (CsvRows(), b"a,b\r\n1,2\r\n\r\n3\r\n", [{"a": "1", "b": "2"}, {"a": "3", "b": None}]),
+        (CsvRows(delimiter="\\t"), b'a\tb\n1\t"x\ty"\n', [{"a": "1", "b": "x\ty"}]),
+        (CsvRows(delimiter="\t"), b"a\tb\n1\t2\n", [{"a": "1", "b": "2"}]),
+        (CsvRows(set_values_to_none=frozenset({"", "null"})), b"a,b\n,null\n1,2\n", [
             {"a": None, "b": None}, {"a": "1", "b": "2"},
         ]),
-        (CsvDecoder(encoding="latin-1"), b"a\n\xe9", [{"a": "é"}]),
-        (CsvDecoder(), b"", []),
-        (CsvDecoder(), b"a,b\n", []),
-        (CsvDecoder(), b"a,a\n1,2", [{"a": "2"}]),
-        (CsvDecoder(), b'a,b\n"x\r\ny",2', [{"a": "x\ny", "b": "2"}]),
-        (CsvDecoder(), b"a,b\n1,2,,\n", [{"a": "1", "b": "2"}]),
-        (CsvDecoder(), b"a\n" + b"x" * 200_000, [{"a": "x" * 200_000}]),
+        (CsvRows(encoding="latin-1"), b"a\n\xe9", [{"a": "é"}]),
+        (CsvRows(), b"", []),
+        (CsvRows(), b"a,b\n", []),
+        (CsvRows(), b"a,a\n1,2", [{"a": "2"}]),
+        (CsvRows(), b'a,b\n"x\r\ny",2', [{"a": "x\ny", "b": "2"}]),
+        (CsvRows(), b"a,b\n1,2,,\n", [{"a": "1", "b": "2"}]),
+        (CsvRows(), b"a\n" + b"x" * 200_000, [{"a": "x" * 200_000}]),
     ],
 )  # fmt: skip
 def test_csv_rows_are_texts_under_the_names_of_the_first(
@@ -134,18 +134,18 @@ def test_csv_rows_are_texts_under_the_names_of_the_first(
 
 def test_a_row_with_more_values_than_names_is_an_error() -> None:
     with pytest.raises(DecodeError, match="line 3 of the body has 3 values, the first row has 2 names"):
-        read(CsvDecoder(), b"a,b\n1,2\n1,2,3\n")
+        read(CsvRows(), b"a,b\n1,2\n1,2,3\n")
 
 
 @pytest.mark.parametrize("delimiter", ["||", "", "\\q\\q"])
 def test_a_delimiter_is_one_character(delimiter: str) -> None:
     with pytest.raises(ConfigError, match="expected one character"):
-        CsvDecoder(delimiter=delimiter)
+        CsvRows(delimiter=delimiter)
 
 
 def test_an_encoding_that_is_none_is_an_error() -> None:
     with pytest.raises(ConfigError, match="there is no encoding 'utf-99'"):
-        read(CsvDecoder(encoding="utf-99"), b"a\n1")
+        read(CsvRows(encoding="utf-99"), b"a\n1")
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_an_encoding_that_is_none_is_an_error() -> None:
 def test_json_items_are_the_elements_of_an_inner_list(where: str, expected: list[Any]) -> None:
     body = {"d": {"items": [{"id": 1, "f": 1.5}, {"id": 2}]}, "k": [1, 2], "n": [{"m": [{"x": 1}]}, {"m": [{"x": 2}]}]}
 
-    assert read(JsonItemsDecoder(where), json.dumps(body).encode()) == expected
-    assert read(JsonItemsDecoder(where, "utf-16"), json.dumps(body).encode("utf-16")) == expected
+    assert read(JsonItems(where), json.dumps(body).encode()) == expected
+    assert read(JsonItems(where, "utf-16"), json.dumps(body).encode("utf-16")) == expected
 
 
 HALF = rb'{"d":[{"id":"ok \ud83d"}]}'
@@ -172,9 +172,9 @@ HALF = rb'{"d":[{"id":"ok \ud83d"}]}'
 def test_bodies_may_begin_with_a_byte_order_mark_and_hold_half_a_character(mark: bytes) -> None:
     record = {"id": "ok \ud83d"}
 
-    assert read(JsonDecoder(), mark + HALF) == [{"d": [record]}]
-    assert read(JsonDecoder(lenient=True), mark + HALF) == [{"d": [record]}]
-    assert read(JsonlDecoder(), mark + b"\n".join([HALF] * 2)) == [{"d": [record]}] * 2
+    assert read(JsonDocument(), mark + HALF) == [{"d": [record]}]
+    assert read(JsonDocument(lenient=True), mark + HALF) == [{"d": [record]}]
+    assert read(Jsonl(), mark + b"\n".join([HALF] * 2)) == [{"d": [record]}] * 2
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 100])
@@ -187,7 +187,7 @@ def test_json_items_may_begin_with_a_byte_order_mark(piece: int) -> None:
 
     streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
 
-    assert list(JsonItemsDecoder("d").items(streamed)) == [1, 2]
+    assert list(JsonItems("d").items(streamed)) == [1, 2]
 
 
 def test_json_items_arrive_before_the_body_ends() -> None:
@@ -197,7 +197,7 @@ def test_json_items_arrive_before_the_body_ends() -> None:
             yield b'{"id": 1},' * 1000
 
     streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
-    items = JsonItemsDecoder("data").items(streamed)
+    items = JsonItems("data").items(streamed)
 
     assert [next(items) for _ in range(50_000)][-1] == {"id": 1}
 
@@ -214,13 +214,13 @@ def test_json_items_arrive_before_the_body_ends() -> None:
 )
 def test_what_is_no_json_is_an_error_of_json_items(body: bytes) -> None:
     with pytest.raises(DecodeError, match="no JSON, or ends too early"):
-        read(JsonItemsDecoder("d"), body)
+        read(JsonItems("d"), body)
 
 
 @pytest.mark.parametrize("inner", [b"[", b'{"a":'])
 def test_json_items_that_are_nested_without_end_are_an_error(inner: bytes) -> None:
     with pytest.raises(DecodeError, match="nested deeper than 500"):
-        list(JsonItemsDecoder("d").items(endless(b'{"d": [' + inner * 1000, 10_000_000)))
+        list(JsonItems("d").items(endless(b'{"d": [' + inner * 1000, 10_000_000)))
 
 
 @pytest.mark.parametrize("piece", [7, 4095, 4096, 4097, 100_000])
@@ -234,16 +234,16 @@ def test_brackets_in_texts_are_not_nesting(piece: int) -> None:
 
     streamed = StreamedResponse(200, Headers(), pieces(), "u", Request("GET", "https://api.test/x"))
 
-    assert list(JsonItemsDecoder("d").items(streamed)) == items * 3
+    assert list(JsonItems("d").items(streamed)) == items * 3
 
 
 @pytest.mark.parametrize(
     ("decoder", "head"),
     [
-        (JsonlDecoder(), b"1\n"),
-        (CsvDecoder(), b"a,b\n"),
-        (IterableDecoder(), b""),
-        (JsonItemsDecoder("d"), b'{"d": [1, 2, 3'),
+        (Jsonl(), b"1\n"),
+        (CsvRows(), b"a,b\n"),
+        (TextLines(), b""),
+        (JsonItems("d"), b'{"d": [1, 2, 3'),
     ],
 )
 def test_leaving_a_body_half_read_lets_go_of_it(decoder: Decoder, head: bytes) -> None:

@@ -9,7 +9,7 @@ from cdk.rest.records.extractor import CountedRecords, Extractor, Records
 
 
 @dataclass(frozen=True, slots=True)
-class CombinedExtractor:
+class ExtractorGroup:
     """The records of several extractors, which must be able to read the same response one after the other.
 
     first_match: those of the first that finds any, instead of all. skip_empty: leave out records that are empty; an
