@@ -3,19 +3,16 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-from cdk.base.values import Json
 from cdk.compat.loading.served_names import HOMES, PLACES
 
 DOCUMENTED = "docs/reference/custom-components.md"
 """Where the names are listed."""
 
-_HOME = {name: home for home, names in HOMES.items() for name in names}
 _PARENTS = {
     ".".join(parts[:i]) for place in PLACES for parts in [place.split(".")] for i in range(1, len(parts))
 } - PLACES.keys()
@@ -24,10 +21,10 @@ _PARENTS = {
 class _Served(ModuleType):
     """A module whose names are looked up when they are imported."""
 
-    def __getattr__(self, name: str) -> Json:
+    def __getattr__(self, name: str) -> object:
         if name not in PLACES.get(self.__name__, ()):
             raise AttributeError(f"{self.__name__} has no {name!r} here; the names there are: {DOCUMENTED}")
-        value = getattr(import_module(f"cdk.compat.airbyte.{_HOME[name]}"), name)
+        value = getattr(HOMES[name], name)
         setattr(self, name, value)
         return value
 

@@ -1,253 +1,211 @@
-"""The names that custom components may import, and which module here has what is behind each."""
+"""The names that custom components may import: for each module here that has them, where they are served."""
 
 from collections.abc import Mapping
+from types import ModuleType
 
-_D = "airbyte_cdk.sources.declarative"
-_HTTP = "airbyte_cdk.sources.streams.http"
+from cdk.compat.airbyte import (
+    cursors, datetimes, interpolation, models, partition_routers, paths, plain_types, records, retrievers, schemas, streams,
+)
+from cdk.compat.airbyte.http import (
+    auth, error_handlers, http_client, pagination, requesters, single_use_tokens,
+)
 
-_HANDLING = (
-    "BackoffStrategy",
-    "DEFAULT_ERROR_MAPPING",
-    "DefaultErrorHandler",
-    "ErrorHandler",
-    "ErrorResolution",
-    "FailureType",
-    "HttpStatusErrorHandler",
-    "ResponseAction",
-    "SUCCESS_RESOLUTION",
-)
-_BACKOFFS = ("ConstantBackoffStrategy", "ExponentialBackoffStrategy", "WaitTimeFromHeaderBackoffStrategy")
-_TOKENS = ("ApiKeyAuthenticator", "BasicHttpAuthenticator", "BearerAuthenticator")
-_STRATEGIES = ("CursorPaginationStrategy", "OffsetIncrement", "PageIncrement", "PaginationStrategy")
-_TYPES = ("Config", "ConnectionDefinition", "FieldPointer", "Record", "StreamSlice", "StreamState")
-_ROUTERS = (
-    "CartesianProductStreamSlicer",
-    "ListPartitionRouter",
-    "PartitionRouter",
-    "SinglePartitionRouter",
-    "SubstreamPartitionRouter",
-)
-_INTERPOLATION = (
-    "InterpolatedBoolean",
-    "InterpolatedMapping",
-    "InterpolatedNestedMapping",
-    "InterpolatedString",
-    "JinjaInterpolation",
-)
-_OPTIONS = ("InterpolatedRequestOptionsProvider", "RequestOptionsProvider")
-_MESSAGES = (
-    "AirbyteCatalog",
-    "AirbyteConnectionStatus",
-    "AirbyteLogMessage",
-    "AirbyteMessage",
-    "AirbyteRecordMessage",
-    "AirbyteStateMessage",
-    "AirbyteStream",
-    "AirbyteTraceMessage",
-    "ConfiguredAirbyteCatalog",
-    "ConfiguredAirbyteStream",
-    "ConnectorSpecification",
-    "DestinationSyncMode",
-    "Level",
-    "Status",
-    "StreamDescriptor",
-    "Type",
-)
-_PER_PARTITION = ("ConcurrentCursorFactory", "ConcurrentPerPartitionCursor")
-_DATETIMES = ("AirbyteDateTime", "ab_datetime_format", "ab_datetime_now", "ab_datetime_parse", "ab_datetime_try_parse")
-
-PLACES: Mapping[str, tuple[str, ...]] = {
-    "airbyte_cdk": (
-        "AirbyteTracedException",
-        "BearerAuthenticator",
-        "DpathExtractor",
-        "FailureType",
-        "HttpRequester",
-        "InterpolatedString",
-        "RecordSelector",
-        "SimpleRetriever",
-        "SubstreamPartitionRouter",
-    ),
-    "airbyte_cdk.models": ("FailureType", "SyncMode", *_MESSAGES),
-    "airbyte_cdk.models.airbyte_protocol": ("FailureType", "SyncMode", *_MESSAGES),
-    f"{_D}.auth": ("DeclarativeOauth2Authenticator",),
-    f"{_D}.auth.declarative_authenticator": ("DeclarativeAuthenticator", "NoAuth"),
-    f"{_D}.auth.oauth": (
-        "DeclarativeOauth2Authenticator",
-        "DeclarativeSingleUseRefreshTokenOauth2Authenticator",
-    ),
-    f"{_D}.auth.selective_authenticator": ("SelectiveAuthenticator",),
-    f"{_D}.auth.token": _TOKENS,
-    f"{_D}.auth.token_provider": ("InterpolatedStringTokenProvider", "TokenProvider"),
-    f"{_D}.datetime.datetime_parser": ("DatetimeParser",),
-    f"{_D}.declarative_stream": ("DeclarativeStream",),
-    f"{_D}.decoders": ("Decoder", "JsonDecoder"),
-    f"{_D}.decoders.decoder": ("Decoder",),
-    f"{_D}.decoders.json_decoder": ("JsonDecoder",),
-    f"{_D}.extractors": ("DpathExtractor", "HttpSelector", "RecordExtractor", "RecordFilter", "RecordSelector"),
-    f"{_D}.extractors.dpath_extractor": ("DpathExtractor",),
-    f"{_D}.extractors.http_selector": ("HttpSelector",),
-    f"{_D}.extractors.record_extractor": ("RecordExtractor",),
-    f"{_D}.extractors.record_filter": ("RecordFilter",),
-    f"{_D}.extractors.record_selector": ("RecordSelector",),
-    f"{_D}.incremental": ("Cursor", "DatetimeBasedCursor", "DeclarativeCursor", *_PER_PARTITION),
-    f"{_D}.incremental.concurrent_partition_cursor": _PER_PARTITION,
-    f"{_D}.incremental.datetime_based_cursor": ("DatetimeBasedCursor",),
-    f"{_D}.incremental.declarative_cursor": ("DeclarativeCursor",),
-    f"{_D}.interpolation": _INTERPOLATION,
-    f"{_D}.interpolation.interpolated_boolean": ("InterpolatedBoolean",),
-    f"{_D}.interpolation.interpolated_mapping": ("InterpolatedMapping",),
-    f"{_D}.interpolation.interpolated_nested_mapping": ("InterpolatedNestedMapping",),
-    f"{_D}.interpolation.interpolated_string": ("InterpolatedString",),
-    f"{_D}.interpolation.jinja": ("JinjaInterpolation",),
-    f"{_D}.migrations.state_migration": ("StateMigration",),
-    f"{_D}.models.declarative_component_schema": ("DeclarativeStream",),
-    f"{_D}.partition_routers": (*_ROUTERS, "ParentStreamConfig"),
-    f"{_D}.partition_routers.cartesian_product_stream_slicer": ("CartesianProductStreamSlicer",),
-    f"{_D}.partition_routers.list_partition_router": ("ListPartitionRouter",),
-    f"{_D}.partition_routers.partition_router": ("PartitionRouter",),
-    f"{_D}.partition_routers.single_partition_router": ("SinglePartitionRouter",),
-    f"{_D}.partition_routers.substream_partition_router": ("ParentStreamConfig", "SubstreamPartitionRouter"),
-    f"{_D}.requesters": ("HttpRequester", "RequestOption", "Requester"),
-    f"{_D}.requesters.error_handlers": ("BackoffStrategy", "DefaultErrorHandler"),
-    f"{_D}.requesters.error_handlers.backoff_strategies": _BACKOFFS,
-    f"{_D}.requesters.error_handlers.backoff_strategies.constant_backoff_strategy": ("ConstantBackoffStrategy",),
-    f"{_D}.requesters.error_handlers.backoff_strategies.exponential_backoff_strategy": ("ExponentialBackoffStrategy",),
-    f"{_D}.requesters.error_handlers.backoff_strategies.wait_time_from_header_backoff_strategy": (
-        "WaitTimeFromHeaderBackoffStrategy",
-    ),
-    f"{_D}.requesters.error_handlers.backoff_strategy": ("BackoffStrategy",),
-    f"{_D}.requesters.error_handlers.default_error_handler": ("DefaultErrorHandler",),
-    f"{_D}.requesters.error_handlers.error_handler": ("ErrorHandler",),
-    f"{_D}.requesters.error_handlers.http_response_filter": ("HttpResponseFilter",),
-    f"{_D}.requesters.http_requester": ("HttpClient", "HttpMethod", "HttpRequester"),
-    f"{_D}.requesters.paginators": ("PaginationStrategy",),
-    f"{_D}.requesters.paginators.strategies": _STRATEGIES,
-    f"{_D}.requesters.paginators.strategies.cursor_pagination_strategy": ("CursorPaginationStrategy",),
-    f"{_D}.requesters.paginators.strategies.offset_increment": ("OffsetIncrement",),
-    f"{_D}.requesters.paginators.strategies.page_increment": ("PageIncrement",),
-    f"{_D}.requesters.paginators.strategies.pagination_strategy": ("PaginationStrategy",),
-    f"{_D}.requesters.request_option": ("RequestOption", "RequestOptionType"),
-    f"{_D}.requesters.request_options": _OPTIONS,
-    f"{_D}.requesters.request_options.interpolated_request_input_provider": ("InterpolatedRequestInputProvider",),
-    f"{_D}.requesters.request_options.interpolated_request_options_provider": (
-        "InterpolatedRequestOptionsProvider",
-        "RequestInput",
-    ),
-    f"{_D}.requesters.request_options.request_options_provider": ("RequestOptionsProvider",),
-    f"{_D}.requesters.requester": ("HttpMethod", "Requester"),
-    f"{_D}.retrievers": ("Retriever", "SimpleRetriever"),
-    f"{_D}.retrievers.retriever": ("Retriever",),
-    f"{_D}.retrievers.simple_retriever": ("FULL_REFRESH_SYNC_COMPLETE_KEY", "SimpleRetriever"),
-    f"{_D}.schema": ("InlineSchemaLoader", "JsonFileSchemaLoader", "SchemaLoader"),
-    f"{_D}.schema.inline_schema_loader": ("InlineSchemaLoader",),
-    f"{_D}.schema.json_file_schema_loader": ("JsonFileSchemaLoader", "_default_file_path"),
-    f"{_D}.schema.schema_loader": ("SchemaLoader",),
-    f"{_D}.stream_slicers": ("CartesianProductStreamSlicer", "StreamSlicer"),
-    f"{_D}.stream_slicers.stream_slicer": ("StreamSlicer",),
-    f"{_D}.transformations": ("AddFields", "RecordTransformation"),
-    f"{_D}.transformations.add_fields": ("AddFields", "AddedFieldDefinition", "ParsedAddFieldDefinition"),
-    f"{_D}.transformations.config_transformations.config_transformation": ("ConfigTransformation",),
-    f"{_D}.transformations.transformation": ("RecordTransformation",),
-    f"{_D}.types": _TYPES,
-    f"{_D}.validators": ("ValidationStrategy",),
-    f"{_D}.validators.validation_strategy": ("ValidationStrategy",),
-    f"{_D}.yaml_declarative_source": ("YamlDeclarativeSource",),
-    "airbyte_cdk.sources.streams": ("Stream",),
-    "airbyte_cdk.sources.streams.call_rate": ("APIBudget", "HttpRequestMatcher"),
-    "airbyte_cdk.sources.streams.concurrent.abstract_stream": ("AbstractStream",),
-    "airbyte_cdk.sources.streams.core": ("Stream", "StreamData"),
-    _HTTP: ("HttpClient", "HttpStream"),
-    f"{_HTTP}.error_handlers": _HANDLING,
-    f"{_HTTP}.error_handlers.backoff_strategy": ("BackoffStrategy",),
-    f"{_HTTP}.error_handlers.default_error_mapping": ("DEFAULT_ERROR_MAPPING",),
-    f"{_HTTP}.error_handlers.error_handler": ("ErrorHandler",),
-    f"{_HTTP}.error_handlers.http_status_error_handler": ("HttpStatusErrorHandler",),
-    f"{_HTTP}.error_handlers.response_models": (
-        "ErrorResolution",
-        "FailureType",
-        "ResponseAction",
-        "SUCCESS_RESOLUTION",
-    ),
-    f"{_HTTP}.exceptions": ("DefaultBackoffException", "RequestBodyException", "UserDefinedBackoffException"),
-    f"{_HTTP}.http": ("BODY_REQUEST_METHODS", "HttpStream"),
-    f"{_HTTP}.http_client": ("HttpClient",),
-    f"{_HTTP}.requests_native_auth": ("TokenAuthenticator",),
-    f"{_HTTP}.requests_native_auth.token": ("TokenAuthenticator",),
-    "airbyte_cdk.sources.message": ("InMemoryMessageRepository", "MessageRepository", "NoopMessageRepository"),
-    "airbyte_cdk.sources.message.repository": (
-        "InMemoryMessageRepository",
-        "MessageRepository",
-        "NoopMessageRepository",
-    ),
-    "airbyte_cdk.sources.types": ("EmptyString", *_TYPES),
-    "airbyte_cdk.sources.utils.transform": ("TransformConfig", "TypeTransformer"),
-    "airbyte_cdk.utils": ("AirbyteTracedException", "is_cloud_environment"),
-    "airbyte_cdk.utils.datetime_helpers": _DATETIMES,
-    "airbyte_cdk.utils.traced_exception": ("AirbyteTracedException",),
-    "dpath": ("get", "values"),
-    "dpath.util": ("get", "values"),
+_ROOTS = {
+    "cdk": "airbyte_cdk",
+    "declarative": "airbyte_cdk.sources.declarative",
+    "dpath": "dpath",
+    "http": "airbyte_cdk.sources.streams.http",
 }
+
+_MESSAGES = "cdk.models cdk.models.airbyte_protocol"
+_OPTIONS = "declarative.requesters.request_options"
+_HANDLERS = "declarative.requesters.error_handlers"
+_BACKOFFS = f"{_HANDLERS}.backoff_strategies"
+_ROUTERS = "declarative.partition_routers"
+_STRATEGIES = "declarative.requesters.paginators.strategies"
+
+_SERVED: Mapping[ModuleType, Mapping[str, str]] = {
+    auth: {
+        "ApiKeyAuthenticator": "declarative.auth.token",
+        "BasicHttpAuthenticator": "declarative.auth.token",
+        "BearerAuthenticator": "cdk declarative.auth.token",
+        "DeclarativeAuthenticator": "declarative.auth.declarative_authenticator",
+        "DeclarativeOauth2Authenticator": "declarative.auth declarative.auth.oauth",
+        "InterpolatedStringTokenProvider": "declarative.auth.token_provider",
+        "NoAuth": "declarative.auth.declarative_authenticator",
+        "SelectiveAuthenticator": "declarative.auth.selective_authenticator",
+        "TokenAuthenticator": "http.requests_native_auth http.requests_native_auth.token",
+        "TokenProvider": "declarative.auth.token_provider",
+    },
+    cursors: {
+        "ConcurrentCursorFactory": "declarative.incremental declarative.incremental.concurrent_partition_cursor",
+        "ConcurrentPerPartitionCursor": "declarative.incremental declarative.incremental.concurrent_partition_cursor",
+        "Cursor": "declarative.incremental",
+        "DatetimeBasedCursor": "declarative.incremental declarative.incremental.datetime_based_cursor",
+        "DeclarativeCursor": "declarative.incremental declarative.incremental.declarative_cursor",
+    },
+    datetimes: {
+        "ab_datetime_format": "cdk.utils.datetime_helpers",
+        "ab_datetime_now": "cdk.utils.datetime_helpers",
+        "ab_datetime_parse": "cdk.utils.datetime_helpers",
+        "ab_datetime_try_parse": "cdk.utils.datetime_helpers",
+        "AirbyteDateTime": "cdk.utils.datetime_helpers",
+        "DatetimeParser": "declarative.datetime.datetime_parser",
+    },
+    error_handlers: {
+        "BackoffStrategy": f"{_HANDLERS} {_HANDLERS}.backoff_strategy "
+            "http.error_handlers http.error_handlers.backoff_strategy",
+        "ConstantBackoffStrategy": f"{_BACKOFFS} {_BACKOFFS}.constant_backoff_strategy",
+        "DEFAULT_ERROR_MAPPING": "http.error_handlers http.error_handlers.default_error_mapping",
+        "DefaultErrorHandler": f"{_HANDLERS} {_HANDLERS}.default_error_handler http.error_handlers",
+        "ErrorHandler": f"{_HANDLERS}.error_handler http.error_handlers http.error_handlers.error_handler",
+        "ErrorResolution": "http.error_handlers http.error_handlers.response_models",
+        "ExponentialBackoffStrategy": f"{_BACKOFFS} {_BACKOFFS}.exponential_backoff_strategy",
+        "HttpResponseFilter": f"{_HANDLERS}.http_response_filter",
+        "HttpStatusErrorHandler": "http.error_handlers http.error_handlers.http_status_error_handler",
+        "ResponseAction": "http.error_handlers http.error_handlers.response_models",
+        "SUCCESS_RESOLUTION": "http.error_handlers http.error_handlers.response_models",
+        "WaitTimeFromHeaderBackoffStrategy": f"{_BACKOFFS} {_BACKOFFS}.wait_time_from_header_backoff_strategy",
+    },
+    http_client: {
+        "APIBudget": "cdk.sources.streams.call_rate",
+        "BODY_REQUEST_METHODS": "http.http",
+        "HttpClient": "declarative.requesters.http_requester http http.http_client",
+        "HttpRequestMatcher": "cdk.sources.streams.call_rate",
+    },
+    interpolation: {
+        "InterpolatedBoolean": "declarative.interpolation declarative.interpolation.interpolated_boolean",
+        "InterpolatedMapping": "declarative.interpolation declarative.interpolation.interpolated_mapping",
+        "InterpolatedNestedMapping": "declarative.interpolation "
+            "declarative.interpolation.interpolated_nested_mapping",
+        "InterpolatedRequestInputProvider": f"{_OPTIONS}.interpolated_request_input_provider",
+        "InterpolatedString": "cdk declarative.interpolation declarative.interpolation.interpolated_string",
+        "JinjaInterpolation": "declarative.interpolation declarative.interpolation.jinja",
+    },
+    models: {
+        "AirbyteCatalog": _MESSAGES,
+        "AirbyteConnectionStatus": _MESSAGES,
+        "AirbyteLogMessage": _MESSAGES,
+        "AirbyteMessage": _MESSAGES,
+        "AirbyteRecordMessage": _MESSAGES,
+        "AirbyteStateMessage": _MESSAGES,
+        "AirbyteStream": _MESSAGES,
+        "AirbyteTracedException": "cdk cdk.utils cdk.utils.traced_exception",
+        "AirbyteTraceMessage": _MESSAGES,
+        "ConfiguredAirbyteCatalog": _MESSAGES,
+        "ConfiguredAirbyteStream": _MESSAGES,
+        "ConnectorSpecification": _MESSAGES,
+        "DefaultBackoffException": "http.exceptions",
+        "DestinationSyncMode": _MESSAGES,
+        "FailureType": f"cdk {_MESSAGES} http.error_handlers http.error_handlers.response_models",
+        "InMemoryMessageRepository": "cdk.sources.message cdk.sources.message.repository",
+        "is_cloud_environment": "cdk.utils",
+        "Level": _MESSAGES,
+        "MessageRepository": "cdk.sources.message cdk.sources.message.repository",
+        "NoopMessageRepository": "cdk.sources.message cdk.sources.message.repository",
+        "RequestBodyException": "http.exceptions",
+        "Status": _MESSAGES,
+        "StreamDescriptor": _MESSAGES,
+        "SyncMode": _MESSAGES,
+        "Type": _MESSAGES,
+        "UserDefinedBackoffException": "http.exceptions",
+    },
+    pagination: {
+        "CursorPaginationStrategy": f"{_STRATEGIES} {_STRATEGIES}.cursor_pagination_strategy",
+        "OffsetIncrement": f"{_STRATEGIES} {_STRATEGIES}.offset_increment",
+        "PageIncrement": f"{_STRATEGIES} {_STRATEGIES}.page_increment",
+        "PaginationStrategy": f"declarative.requesters.paginators {_STRATEGIES} {_STRATEGIES}.pagination_strategy",
+    },
+    partition_routers: {
+        "CartesianProductStreamSlicer": f"{_ROUTERS} "
+            f"{_ROUTERS}.cartesian_product_stream_slicer declarative.stream_slicers",
+        "ListPartitionRouter": f"{_ROUTERS} {_ROUTERS}.list_partition_router",
+        "ParentStreamConfig": f"{_ROUTERS} {_ROUTERS}.substream_partition_router",
+        "PartitionRouter": f"{_ROUTERS} {_ROUTERS}.partition_router",
+        "SinglePartitionRouter": f"{_ROUTERS} {_ROUTERS}.single_partition_router",
+        "StreamSlicer": "declarative.stream_slicers declarative.stream_slicers.stream_slicer",
+        "SubstreamPartitionRouter": f"cdk {_ROUTERS} {_ROUTERS}.substream_partition_router",
+    },
+    paths: {
+        "get": "dpath dpath.util",
+        "values": "dpath dpath.util",
+    },
+    plain_types: {
+        "Config": "declarative.types cdk.sources.types",
+        "ConnectionDefinition": "declarative.types cdk.sources.types",
+        "EmptyString": "cdk.sources.types",
+        "FieldPointer": "declarative.types cdk.sources.types",
+        "Record": "declarative.types cdk.sources.types",
+        "RequestInput": f"{_OPTIONS}.interpolated_request_options_provider",
+        "StreamData": "cdk.sources.streams.core",
+        "StreamSlice": "declarative.types cdk.sources.types",
+        "StreamState": "declarative.types cdk.sources.types",
+    },
+    records: {
+        "AddedFieldDefinition": "declarative.transformations.add_fields",
+        "AddFields": "declarative.transformations declarative.transformations.add_fields",
+        "ConfigTransformation": "declarative.transformations.config_transformations.config_transformation",
+        "Decoder": "declarative.decoders declarative.decoders.decoder",
+        "DpathExtractor": "cdk declarative.extractors declarative.extractors.dpath_extractor",
+        "HttpSelector": "declarative.extractors declarative.extractors.http_selector",
+        "JsonDecoder": "declarative.decoders declarative.decoders.json_decoder",
+        "ParsedAddFieldDefinition": "declarative.transformations.add_fields",
+        "RecordExtractor": "declarative.extractors declarative.extractors.record_extractor",
+        "RecordFilter": "declarative.extractors declarative.extractors.record_filter",
+        "RecordSelector": "cdk declarative.extractors declarative.extractors.record_selector",
+        "RecordTransformation": "declarative.transformations declarative.transformations.transformation",
+        "StateMigration": "declarative.migrations.state_migration",
+        "ValidationStrategy": "declarative.validators declarative.validators.validation_strategy",
+    },
+    requesters: {
+        "HttpMethod": "declarative.requesters.http_requester declarative.requesters.requester",
+        "HttpRequester": "cdk declarative.requesters declarative.requesters.http_requester",
+        "InterpolatedRequestOptionsProvider": f"{_OPTIONS} {_OPTIONS}.interpolated_request_options_provider",
+        "Requester": "declarative.requesters declarative.requesters.requester",
+        "RequestOption": "declarative.requesters declarative.requesters.request_option",
+        "RequestOptionsProvider": f"{_OPTIONS} {_OPTIONS}.request_options_provider",
+        "RequestOptionType": "declarative.requesters.request_option",
+    },
+    retrievers: {
+        "FULL_REFRESH_SYNC_COMPLETE_KEY": "declarative.retrievers.simple_retriever",
+        "Retriever": "declarative.retrievers declarative.retrievers.retriever",
+        "SimpleRetriever": "cdk declarative.retrievers declarative.retrievers.simple_retriever",
+    },
+    schemas: {
+        "_default_file_path": "declarative.schema.json_file_schema_loader",
+        "InlineSchemaLoader": "declarative.schema declarative.schema.inline_schema_loader",
+        "JsonFileSchemaLoader": "declarative.schema declarative.schema.json_file_schema_loader",
+        "SchemaLoader": "declarative.schema declarative.schema.schema_loader",
+        "TransformConfig": "cdk.sources.utils.transform",
+        "TypeTransformer": "cdk.sources.utils.transform",
+    },
+    single_use_tokens: {
+        "DeclarativeSingleUseRefreshTokenOauth2Authenticator": "declarative.auth.oauth",
+    },
+    streams: {
+        "AbstractStream": "cdk.sources.streams.concurrent.abstract_stream",
+        "DeclarativeStream": "declarative.declarative_stream declarative.models.declarative_component_schema",
+        "HttpStream": "http http.http",
+        "Stream": "cdk.sources.streams cdk.sources.streams.core",
+        "YamlDeclarativeSource": "declarative.yaml_declarative_source",
+    },
+}
+"""Module -> name -> the modules that serve it, by the names of their roots."""
+
+HOMES: Mapping[str, ModuleType] = {name: home for home, names in _SERVED.items() for name in names}
+"""Name -> the module here that has it."""
+
+
+def _places() -> Mapping[str, tuple[str, ...]]:
+    places: dict[str, tuple[str, ...]] = {}
+    for names in _SERVED.values():
+        for name, written in names.items():
+            for place in written.split():
+                root, dot, rest = place.partition(".")
+                module = f"{_ROOTS[root]}{dot}{rest}"
+                places[module] = (*places.get(module, ()), name)
+    return places
+
+
+PLACES = _places()
 """Importable module -> the names it has. Modules above them are there, too, without names of their own."""
-
-HOMES: Mapping[str, tuple[str, ...]] = {
-    "adding": ("AddFields", "AddedFieldDefinition", "ParsedAddFieldDefinition"),
-    "http.auth": (
-        "DeclarativeAuthenticator",
-        "DeclarativeOauth2Authenticator",
-        "InterpolatedStringTokenProvider",
-        "NoAuth",
-        "SelectiveAuthenticator",
-        "TokenAuthenticator",
-        "TokenProvider",
-        *_TOKENS,
-    ),
-    "cursors": ("Cursor", "DatetimeBasedCursor", "DeclarativeCursor", *_PER_PARTITION),
-    "datetimes": ("DatetimeParser", *_DATETIMES),
-    "http.error_handlers": ("HttpResponseFilter", *(name for name in _HANDLING if name != "FailureType"), *_BACKOFFS),
-    "http.http_client": ("APIBudget", "BODY_REQUEST_METHODS", "HttpClient", "HttpRequestMatcher"),
-    "interpolation": ("InterpolatedRequestInputProvider", *_INTERPOLATION),
-    "models": (
-        "AirbyteTracedException",
-        "DefaultBackoffException",
-        "FailureType",
-        "InMemoryMessageRepository",
-        "MessageRepository",
-        "NoopMessageRepository",
-        "RequestBodyException",
-        "SyncMode",
-        "UserDefinedBackoffException",
-        "is_cloud_environment",
-        *_MESSAGES,
-    ),
-    "http.pagination": _STRATEGIES,
-    "paths": ("get", "values"),
-    "records": (
-        "ConfigTransformation",
-        "Decoder",
-        "DpathExtractor",
-        "HttpSelector",
-        "JsonDecoder",
-        "RecordExtractor",
-        "RecordFilter",
-        "RecordSelector",
-        "RecordTransformation",
-        "StateMigration",
-        "ValidationStrategy",
-    ),
-    "http.requesters": ("HttpMethod", "HttpRequester", "RequestOption", "RequestOptionType", "Requester", *_OPTIONS),
-    "retrievers": ("FULL_REFRESH_SYNC_COMPLETE_KEY", "Retriever", "SimpleRetriever"),
-    "schemas": (
-        "InlineSchemaLoader",
-        "JsonFileSchemaLoader",
-        "SchemaLoader",
-        "TransformConfig",
-        "TypeTransformer",
-        "_default_file_path",
-    ),
-    "http.single_use_tokens": ("DeclarativeSingleUseRefreshTokenOauth2Authenticator",),
-    "partition_routers": ("ParentStreamConfig", "StreamSlicer", *_ROUTERS),
-    "streams": ("AbstractStream", "DeclarativeStream", "HttpStream", "Stream", "YamlDeclarativeSource"),
-    "plain_types": ("EmptyString", "RequestInput", "StreamData", *_TYPES),
-}
-"""Module of `cdk.compat.airbyte` -> the names it has."""

@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 
 from cdk.compat.loading.import_hook import DOCUMENTED, serving
-from cdk.compat.loading.served_names import HOMES, PLACES
+from cdk.compat.loading.served_names import PLACES
 
 PAGE = Path(__file__).parents[3] / DOCUMENTED
 
@@ -14,13 +14,6 @@ def test_every_name_can_be_imported() -> None:
         for place, names in PLACES.items():
             for name in names:
                 assert hasattr(import_module(place), name), f"{place}.{name}"
-
-
-def test_every_name_has_one_home() -> None:
-    homes = [name for names in HOMES.values() for name in names]
-
-    assert sorted(set(homes)) == sorted(homes)
-    assert {name for names in PLACES.values() for name in names} <= set(homes)
 
 
 def test_the_page_lists_what_is_served() -> None:
