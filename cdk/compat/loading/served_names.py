@@ -4,10 +4,25 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from cdk.compat.airbyte import (
-    cursors, datetimes, interpolation, models, partition_routers, paths, plain_types, records, retrievers, schemas, streams,
+    cursors,
+    datetimes,
+    interpolation,
+    models,
+    partition_routers,
+    paths,
+    plain_types,
+    records,
+    retrievers,
+    schemas,
+    streams,
 )
 from cdk.compat.airbyte.http import (
-    auth, error_handlers, http_client, pagination, requesters, single_use_tokens,
+    auth,
+    error_handlers,
+    http_client,
+    pagination,
+    requesters,
+    single_use_tokens,
 )
 
 _ROOTS = {
@@ -54,7 +69,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
     },
     error_handlers: {
         "BackoffStrategy": f"{_HANDLERS} {_HANDLERS}.backoff_strategy "
-            "http.error_handlers http.error_handlers.backoff_strategy",
+        "http.error_handlers http.error_handlers.backoff_strategy",
         "ConstantBackoffStrategy": f"{_BACKOFFS} {_BACKOFFS}.constant_backoff_strategy",
         "DEFAULT_ERROR_MAPPING": "http.error_handlers http.error_handlers.default_error_mapping",
         "DefaultErrorHandler": f"{_HANDLERS} {_HANDLERS}.default_error_handler http.error_handlers",
@@ -76,8 +91,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
     interpolation: {
         "InterpolatedBoolean": "declarative.interpolation declarative.interpolation.interpolated_boolean",
         "InterpolatedMapping": "declarative.interpolation declarative.interpolation.interpolated_mapping",
-        "InterpolatedNestedMapping": "declarative.interpolation "
-            "declarative.interpolation.interpolated_nested_mapping",
+        "InterpolatedNestedMapping": "declarative.interpolation declarative.interpolation.interpolated_nested_mapping",
         "InterpolatedRequestInputProvider": f"{_OPTIONS}.interpolated_request_input_provider",
         "InterpolatedString": "cdk declarative.interpolation declarative.interpolation.interpolated_string",
         "JinjaInterpolation": "declarative.interpolation declarative.interpolation.jinja",
@@ -118,7 +132,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
     },
     partition_routers: {
         "CartesianProductStreamSlicer": f"{_ROUTERS} "
-            f"{_ROUTERS}.cartesian_product_stream_slicer declarative.stream_slicers",
+        f"{_ROUTERS}.cartesian_product_stream_slicer declarative.stream_slicers",
         "ListPartitionRouter": f"{_ROUTERS} {_ROUTERS}.list_partition_router",
         "ParentStreamConfig": f"{_ROUTERS} {_ROUTERS}.substream_partition_router",
         "PartitionRouter": f"{_ROUTERS} {_ROUTERS}.partition_router",

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from cdk.declarative.components import register
 from cdk.declarative.components.streams.dynamic_streams import ComponentMappingDefinition
 from cdk.declarative.model.context import BuildContext, Runtime

@@ -11,9 +11,9 @@ from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, StreamParts
 from cdk.rest import Decoder
-from cdk.rest.records import extractor_group
 from cdk.rest.records import expand as records_expand
 from cdk.rest.records import extractor as records
+from cdk.rest.records import extractor_group
 from cdk.rest.records import spooled as records_file
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Partition, Slice

@@ -18,7 +18,7 @@ from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRequester, Requester, Router, SliceReader
 from cdk.declarative.model.slice_names import slice_names, view
-from cdk.rest import Headers, JsonDecoder, Request, Response
+from cdk.rest import Headers, JsonDocument, Request, Response
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
 from cdk.streams.stream import Item, Page
@@ -67,12 +67,12 @@ class FileUploader(Component):
         It raises FatalError: the file cannot be written.
         """
         folder = ctx.runtime.shared.get("staging") or staging_folder()
-        content = None if self.file_extractor is None else self.file_extractor.build(ctx, JsonDecoder())
+        content = None if self.file_extractor is None else self.file_extractor.build(ctx, JsonDocument())
         return _Upload(
             Path(folder),
             ctx.stream,
             requester=self.requester.build(ctx),
-            target=self.download_target_extractor.build(ctx, JsonDecoder()),
+            target=self.download_target_extractor.build(ctx, JsonDocument()),
             name=ctx.expression(self, "filename_extractor") if self.filename_extractor else None,
             content=content,
         )

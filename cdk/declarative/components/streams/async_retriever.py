@@ -29,8 +29,8 @@ from cdk.declarative.model.slice_names import slice_names, view
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.rest import Decoder, HttpClient, JsonDocument, Request, Response
 from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, answer
-from cdk.rest.records.extractor_group import ExtractorGroup
 from cdk.rest.records.extractor import Extractor, FieldExtractor
+from cdk.rest.records.extractor_group import ExtractorGroup
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Partition, Slice
 from cdk.streams.stream import Item

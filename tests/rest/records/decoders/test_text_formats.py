@@ -9,7 +9,7 @@ import pytest
 from cdk import ConfigError, DecodeError
 from cdk.rest import Decoder, Headers, Request, Response
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import CsvRows, TextLines, JsonDocument, JsonItems, Jsonl
+from cdk.rest.records.decoders import CsvRows, JsonDocument, JsonItems, Jsonl, TextLines
 from cdk.rest.records.decoders import lines as lines_module
 from tests.rest.api import response
 
