@@ -214,8 +214,8 @@ def _places() -> Mapping[str, tuple[str, ...]]:
     places: dict[str, tuple[str, ...]] = {}
     for names in _SERVED.values():
         for name, written in names.items():
-            for place in written.split():
-                root, dot, rest = place.partition(".")
+            for spelled in written.split():
+                root, dot, rest = spelled.partition(".")
                 module = f"{_ROOTS[root]}{dot}{rest}"
                 places[module] = (*places.get(module, ()), name)
     return places
