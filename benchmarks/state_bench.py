@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cdk.base.values import Json
-from cdk.state.log import Kind, StateLog, open_session
-from cdk.state.stores import StateKey
+from cdk.state import Kind, StateKey, StateLog, open_session
 from cdk.state.stores.local import LocalStore
 
 KEY = StateKey("bench")

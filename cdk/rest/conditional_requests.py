@@ -22,7 +22,8 @@ from cdk.rest.http.streamed_response import StreamedResponse
 from cdk.rest.http.transport import Transport
 from cdk.rest.http_stream import HttpStream
 from cdk.state.slice import Slice
-from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators
+from cdk.state.source_state.http_validators import HttpProbe, HttpSnapshot
+from cdk.state.source_state.validators import Validators
 from cdk.streams.stream import Page
 
 PASSING = frozenset(

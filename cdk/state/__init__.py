@@ -1,4 +1,110 @@
 """State of streams and of runs: positions, partitions, slices, the wire form, state logs and their stores.
 
-Nothing here reads a source or writes a table.
+Nothing here reads a source or writes a table. The names of this front door are for programs that keep state themselves:
+logs and stores, the handlers of runs, source states, bookmarks. They are imported when they are used: whoever imports a
+module of this package, as every command does, does not pay for the others.
 """
+
+from typing import TYPE_CHECKING
+
+from cdk.base.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # importing them at run time would import what few runs need
+    from cdk.state.bookmarks import StateData, StateStore
+    from cdk.state.handlers.intervals import Interval
+    from cdk.state.handlers.options import StatefulOptions
+    from cdk.state.handlers.redundant import Planned, RedundantRunSkipHandler
+    from cdk.state.handlers.removal_guards import RemovalRefused
+    from cdk.state.handlers.run import StatefulRun, stateful_run
+    from cdk.state.handlers.stale import EntitySink, ScopeReport, StaleEntityRemovalHandler
+    from cdk.state.log.record import Slot, StateRecord
+    from cdk.state.log.retention import Retention
+    from cdk.state.log.session import Mode, StateSession, open_session
+    from cdk.state.log.sink_transaction import MarkedSink
+    from cdk.state.log.slot_value import Kind, StateValue
+    from cdk.state.log.state_log import StateLog
+    from cdk.state.source_state.block_height import Block, BlockHeight
+    from cdk.state.source_state.file_listing import SourceFile, local_files
+    from cdk.state.source_state.file_set import FileSet
+    from cdk.state.source_state.http_validators import HttpProbe, HttpSnapshot
+    from cdk.state.source_state.open_data_fabric import SourceState, export_sources, from_odf, import_sources, to_odf
+    from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, POLLING, slot_of
+    from cdk.state.source_state.validators import Validators, as_odf
+    from cdk.state.stores.key import StateKey
+    from cdk.state.stores.opening import open_store
+    from cdk.state.stores.protocol import LogStore
+
+__all__ = [
+    "ETAG",
+    "LAST_MODIFIED",
+    "POLLING",
+    "Block",
+    "BlockHeight",
+    "EntitySink",
+    "FileSet",
+    "HttpProbe",
+    "HttpSnapshot",
+    "Interval",
+    "Kind",
+    "LogStore",
+    "MarkedSink",
+    "Mode",
+    "Planned",
+    "RedundantRunSkipHandler",
+    "RemovalRefused",
+    "Retention",
+    "ScopeReport",
+    "Slot",
+    "SourceFile",
+    "SourceState",
+    "StaleEntityRemovalHandler",
+    "StateData",
+    "StateKey",
+    "StateLog",
+    "StateRecord",
+    "StateSession",
+    "StateStore",
+    "StateValue",
+    "StatefulOptions",
+    "StatefulRun",
+    "Validators",
+    "as_odf",
+    "export_sources",
+    "from_odf",
+    "import_sources",
+    "local_files",
+    "open_session",
+    "open_store",
+    "slot_of",
+    "stateful_run",
+    "to_odf",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "bookmarks": ("StateData", "StateStore"),
+        "handlers.intervals": ("Interval",),
+        "handlers.options": ("StatefulOptions",),
+        "handlers.redundant": ("Planned", "RedundantRunSkipHandler"),
+        "handlers.removal_guards": ("RemovalRefused",),
+        "handlers.run": ("StatefulRun", "stateful_run"),
+        "handlers.stale": ("EntitySink", "ScopeReport", "StaleEntityRemovalHandler"),
+        "log.record": ("Slot", "StateRecord"),
+        "log.retention": ("Retention",),
+        "log.session": ("Mode", "StateSession", "open_session"),
+        "log.sink_transaction": ("MarkedSink",),
+        "log.slot_value": ("Kind", "StateValue"),
+        "log.state_log": ("StateLog",),
+        "source_state.block_height": ("Block", "BlockHeight"),
+        "source_state.file_listing": ("SourceFile", "local_files"),
+        "source_state.file_set": ("FileSet",),
+        "source_state.http_validators": ("HttpProbe", "HttpSnapshot"),
+        "source_state.open_data_fabric": ("SourceState", "export_sources", "from_odf", "import_sources", "to_odf"),
+        "source_state.slots": ("ETAG", "LAST_MODIFIED", "POLLING", "slot_of"),
+        "source_state.validators": ("Validators", "as_odf"),
+        "stores.key": ("StateKey",),
+        "stores.opening": ("open_store",),
+        "stores.protocol": ("LogStore",),
+    },
+)

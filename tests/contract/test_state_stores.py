@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -10,21 +10,18 @@ from uuid import uuid4
 import pytest
 
 from cdk import StateConflict, TransientError
-from cdk.base.values import Json
-from cdk.state.log import Kind, StateLog, open_session
-from cdk.state.stores import StateKey, StateStore, open_store
+from cdk.state import Kind, LogStore, StateKey, StateLog, open_session, open_store
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
-from tests.spark.object_store import BUCKET, object_store
 from tests.state.stores.servers import MARIADB, mariadb, postgres, s3
 
 KEY, OTHER = StateKey("shop"), StateKey("shop", "test")
 COUNTER = Kind("test/counter")
-KINDS = ["memory", "local", "local without links", "sqlite", "postgres", "s3", "delta", "delta on s3"]
+KINDS = ["memory", "local", "local without links", "sqlite", "postgres", "s3"]
 KINDS += ["mariadb"] if MARIADB else []
 
 # How to open the store again, as another process would.
-Open = Callable[[], StateStore]
+Open = Callable[[], LogStore]
 
 
 def no_links(source: Path, target: Path) -> None:  # noqa: ARG001 - as FAT says it
@@ -52,11 +49,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         case "mariadb":
             with mariadb(folder) as url:
                 yield lambda name: lambda: _in_database(url, name)
-        case "delta":
-            yield lambda name: lambda: _delta(f"{folder}/{name}")
-        case "delta on s3":
-            with object_store() as lake:
-                yield lambda name: lambda: _delta(f"s3://{BUCKET}/{name}", lake.storage)
         case _:
             with s3() as options:
                 settings = {"type": "object", "config": {"options": options}}
@@ -69,11 +61,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 )
 
 
-def _delta(path: str, storage: Mapping[str, Json] | None = None) -> StateStore:
-    return open_store({"type": "delta", "config": {"path": path, "storage": storage or {}}}, writes=False)
-
-
-def _in_schema(url: str, name: str) -> StateStore:
+def _in_schema(url: str, name: str) -> LogStore:
     import sqlalchemy as sa  # noqa: PLC0415 - only here
 
     engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
@@ -83,7 +71,7 @@ def _in_schema(url: str, name: str) -> StateStore:
     return open_store(f"{url}&options=-csearch_path%3D{name}", writes=False)
 
 
-def _in_database(url: str, name: str) -> StateStore:
+def _in_database(url: str, name: str) -> LogStore:
     import sqlalchemy as sa  # noqa: PLC0415 - only here
 
     address = sa.make_url(url).set(drivername="mysql+pymysql")
@@ -97,10 +85,10 @@ def _in_database(url: str, name: str) -> StateStore:
 @pytest.fixture
 def reopen(server: Callable[[str], Open]) -> Iterator[Open]:
     """Opens this test's store; each time another object for the same place."""
-    opened: list[StateStore] = []
+    opened: list[LogStore] = []
     again = server(f"s{uuid4().hex[:12]}")
 
-    def reopen() -> StateStore:
+    def reopen() -> LogStore:
         opened.append(again())
         return opened[-1]
 
@@ -110,19 +98,19 @@ def reopen(server: Callable[[str], Open]) -> Iterator[Open]:
 
 
 @pytest.fixture
-def store(reopen: Open) -> StateStore:
+def store(reopen: Open) -> LogStore:
     store = reopen()
     store.prepare()
     return store
 
 
-def test_a_number_is_created_once_and_keeps_its_first_bytes(store: StateStore) -> None:
+def test_a_number_is_created_once_and_keeps_its_first_bytes(store: LogStore) -> None:
     assert store.create(KEY, 1, b'{"a": 1}')
     assert not store.create(KEY, 1, b'{"b": 2}')
     assert store.read(KEY, 1) == b'{"a": 1}'
 
 
-def test_of_many_who_create_at_once_one_is_told_yes(reopen: Open, store: StateStore) -> None:
+def test_of_many_who_create_at_once_one_is_told_yes(reopen: Open, store: LogStore) -> None:
     stores = [reopen() for _ in range(6)]
     together = threading.Barrier(len(stores))
 
@@ -138,7 +126,7 @@ def test_of_many_who_create_at_once_one_is_told_yes(reopen: Open, store: StateSt
         assert store.read(KEY, seq) == f'{{"by": {won.index(True)}}}'.encode()
 
 
-def test_what_is_stored_is_seen_by_who_opens_the_place_again(reopen: Open, store: StateStore) -> None:
+def test_what_is_stored_is_seen_by_who_opens_the_place_again(reopen: Open, store: LogStore) -> None:
     store.create(KEY, 1, b"{}")
     store.put_blob(KEY, "1-aa", b"\x00\xff")
     again = reopen()
@@ -147,14 +135,14 @@ def test_what_is_stored_is_seen_by_who_opens_the_place_again(reopen: Open, store
     assert (again.blob(KEY, "1-aa"), list(again.blobs(KEY))) == (b"\x00\xff", ["1-aa"])
 
 
-def test_numbers_ascend_whatever_the_order_they_came_in(store: StateStore) -> None:
+def test_numbers_ascend_whatever_the_order_they_came_in(store: LogStore) -> None:
     for seq in (2, 10, 1, 9, 100_000):
         store.create(KEY, seq, b"{}")
 
     assert store.numbers(KEY) == [1, 2, 9, 10, 100_000]
 
 
-def test_keys_do_not_see_each_other(store: StateStore) -> None:
+def test_keys_do_not_see_each_other(store: LogStore) -> None:
     store.create(KEY, 1, b'"mine"')
     store.create(OTHER, 1, b'"theirs"')
     store.create(StateKey("shop2"), 2, b"{}")
@@ -166,7 +154,7 @@ def test_keys_do_not_see_each_other(store: StateStore) -> None:
     assert list(store.keys()) == sorted([KEY, OTHER, StateKey("shop2")])
 
 
-def test_bytes_come_back_as_they_were(store: StateStore) -> None:
+def test_bytes_come_back_as_they_were(store: LogStore) -> None:
     record = '{"a": "\\\\ \\" %s %(x)s \' ; -- größe \U0001f600 İ"}'.encode()
     blob = bytes(range(256)) * 4096
     store.create(KEY, 1, record)
@@ -177,7 +165,7 @@ def test_bytes_come_back_as_they_were(store: StateStore) -> None:
     assert store.blob(KEY, "1-aa") == blob
 
 
-def test_keys_that_differ_in_the_case_of_a_letter_are_two(store: StateStore) -> None:
+def test_keys_that_differ_in_the_case_of_a_letter_are_two(store: LogStore) -> None:
     longest = StateKey("S" * 200, "n" * 200)
     for key in (StateKey("shop"), StateKey("Shop"), longest, StateKey("s" * 200, "n" * 200)):
         assert store.create(key, 1, f'"{key}"'.encode())
@@ -187,7 +175,7 @@ def test_keys_that_differ_in_the_case_of_a_letter_are_two(store: StateStore) -> 
     assert len(list(store.keys())) == 4
 
 
-def test_what_was_never_stored_is_not_there(store: StateStore) -> None:
+def test_what_was_never_stored_is_not_there(store: LogStore) -> None:
     assert (store.read(KEY, 1), store.numbers(KEY), list(store.keys())) == (None, [], [])
     assert (store.blob(KEY, "1-aa"), list(store.blobs(KEY))) == (None, [])
 
@@ -210,14 +198,14 @@ def test_a_store_may_be_prepared_by_several_at_once_and_again(reopen: Open) -> N
     assert list(stores[1].keys()) == [KEY]
 
 
-def test_a_blob_that_is_there_is_left_alone(store: StateStore) -> None:
+def test_a_blob_that_is_there_is_left_alone(store: LogStore) -> None:
     store.put_blob(KEY, "1-aa", b"data")
     store.put_blob(KEY, "1-aa", b"data")
 
     assert store.blob(KEY, "1-aa") == b"data"
 
 
-def test_what_is_dropped_is_gone_and_dropping_it_again_is_fine(store: StateStore) -> None:
+def test_what_is_dropped_is_gone_and_dropping_it_again_is_fine(store: LogStore) -> None:
     for seq in (1, 2, 3):
         store.create(KEY, seq, b"{}")
         store.put_blob(KEY, f"{seq}-aa", b"data")
@@ -228,18 +216,18 @@ def test_what_is_dropped_is_gone_and_dropping_it_again_is_fine(store: StateStore
     assert (list(store.blobs(KEY)), store.blob(KEY, "1-aa")) == (["2-aa", "3-aa"], None)
 
 
-def test_a_lease_can_be_held_again_once_it_is_free(store: StateStore) -> None:
+def test_a_lease_can_be_held_again_once_it_is_free(store: LogStore) -> None:
     for _ in range(2):
         with store.lease(KEY), store.lease(OTHER):
             store.create(KEY, 1, b"{}")
 
 
-def test_a_place_tells_the_record_and_the_key_apart(store: StateStore) -> None:
+def test_a_place_tells_the_record_and_the_key_apart(store: LogStore) -> None:
     assert len({store.address_of(KEY, 41), store.address_of(KEY, 42), store.address_of(OTHER, 42)}) == 3
     assert "42" in store.address_of(KEY, 42)
 
 
-def test_runs_go_on_from_each_other(reopen: Open, store: StateStore) -> None:
+def test_runs_go_on_from_each_other(reopen: Open, store: LogStore) -> None:
     large = {f"id-{i}": 1 for i in range(3000)}
     for n in (1, 2, 3):
         with open_session(StateLog(reopen(), KEY)) as session:
@@ -253,7 +241,7 @@ def test_runs_go_on_from_each_other(reopen: Open, store: StateStore) -> None:
     assert log.value(log.at(3), "entities:ids").value == large | {"new": 3}
 
 
-def test_of_many_runs_on_one_record_one_commits(reopen: Open, store: StateStore) -> None:
+def test_of_many_runs_on_one_record_one_commits(reopen: Open, store: LogStore) -> None:
     logs = [StateLog(reopen(), KEY) for _ in range(6)]
     together = threading.Barrier(len(logs))
 
@@ -278,7 +266,7 @@ def test_of_many_runs_on_one_record_one_commits(reopen: Open, store: StateStore)
 class LosesAnswers:
     """A store behind a line that breaks before some answers to `create` arrive."""
 
-    def __init__(self, store: StateStore, answers: int) -> None:
+    def __init__(self, store: LogStore, answers: int) -> None:
         self._store = store
         self._lost = answers
 
@@ -293,13 +281,13 @@ class LosesAnswers:
         return getattr(self._store, name)
 
 
-def losing(store: StateStore, answers: int) -> StateStore:
+def losing(store: LogStore, answers: int) -> LogStore:
     line: object = LosesAnswers(store, answers)
     return line  # type: ignore[return-value] # it passes on whatever the store has
 
 
 @pytest.mark.parametrize("answers", [1, 2])
-def test_a_lost_answer_leaves_one_record_and_is_a_success(store: StateStore, answers: int) -> None:
+def test_a_lost_answer_leaves_one_record_and_is_a_success(store: LogStore, answers: int) -> None:
     with open_session(StateLog(losing(store, answers), KEY)) as session:
         session.propose("stream:users", COUNTER.of(1))
         first = session.commit("partial")

@@ -13,10 +13,18 @@ from typing import NamedTuple
 
 from cdk import CdkError
 from cdk.base.values import Json
-from cdk.state.handlers import RedundantRunSkipHandler, StaleEntityRemovalHandler, StatefulOptions, stateful_run
+from cdk.state import (
+    Kind,
+    RedundantRunSkipHandler,
+    StaleEntityRemovalHandler,
+    StatefulOptions,
+    StateKey,
+    StateLog,
+    open_session,
+    open_store,
+    stateful_run,
+)
 from cdk.state.handlers.entity_set import ENTITIES
-from cdk.state.log import Kind, StateLog, open_session
-from cdk.state.stores import StateKey, open_store
 from tests.state.handlers.sinks import Catalog
 
 PEERS = Path(__file__).parents[2] / ".venv" / "peers"

@@ -22,9 +22,7 @@ from cdk.rest.conditional_requests import (
     fingerprint,
     picklable,
 )
-from cdk.state.log import StateLog, StateRecord, open_session
-from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators
-from cdk.state.stores import StateKey
+from cdk.state import HttpProbe, HttpSnapshot, StateKey, StateLog, StateRecord, Validators, open_session
 from cdk.state.stores.memory import MemoryStore
 from cdk.testing.mock_api import MockApi
 from cdk.testing.run import read

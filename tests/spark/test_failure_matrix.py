@@ -24,9 +24,8 @@ from cdk import Json, Page, Slice, Source, Stream, TransientError
 from cdk.base.task_map import run_inline
 from cdk.base.times.clock import Clock, system_clock
 from cdk.spark.sync_runner import SyncRunner
-from cdk.state.handlers import StaleEntityRemovalHandler, StatefulOptions, stateful_run
+from cdk.state import StaleEntityRemovalHandler, StatefulOptions, StateLog, stateful_run
 from cdk.state.handlers.stale import ScopeReport
-from cdk.state.log import StateLog
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.state_log_mirror import open_log
 from cdk.sync.settings.pipeline_file import (

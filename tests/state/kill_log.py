@@ -1,6 +1,6 @@
 """Kills writers of one log at random moments: `python -m tests.state.kill_log --help`.
 
-`--store local`, `sqlite`, `delta`, `postgres` or `mariadb` makes a store of that kind and removes it afterwards;
+`--store local`, `sqlite`, `postgres` or `mariadb` makes a store of that kind and removes it afterwards;
 anything else is the URL of an empty one.
 `python -m tests.state.kill_log --store postgres --writers 4 --kills 120 --steps 300`
 
@@ -25,9 +25,8 @@ from pathlib import Path
 
 from cdk.base.errors import StateConflict
 from cdk.base.times.clock import sleep
-from cdk.state.log import Kind, Mode, Retention, StateLog
+from cdk.state import Kind, Mode, Retention, StateKey, StateLog, open_store
 from cdk.state.log.session import StateSession
-from cdk.state.stores import StateKey, open_store
 from tests.state.stores.servers import mariadb, postgres
 
 KEY = StateKey("kill", "test")
@@ -84,8 +83,6 @@ def store_of(kind: str, folder: Path) -> Iterator[str]:
             yield f"{folder}/state"
         case "sqlite":
             yield f"sqlite:///{folder}/state.db"
-        case "delta":
-            yield f"delta:{folder}/state"
         case "postgres":
             with postgres(folder) as url:
                 yield url
@@ -160,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--writers", type=int, default=3, help="processes that race")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument(
-        "--store", default="local", help="local, sqlite, delta, postgres, mariadb, or the URL of an empty store"
+        "--store", default="local", help="local, sqlite, postgres, mariadb, or the URL of an empty store"
     )
     parser.add_argument("--writer", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--acknowledged", type=Path, help=argparse.SUPPRESS)

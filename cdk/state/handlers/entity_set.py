@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json
-from cdk.state.log import Kind
+from cdk.state.log.slot_value import Kind
 
 ENTITIES = Kind("cdk/entity-set")
 """The kind of `entities:` slots."""

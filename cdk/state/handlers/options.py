@@ -12,9 +12,11 @@ from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.times.durations import Duration
 from cdk.base.values import Json
-from cdk.state.log import Mode, StateLog
-from cdk.state.stores import StateKey, open_store
+from cdk.state.log.session import Mode
+from cdk.state.log.state_log import StateLog
+from cdk.state.stores.key import StateKey
 from cdk.state.stores.memory import MemoryStore
+from cdk.state.stores.opening import open_store
 
 _PATH = "stateful_ingestion"
 

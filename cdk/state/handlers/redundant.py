@@ -16,8 +16,8 @@ from cdk.base.logs import logger
 from cdk.base.values import Json, canonical
 from cdk.state.handlers.intervals import Interval, Spans, floor, in_utc, inward, minus, normal, outward
 from cdk.state.handlers.run import StatefulRun
-from cdk.state.log import Kind
 from cdk.state.log.canonical_json import digest
+from cdk.state.log.slot_value import Kind
 
 INTERVALS = Kind("cdk/intervals")
 """The kind of `window:` slots."""

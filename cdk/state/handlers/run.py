@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from cdk.base.values import Json
 from cdk.state.handlers.options import StatefulOptions
-from cdk.state.log import Kind, Mode, Retention, StateLog, StateSession, open_session
+from cdk.state.log.retention import Retention
+from cdk.state.log.session import Mode, StateSession, open_session
+from cdk.state.log.slot_value import Kind
+from cdk.state.log.state_log import StateLog
 from cdk.state.stores.memory import MemoryStore
 
 

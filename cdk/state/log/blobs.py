@@ -17,7 +17,7 @@ from cdk.state.log.patch import apply, diff
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, value_digest
 from cdk.state.stores.key import StateKey
-from cdk.state.stores.protocol import StateStore
+from cdk.state.stores.protocol import LogStore
 
 INLINE = 16 * 1024
 """Texts of more bytes become blobs."""
@@ -73,7 +73,7 @@ def _patched(value: Frozen, before: Slot | None) -> tuple[bytes, tuple[str, ...]
     return (data, before.blobs, stored) if stored[1] + len(data) <= stored[0] // 2 else None
 
 
-def load(store: StateStore, key: StateKey, slot: Slot, path: str) -> tuple[StateValue, bytes]:
+def load(store: LogStore, key: StateKey, slot: Slot, path: str) -> tuple[StateValue, bytes]:
     """A slot's value and its canonical text. path: where the slot is, for errors.
 
     Raises BadState: a blob is missing or cut, or the value is not the one whose digest the record has.
@@ -89,7 +89,7 @@ def load(store: StateStore, key: StateKey, slot: Slot, path: str) -> tuple[State
     return StateValue(kind, version, value), text
 
 
-def _unpack(store: StateStore, key: StateKey, slot: Slot, path: str) -> Json:
+def _unpack(store: LogStore, key: StateKey, slot: Slot, path: str) -> Json:
     if slot.json["encoding"] != _ENCODING:
         raise BadState(f"{path}.encoding", slot.json["encoding"], f"{_ENCODING!r}; a newer kit may have written it")
     value, *patches = (loads_canonical(_inflated(store, key, name, path), f"{path} blob {name}") for name in slot.blobs)
@@ -98,7 +98,7 @@ def _unpack(store: StateStore, key: StateKey, slot: Slot, path: str) -> Json:
     return value
 
 
-def _inflated(store: StateStore, key: StateKey, name: str, path: str) -> bytes:
+def _inflated(store: LogStore, key: StateKey, name: str, path: str) -> bytes:
     if (data := store.blob(key, name)) is None:
         raise BadState(f"{path} blob {name}", None, "the blob that the record names: it was removed")
     unpacking = zlib.decompressobj()

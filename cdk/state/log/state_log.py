@@ -12,7 +12,7 @@ from cdk.state.log.limits import Limits
 from cdk.state.log.record import Slot, StateRecord, Status, read_record
 from cdk.state.log.slot_value import Frozen, StateValue
 from cdk.state.stores.key import StateKey
-from cdk.state.stores.protocol import StateStore
+from cdk.state.stores.protocol import LogStore
 
 _TRIES = 3
 
@@ -27,7 +27,7 @@ class StateLog:
 
     def __init__(
         self,
-        store: StateStore,
+        store: LogStore,
         key: StateKey,
         *,
         clock: Clock = system_clock,

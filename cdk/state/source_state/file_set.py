@@ -15,7 +15,8 @@ from typing import Literal, Self, TypeAlias, get_args
 
 from cdk.base.errors import BadState, ConfigError, FatalError
 from cdk.base.values import Json
-from cdk.state.log import Kind, StateSession, StateValue
+from cdk.state.log.session import StateSession
+from cdk.state.log.slot_value import Kind, StateValue
 from cdk.state.source_state.file_listing import SourceFile
 from cdk.state.source_state.slots import ETAG, read_slot, slot_of
 

@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, Self, TypeAlias
 
 from cdk.base.times.clock import Clock, parse_timestamp, system_clock
-from cdk.state.log import StateSession, StateValue
+from cdk.state.log.session import StateSession
+from cdk.state.log.slot_value import StateValue
 from cdk.state.source_state.slots import slot_of
 from cdk.state.source_state.validators import UNBOUND, Validators, read_validators, to_value
 

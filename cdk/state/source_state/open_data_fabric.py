@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cdk.base.errors import BadState
-from cdk.state.log import StateSession, StateValue
 from cdk.state.log.canonical_json import dumps_canonical, loads_canonical
+from cdk.state.log.session import StateSession
+from cdk.state.log.slot_value import StateValue
 from cdk.state.source_state.slots import slot_of, source_of
 
 _SUFFIX = "+json"

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 from cdk.base.errors import BadState
 from cdk.base.values import Json
-from cdk.state.log import Kind, StateSession, StateValue
+from cdk.state.log.session import StateSession
+from cdk.state.log.slot_value import Kind, StateValue
 
 ETAG = Kind("odf/etag")
 """A text that changes when the source does: an ETag, the name of the last file, `<height>@<hash>`."""

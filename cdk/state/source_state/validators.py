@@ -16,7 +16,8 @@ from email.utils import format_datetime, parsedate_to_datetime
 from cdk.base.errors import BadState
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json
-from cdk.state.log import Kind, StateSession, StateValue
+from cdk.state.log.session import StateSession
+from cdk.state.log.slot_value import Kind, StateValue
 from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, read_slot, slot_of
 
 KIND = Kind("cdk/http-validators")

@@ -63,8 +63,12 @@ class CloudStore(ObjectStore):
         except (BaseError, TypeError, ValueError) as error:
             raise ConfigError(f"the object store cannot be opened: {_first_line(error)}", path=self.location) from None
 
+    def put(self, path: str, data: bytes) -> None:
+        with self._translating(path):
+            obstore.put(self._store, path, data)
+
     def _create(self, path: str, data: bytes) -> bool:
-        with self._telling(path):
+        with self._translating(path):
             try:
                 obstore.put(self._store, path, data, mode="create")
             except AlreadyExistsError:
@@ -72,25 +76,25 @@ class CloudStore(ObjectStore):
         return True
 
     def _read(self, path: str) -> bytes | None:
-        with self._telling(path):
+        with self._translating(path):
             try:
                 return obstore.get(self._store, path).bytes().to_bytes()
             except _MISSING:
                 return None
 
     def _list(self, folder: str) -> Iterable[str]:
-        with self._telling(folder):
+        with self._translating(folder):
             return [item["path"] for page in obstore.list(self._store, prefix=folder or None) for item in page]
 
     def _delete(self, path: str) -> None:
-        with self._telling(path):
+        with self._translating(path):
             try:
                 obstore.delete(self._store, path)
             except _MISSING:
                 return
 
     @contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
+    def _translating(self, path: str) -> Iterator[None]:
         """Turn what obstore raises into errors of the kit."""
         where = f"{self.location.rstrip('/')}/{path}"
         try:

@@ -32,19 +32,30 @@ class LocalStore(ObjectStore):
         self._link = link
         self.location = str(self._root)
 
+    def put(self, path: str, data: bytes) -> None:
+        with self._draft(path, data) as (draft, target):
+            draft.replace(target)
+            _sync(target.parent)
+
     def _create(self, path: str, data: bytes) -> bool:
-        target = self._root / path
-        draft = target.with_name(f".tmp-{uuid4().hex}")
-        with self._telling(target):
-            _make_folder(target.parent)
-            try:
-                _write(draft, data)
-                created = self._name(draft, target, data)
-            finally:
-                draft.unlink(missing_ok=True)
+        with self._draft(path, data) as (draft, target):
+            created = self._name(draft, target, data)
             if created:
                 _sync(target.parent)
         return created
+
+    @contextmanager
+    def _draft(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:
+        """A synced file with the data beside the path it is for, and that path. It is removed if it is still there."""
+        target = self._root / path
+        draft = target.with_name(f".tmp-{uuid4().hex}")
+        with self._translating(target):
+            _make_folder(target.parent)
+            try:
+                _write(draft, data)
+                yield draft, target
+            finally:
+                draft.unlink(missing_ok=True)
 
     def _name(self, draft: Path, target: Path, data: bytes) -> bool:
         try:
@@ -59,7 +70,7 @@ class LocalStore(ObjectStore):
 
     def _read(self, path: str) -> bytes | None:
         target = self._root / path
-        with self._telling(target):
+        with self._translating(target):
             try:
                 return target.read_bytes()
             except FileNotFoundError:
@@ -67,7 +78,7 @@ class LocalStore(ObjectStore):
 
     def _list(self, folder: str) -> Iterable[str]:
         paths: list[str] = []
-        with self._telling(self._root / folder):
+        with self._translating(self._root / folder):
             for directory, _, files in os.walk(self._root / folder, onerror=_unless_missing):
                 within = Path(directory).relative_to(self._root)
                 paths.extend((within / name).as_posix() for name in files if not name.startswith(".tmp"))
@@ -75,13 +86,13 @@ class LocalStore(ObjectStore):
 
     def _delete(self, path: str) -> None:
         target = self._root / path
-        with self._telling(target):
+        with self._translating(target):
             target.unlink(missing_ok=True)
 
     @contextmanager
     def lease(self, key: StateKey) -> Iterator[None]:
         path = self._root / str(key) / "lease"
-        with self._telling(path):
+        with self._translating(path):
             _make_folder(path.parent)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE)
         try:
@@ -99,7 +110,7 @@ class LocalStore(ObjectStore):
             os.close(file)
 
     @contextmanager
-    def _telling(self, path: Path) -> Iterator[None]:
+    def _translating(self, path: Path) -> Iterator[None]:
         """Turn what the system says into errors of the kit."""
         try:
             yield

@@ -15,6 +15,10 @@ class MemoryStore(ObjectStore):
         self.objects: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
+    def put(self, path: str, data: bytes) -> None:
+        with self._lock:
+            self.objects[path] = data
+
     def _create(self, path: str, data: bytes) -> bool:
         with self._lock:
             if path in self.objects:

@@ -1,4 +1,4 @@
-"""ObjectStore: a StateStore over four primitives, for places that keep objects under paths.
+"""ObjectStore: a LogStore over five primitives, for places that keep objects under paths.
 
 <namespace>/<pipeline>/log/<seq, 12 digits>.json
 <namespace>/<pipeline>/blobs/<name>
@@ -16,12 +16,16 @@ _PROBE = "_probe"
 
 
 class ObjectStore(ABC):
-    """What a store of objects has to say: `_create`, `_read`, `_list`, `_delete`, and where it is.
+    """What a store of objects has to say: `put`, `_create`, `_read`, `_list`, `_delete`, and where it is.
 
     location: what people call it, without secrets. Paths are relative, with `/`, and of plain letters.
     """
 
     location: str
+
+    @abstractmethod
+    def put(self, path: str, data: bytes) -> None:
+        """Put `data` at `path`, over what is there. A reader sees the old object or the new one; no log uses this."""
 
     @abstractmethod
     def _create(self, path: str, data: bytes) -> bool:

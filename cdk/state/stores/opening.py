@@ -3,17 +3,18 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json
-from cdk.state.stores.protocol import StateStore
+from cdk.state.stores.objects import ObjectStore
+from cdk.state.stores.protocol import LogStore
 
 GROUP = "cdk.state_stores"
 """The entry points by which packages add stores. Each names an `OpenStore`."""
 
-OpenStore: TypeAlias = Callable[[Mapping[str, Json]], StateStore]
+OpenStore: TypeAlias = Callable[[Mapping[str, Json]], LogStore]
 """Makes a store of the `config` of `state_provider`. Raises ConfigError naming the key; touches nothing yet."""
 
 _PATH = "state_provider"
@@ -28,10 +29,10 @@ class _Builtin(NamedTuple):
     optional: tuple[str, ...] = ()
     extra: str = ""
 
-    def open(self, config: Mapping[str, Json]) -> StateStore:
+    def open(self, config: Mapping[str, Json]) -> LogStore:
         """The store of these keys."""
         _check(config, f"{_PATH}.config", self.required, self.optional)
-        store: StateStore = getattr(import_module(self.module), self.name)(**config)
+        store: LogStore = getattr(import_module(self.module), self.name)(**config)
         return store
 
 
@@ -43,7 +44,7 @@ _BUILTIN = {
 }
 
 
-def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> StateStore:
+def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> LogStore:
     """The store at a URL, or of the settings `{type: ..., config: {...}}`.
 
     | type | config | URL |
@@ -52,7 +53,6 @@ def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> State
     | `memory` | | `memory:` |
     | `sql` | `url` | `sqlite:///state.db`, `postgresql://user@host/database`, `mysql://`, `mariadb://` |
     | `object` | `url`, `options` | `s3://bucket/folder`, `gs://`, `az://` |
-    | `delta`, an entry point of `cdk.spark` | `path`, `storage` | `delta:/var/lib/state`, `delta:s3://bucket/folder` |
     | an entry point of `cdk.state_stores` | as it says | |
 
     writes: prepare the store, which proves that it refuses a second create; a run that only looks says no.
@@ -66,7 +66,19 @@ def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> State
     return store
 
 
-def _open(kind: str, config: Mapping[str, Json]) -> StateStore:
+def open_objects(where: str, options: Mapping[str, Json] | None = None) -> ObjectStore:
+    """The objects in a folder of this machine (a path, `file:///var/lib`) or of an object store (`s3://bucket/folder`).
+
+    options: for an object store, see `cdk.state.stores.cloud.CloudStore`. Nothing is prepared.
+    Raises ConfigError: an object store or an option that is not known, or a package that is missing.
+    """
+    scheme, colon, rest = where.partition("://")
+    if not colon or scheme == "file":
+        return cast("ObjectStore", _open("local", {"path": rest if colon else where}))
+    return cast("ObjectStore", _open("object", {"url": where, "options": options or {}}))
+
+
+def _open(kind: str, config: Mapping[str, Json]) -> LogStore:
     points = {point.name: point for point in entry_points(group=GROUP)}
     needs = ""
     try:
@@ -90,8 +102,6 @@ def _settings(url: str) -> Mapping[str, Json]:
         return {"type": "local", "config": {"path": url}}
     if scheme == "file":
         return {"type": "local", "config": {"path": rest.removeprefix("//")}}
-    if scheme == "delta":
-        return {"type": "delta", "config": {"path": rest.removeprefix("//")}}
     kind = "sql" if scheme.partition("+")[0] in {"sqlite", "postgresql", "mysql", "mariadb"} else "object"
     return {"type": kind, "config": {"url": url}}
 

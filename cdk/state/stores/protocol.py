@@ -1,4 +1,4 @@
-"""StateStore: where logs lie. A plug point; `tests/contract/test_state_stores.py` holds every store to it."""
+"""LogStore: where logs lie. A plug point; `tests/contract/test_state_stores.py` holds every store to it."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from typing import Protocol
 from cdk.state.stores.key import StateKey
 
 
-class StateStore(Protocol):
+class LogStore(Protocol):
     """Numbered records and named blobs, by `StateKey`. It knows bytes, and nothing of what they mean.
 
     A store is right if `create` is: of any number of callers who create the same number, in any threads, processes

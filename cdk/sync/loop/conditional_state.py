@@ -20,9 +20,9 @@ from cdk.base.errors import BadState, ConfigError, StateTooLarge
 from cdk.base.values import Json, canonical, to_json
 from cdk.lake.delta.table_state import TableState
 from cdk.rest.conditional_requests import ConditionalResult
-from cdk.state.log import StateValue
-from cdk.state.source_state import HttpSnapshot, Validators
-from cdk.state.source_state.validators import KIND, requests_of, to_value
+from cdk.state.log.slot_value import StateValue
+from cdk.state.source_state.http_validators import HttpSnapshot
+from cdk.state.source_state.validators import KIND, Validators, requests_of, to_value
 from cdk.sync.loop.stale_removal import RemovalRequest
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.pipeline_file import FollowSourceOptions

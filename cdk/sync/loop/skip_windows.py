@@ -14,9 +14,11 @@ from cdk.base.errors import ConfigError, StateError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, canonical
 from cdk.lake.admin.locate import StreamLocation
-from cdk.state.handlers import RedundantRunSkipHandler, StatefulRun, stateful_run
-from cdk.state.log import StateLog
-from cdk.state.stores import StateKey, open_store
+from cdk.state.handlers.redundant import RedundantRunSkipHandler
+from cdk.state.handlers.run import StatefulRun, stateful_run
+from cdk.state.log.state_log import StateLog
+from cdk.state.stores.key import StateKey
+from cdk.state.stores.opening import open_store
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_options import SkipOptions

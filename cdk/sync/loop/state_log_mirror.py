@@ -15,9 +15,12 @@ from cdk.base.values import Json, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.table_state import TableState
-from cdk.state.log import Kind, StateLog, open_session
 from cdk.state.log.limits import Limits
-from cdk.state.stores import StateKey, open_store
+from cdk.state.log.session import open_session
+from cdk.state.log.slot_value import Kind
+from cdk.state.log.state_log import StateLog
+from cdk.state.stores.key import StateKey
+from cdk.state.stores.opening import open_store
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan
 

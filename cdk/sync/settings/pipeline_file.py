@@ -92,7 +92,7 @@ class SourceOptions(_Part):
 
 
 class FollowSourceOptions(_Part):
-    """How a stream's source is asked whether it has changed. The names are those of `cdk.state.source_state.HttpProbe`.
+    """How a stream's source is asked whether it has changed. The names are those of `cdk.state.HttpProbe`.
 
     max_validator_age: how long a server is believed that says "not modified". uncacheable: whether an answer without
     validators is asked for by each sync, or only when it has grown old.
@@ -166,7 +166,7 @@ class SparkOptions(_Part):
 
 
 class ProviderOptions(_Part):
-    """A store of state logs, as `cdk.state.stores.open_store` takes it."""
+    """A store of state logs, as `cdk.state.open_store` takes it."""
 
     type: str
     config: Mapping[str, Json] = Field(default_factory=dict, repr=False)

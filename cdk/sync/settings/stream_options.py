@@ -1,6 +1,6 @@
 """What a pipeline's file says of rows that the source has no more, and of syncs that bring nothing new.
 
-The names are those of `cdk.state.handlers.StatefulOptions`, which says more of each.
+The names are those of `cdk.state.StatefulOptions`, which says more of each.
 """
 
 from datetime import timedelta

@@ -8,7 +8,7 @@ from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.rest.conditional_requests import NotModified, conditional_reads
 from cdk.state.position import Checkpoint, Done
 from cdk.state.slice import Slice
-from cdk.state.source_state import HttpSnapshot
+from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
 from cdk.sync.tasks.messages import SliceResult, WriteTarget

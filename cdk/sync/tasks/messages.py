@@ -12,7 +12,7 @@ from cdk.rest.conditional_requests import ConditionalResult
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.state.position import Edge, Position
 from cdk.state.slice import Slice
-from cdk.state.source_state import HttpSnapshot
+from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.stream import Stream
 
 _KIT = Path(__file__).parents[2]

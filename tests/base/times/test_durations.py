@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from cdk.base.times.durations import duration
-from cdk.state.handlers import StatefulOptions
+from cdk.state import StatefulOptions
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_options import SkipOptions
 

@@ -5,9 +5,7 @@ import pytest
 
 from cdk import BadState, ConfigError, StateConflict
 from cdk.base.values import Json
-from cdk.state.handlers import StatefulOptions, stateful_run
-from cdk.state.log import Kind, Mode, StateLog, open_session
-from cdk.state.stores import StateKey
+from cdk.state import Kind, Mode, StatefulOptions, StateKey, StateLog, open_session, stateful_run
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
 

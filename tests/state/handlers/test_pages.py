@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.state.handlers import StatefulOptions
+from cdk.state import StatefulOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 from tests.docs.page import DOCS, play
 

@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 from cdk import BadState, ConfigError
 from cdk.base.errors import BugError
 from cdk.base.values import Json
-from cdk.state.handlers import Interval, Planned, RedundantRunSkipHandler, StatefulOptions, stateful_run
+from cdk.state import (
+    Interval,
+    Mode,
+    Planned,
+    RedundantRunSkipHandler,
+    StatefulOptions,
+    StateKey,
+    StateLog,
+    open_session,
+    stateful_run,
+)
 from cdk.state.handlers.redundant import INTERVALS
-from cdk.state.log import Mode, StateLog, open_session
-from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 
 SLOT = "window:usage"

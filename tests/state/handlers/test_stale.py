@@ -7,10 +7,19 @@ import pytest
 from cdk import BadState, ConfigError
 from cdk.base.errors import BugError, StateTooLarge
 from cdk.base.values import Json
-from cdk.state.handlers import RemovalRefused, ScopeReport, StaleEntityRemovalHandler, StatefulOptions, stateful_run
+from cdk.state import (
+    Kind,
+    Mode,
+    RemovalRefused,
+    ScopeReport,
+    StaleEntityRemovalHandler,
+    StatefulOptions,
+    StateKey,
+    StateLog,
+    open_session,
+    stateful_run,
+)
 from cdk.state.handlers.entity_set import ENTITIES, LEAVING, PRESENT
-from cdk.state.log import Kind, Mode, StateLog, open_session
-from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 from tests.state.handlers.sinks import Catalog
 

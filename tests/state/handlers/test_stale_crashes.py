@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.state.handlers import StaleEntityRemovalHandler, StatefulOptions, stateful_run
+from cdk.state import StaleEntityRemovalHandler, StatefulOptions, StateKey, StateLog, stateful_run
 from cdk.state.handlers.entity_set import PRESENT
-from cdk.state.log import StateLog
-from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 from tests.state.handlers.sinks import Catalog, Crash
 

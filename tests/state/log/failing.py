@@ -21,9 +21,8 @@ from cdk import TransientError
 from cdk.base.errors import ServerError
 from cdk.base.times.clock import Clock
 from cdk.base.values import Json
-from cdk.state.log import Kind, Mode, Retention, StateLog, StateRecord, StateSession, open_session
+from cdk.state import Kind, Mode, Retention, StateKey, StateLog, StateRecord, StateSession, open_session
 from cdk.state.log.session import Write
-from cdk.state.stores import StateKey
 from cdk.state.stores.local import LocalStore
 from tests.state.log.sinks import SINKS, Fault, Reach, Row, rows_in
 

@@ -1,6 +1,6 @@
 """The newest record of a log, for tests of logs that have one."""
 
-from cdk.state.log import StateLog, StateRecord
+from cdk.state import StateLog, StateRecord
 
 
 def newest(log: StateLog) -> StateRecord:

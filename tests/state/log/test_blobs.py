@@ -4,11 +4,10 @@ import pytest
 
 from cdk import BadState
 from cdk.base.values import Json
-from cdk.state.log import Kind, StateLog, open_session
+from cdk.state import Kind, StateKey, StateLog, open_session
 from cdk.state.log.blobs import INLINE, load, to_slot
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, frozen
-from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 from tests.state.log.newest import newest
 

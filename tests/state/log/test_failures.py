@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cdk.state.handlers import StaleEntityRemovalHandler, StatefulOptions
+from cdk.state import Kind, Mode, StaleEntityRemovalHandler, StatefulOptions, StateKey, StateLog, open_session
 from cdk.state.handlers.run import StatefulRun
-from cdk.state.log import Kind, Mode, StateLog, open_session
-from cdk.state.stores import StateKey
 from tests.state.handlers.sinks import Catalog
 from tests.state.log.failing import End, World, free_lease, pages_of, paused, run
 from tests.state.log.newest import newest

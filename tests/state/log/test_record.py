@@ -3,10 +3,9 @@ import pytest
 
 from cdk import BadState
 from cdk.base.values import Json, canonical
-from cdk.state.log import Slot, StateRecord
+from cdk.state import Slot, StateKey, StateRecord
 from cdk.state.log.canonical_json import digest
 from cdk.state.log.record import FORMAT, read_record
-from cdk.state.stores import StateKey
 
 KEY = StateKey("shop", "prod")
 RECORD = StateRecord(

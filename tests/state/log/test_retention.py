@@ -3,8 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cdk import BadState, ConfigError
-from cdk.state.log import Kind, Retention, StateLog, open_session
-from cdk.state.stores import StateKey
+from cdk.state import Kind, Retention, StateKey, StateLog, open_session
 from cdk.state.stores.memory import MemoryStore
 from tests.state.log.newest import newest
 

@@ -9,8 +9,7 @@ import pytest
 from cdk import BadState, ConfigError, StateConflict, StateError, TransientError
 from cdk.base.errors import StateTooLarge
 from cdk.base.values import Json
-from cdk.state.log import Kind, Mode, Retention, StateLog, StateRecord, StateValue, open_session
-from cdk.state.stores import StateKey
+from cdk.state import Kind, Mode, Retention, StateKey, StateLog, StateRecord, StateValue, open_session
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
 from tests.state.log.newest import newest

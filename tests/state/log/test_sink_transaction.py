@@ -7,9 +7,8 @@ import pytest
 
 from cdk import BadState, StateConflict, StateError, TransientError
 from cdk.base.values import Json
-from cdk.state.log import Kind, Mode, StateLog, StateSession, open_session
+from cdk.state import Kind, Mode, StateKey, StateLog, StateSession, open_session
 from cdk.state.log.sink_transaction import MarkedSink
-from cdk.state.stores import StateKey
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
 from tests.state.log.newest import newest

@@ -2,7 +2,7 @@ import pytest
 
 from cdk import BadState
 from cdk.base.values import Json
-from cdk.state.log import Kind, StateValue
+from cdk.state import Kind, StateValue
 from cdk.state.log.canonical_json import digest, dumps_canonical
 from cdk.state.log.slot_value import frozen
 

@@ -7,10 +7,9 @@ import pytest
 from cdk import BadState, StateConflict, StateError, TransientError
 from cdk.base.errors import StateTooLarge
 from cdk.base.values import Json
-from cdk.state.log import Kind, Slot, StateLog, StateRecord
+from cdk.state import Kind, Slot, StateKey, StateLog, StateRecord
 from cdk.state.log.record import read_record
 from cdk.state.log.slot_value import Frozen
-from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 from tests.state.log.newest import newest
 

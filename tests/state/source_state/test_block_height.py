@@ -3,9 +3,7 @@ from typing import Any
 import pytest
 
 from cdk import BadState, ConfigError, FatalError
-from cdk.state.log import StateLog, StateRecord, StateValue, open_session
-from cdk.state.source_state import Block, BlockHeight, slot_of
-from cdk.state.stores import StateKey
+from cdk.state import Block, BlockHeight, StateKey, StateLog, StateRecord, StateValue, open_session, slot_of
 from cdk.state.stores.memory import MemoryStore
 
 KEY = StateKey("chain")

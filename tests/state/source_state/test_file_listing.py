@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cdk import NotFound
-from cdk.state.source_state import SourceFile, local_files
+from cdk.state import SourceFile, local_files
 
 
 def test_a_listing_gives_full_paths_sizes_and_moments(tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import BadState, ConfigError, FatalError
-from cdk.state.log import StateLog, StateRecord, StateValue, open_session
-from cdk.state.source_state import FileSet, SourceFile, slot_of
-from cdk.state.stores import StateKey
+from cdk.state import FileSet, SourceFile, StateKey, StateLog, StateRecord, StateValue, open_session, slot_of
 from cdk.state.stores.memory import MemoryStore
 
 KEY = StateKey("shop")

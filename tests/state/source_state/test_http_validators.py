@@ -7,9 +7,19 @@ import pytest
 
 from cdk import BadState
 from cdk.base.times.clock import Clock
-from cdk.state.log import Mode, StateLog, StateRecord, StateValue, open_session
-from cdk.state.source_state import HttpProbe, HttpSnapshot, Validators, as_odf, slot_of
-from cdk.state.stores import StateKey
+from cdk.state import (
+    HttpProbe,
+    HttpSnapshot,
+    Mode,
+    StateKey,
+    StateLog,
+    StateRecord,
+    StateValue,
+    Validators,
+    as_odf,
+    open_session,
+    slot_of,
+)
 from cdk.state.stores.memory import MemoryStore
 from tests.rest.api import NOON, Time
 

@@ -6,18 +6,20 @@ from hypothesis import strategies as st
 
 from cdk import BadState
 from cdk.base.errors import CdkError
-from cdk.state.log import StateLog, StateValue, open_session
-from cdk.state.source_state import (
+from cdk.state import (
     ETAG,
     POLLING,
     SourceState,
+    StateKey,
+    StateLog,
+    StateValue,
     export_sources,
     from_odf,
     import_sources,
+    open_session,
     slot_of,
     to_odf,
 )
-from cdk.state.stores import StateKey
 from cdk.state.stores.memory import MemoryStore
 
 KEY = StateKey("shop")

@@ -7,15 +7,15 @@ import pytest
 
 from cdk import ConfigError, TransientError
 from cdk.base.values import Json
-from cdk.state.log import Kind, StateLog, open_session
-from cdk.state.stores import StateKey, StateStore, open_store
+from cdk.state import Kind, LogStore, StateKey, StateLog, open_session, open_store
+from cdk.state.stores.opening import open_objects
 from tests.state.stores.servers import App, needs_s3rver, s3, s3rver
 
 KEY = StateKey("shop")
 COUNTER = Kind("test/counter")
 
 
-def opened(options: Mapping[str, Json], bucket: str = "states", *, writes: bool = True) -> StateStore:
+def opened(options: Mapping[str, Json], bucket: str = "states", *, writes: bool = True) -> LogStore:
     settings = {"type": "object", "config": {"url": f"s3://{bucket}/folder", "options": options}}
     return open_store(settings, writes=writes)
 
@@ -54,6 +54,17 @@ def test_a_server_that_ignores_the_condition_is_refused() -> None:
         opened(options)
 
     assert refused.value.path == "s3://states/folder"
+
+
+def test_an_object_takes_the_place_of_the_one_before() -> None:
+    with s3() as options:
+        store = open_objects("s3://states/copies", options)
+        store.put("job.json", b"first")
+        store.put("job.json", b"second")
+
+        assert store._read("job.json") == b"second"
+        with pytest.raises((ConfigError, TransientError), match=r"s3://nowhere/job\.json: "):
+            open_objects("s3://nowhere", options).put("job.json", b"{}")
 
 
 def test_a_server_that_ignores_the_condition_may_be_looked_at() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from cdk import ConfigError
-from cdk.state.stores import StateKey
+from cdk.state import StateKey
 
 
 def test_a_key_says_namespace_and_pipeline() -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from cdk import ConfigError, StateConflict, TransientError
-from cdk.state.stores import StateKey
+from cdk.state import StateKey
 from cdk.state.stores.local import LocalStore
+from cdk.state.stores.opening import open_objects
 
 KEY = StateKey("shop")
 HOLDER = """
 import sys
-from cdk.state.stores import StateKey
+from cdk.state import StateKey
 from cdk.state.stores.local import LocalStore
 with LocalStore(sys.argv[1]).lease(StateKey("shop")):
     print("held", flush=True)
@@ -32,6 +33,30 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert len(modes) == 9
     assert {mode for path, mode in modes.items() if (tmp_path / path).is_dir()} == {0o700}
     assert {mode for path, mode in modes.items() if (tmp_path / path).is_file()} == {0o600}
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_an_object_takes_the_place_of_the_one_before(tmp_path: Path, scheme: str) -> None:
+    store = open_objects(f"{scheme}{tmp_path}/a/b")
+    store.put("job.json", b"first, and longer")
+    store.put("job.json", b"second")
+
+    assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["job.json"]
+    assert (tmp_path / "a/b/job.json").read_bytes() == b"second"
+    assert (tmp_path / "a/b/job.json").stat().st_mode & 0o077 == 0
+
+
+def test_an_object_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store.put("job.json", b"first")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(TransientError, match="No space left on device"):
+        store.put("job.json", b"second")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"first"]
 
 
 def test_drafts_of_cut_writers_are_ignored(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from cdk import ConfigError
-from cdk.state.stores import StateKey
+from cdk.state import StateKey
 from cdk.state.stores.sql import SqlStore
 from tests.state.stores.servers import mariadb, needs_mariadb
 

@@ -1,4 +1,4 @@
-from cdk.state.stores import StateKey
+from cdk.state import StateKey
 from cdk.state.stores.memory import MemoryStore
 
 

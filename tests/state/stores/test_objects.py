@@ -3,7 +3,7 @@ from collections.abc import Iterable
 import pytest
 
 from cdk import ConfigError
-from cdk.state.stores import StateKey
+from cdk.state import StateKey
 from cdk.state.stores.memory import MemoryStore
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from cdk import ConfigError
 from cdk.base.values import Json
-from cdk.state.stores import StateKey, StateStore, open_store, opening
+from cdk.state import LogStore, StateKey, open_store
+from cdk.state.stores import opening
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
 from cdk.state.stores.sql import SqlStore
@@ -18,7 +19,7 @@ POINT = EntryPoint("ours", "tests.state.stores.test_opening:our_store", opening.
 BROKEN = EntryPoint("broken", "no_such_package_of_anybody:Store", opening.GROUP)
 
 
-def our_store(config: Mapping[str, Json]) -> StateStore:
+def our_store(config: Mapping[str, Json]) -> LogStore:
     store = MemoryStore()
     store.location = config["at"]
     return store
@@ -54,7 +55,6 @@ def test_the_kinds_of_stores_by_their_urls(tmp_path: Path) -> None:
     assert (
         open_store("s3://bucket/folder", writes=False).address_of(KEY, 1).startswith("s3://bucket/folder/default/shop")
     )
-    assert f"{tmp_path}/states" in open_store(f"delta:{tmp_path}/states", writes=False).address_of(KEY, 1)
 
 
 def test_a_store_that_is_only_looked_at_is_not_touched(tmp_path: Path) -> None:

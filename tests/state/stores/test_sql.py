@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cdk import CdkError, ConfigError, TransientError
-from cdk.state.stores import StateKey
+from cdk.state import StateKey
 from cdk.state.stores.sql import SqlStore
 
 KEY = StateKey("shop", "prod")

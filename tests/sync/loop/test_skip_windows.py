@@ -16,8 +16,7 @@ from cdk.lake.admin.state_admin import Admin
 from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
-from cdk.state.log import StateLog, StateRecord
-from cdk.state.stores import StateKey, open_store
+from cdk.state import StateKey, StateLog, StateRecord, open_store
 from cdk.sync.loop import runner as sync_module
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status

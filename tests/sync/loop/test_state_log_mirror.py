@@ -14,7 +14,7 @@ from cdk.engine.read import read
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.spark.sync_runner import SyncRunner
-from cdk.state.log import StateLog, StateRecord
+from cdk.state import StateLog, StateRecord
 from cdk.sync.loop import runner as sync_module
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.state_log_mirror import open_log

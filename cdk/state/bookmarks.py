@@ -1,8 +1,8 @@
 """Bookmarks: a place for a job to remember something, a plain PySpark job too. The names are those of amorphicutils.
 
-from cdk import statemanagement
+from cdk.state import StateStore
 
-state_mgm = statemanagement.StateStore("landing", "lake", "sales", "state")
+state_mgm = StateStore("landing", "lake", "sales", "state")
 state_data = state_mgm.get_or_create("nightly_orders")
 state_data.add_element("sales.orders", {"epoch_time": 156234987})
 state_mgm.update(state_data)
@@ -18,11 +18,14 @@ from typing import Final, Literal
 
 from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.values import Json
-from cdk.state.bookmark_copies import open_copies
-from cdk.state.log import Kind, Mode, Retention, StateLog, StateRecord, StateSession
 from cdk.state.log.canonical_json import dumps_canonical, loads_canonical
-from cdk.state.stores import StateKey, open_store
-from cdk.state.stores import StateStore as Store
+from cdk.state.log.record import StateRecord
+from cdk.state.log.retention import Retention
+from cdk.state.log.session import Mode, StateSession
+from cdk.state.log.slot_value import Kind
+from cdk.state.log.state_log import StateLog
+from cdk.state.stores.key import StateKey
+from cdk.state.stores.opening import open_objects
 
 _KIND = Kind("cdk/bookmark")
 _USE = "bookmark:"
@@ -120,8 +123,9 @@ class StateStore:
                 expected = "1 to 200 letters, digits, '.', '_' and '-', no '.' first"
                 raise ConfigError(f"found {name!r}, expected {expected}", path=what)
         folder = f"{state_domain}/{state_dataset_name}"
-        self._store = _store(f"{dlz_bucket_name.rstrip('/')}/{folder}", options)
-        self._copies = open_copies(f"{lz_bucket_name.rstrip('/')}/{folder}", options)
+        self._store = open_objects(f"{dlz_bucket_name.rstrip('/')}/{folder}", options)
+        self._store.prepare()
+        self._copies = open_objects(f"{lz_bucket_name.rstrip('/')}/{folder}", options)
         self._run: Mapping[str, Json] = {"username": username, "file_type": file_type}
 
     def get_or_create(self, job_name: str) -> StateData:
@@ -194,13 +198,6 @@ class _JobData(StateData):
         # Values that stayed as they are make no record, but that a job began to run is news.
         self._session.commit(status, [{"job": "running" if status == "partial" else "completed"}] if begins else [])
         self._stored = set(self._texts)
-
-
-def _store(where: str, options: Mapping[str, Json] | None) -> Store:
-    scheme, colon, _ = where.partition("://")
-    if not colon or scheme == "file":
-        return open_store(where)
-    return open_store({"type": "object", "config": {"url": where, "options": options or {}}})
 
 
 def _elements(log: StateLog, record: StateRecord) -> Mapping[str, Json]:
