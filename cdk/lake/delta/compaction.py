@@ -15,7 +15,7 @@ from cdk.base.errors import StateError
 from cdk.base.task_map import run_inline
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.table_guard import Use, Way, guard_of
-from cdk.lake.parquet.rewrite import LARGE_BYTES, Rewrite, crowded
+from cdk.lake.parquet.rewrite import LARGE_BYTES, TableLayout, crowded
 from cdk.lake.parquet.table_files import (
     TableFile,
     bounded_columns,
@@ -59,7 +59,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
     """Write each group as one file, and name these in a commit that counts only if nobody else has committed."""
     partition_by = handle.metadata().partition_columns
     schema = pa.schema(handle.schema().to_arrow())
-    files = Rewrite(root, schema, bounded_columns(handle), tuple(partition_by)).joined(groups, run_inline)
+    files = TableLayout(root, schema, bounded_columns(handle), tuple(partition_by)).join(groups, run_inline)
     small = [file for group in groups for file in group]
     logged = logged_files(handle)
     before = total_rows([logged[file.path].counted for file in small])

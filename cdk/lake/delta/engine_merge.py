@@ -46,10 +46,10 @@ class EngineMerge:
         for n, file in enumerate(self.staged):
             in_file = self.operations.filter(pc.equal(self.operations[FILE], n))
             start = 0
-            for batch in rows_of(merge.staged or merge.root, file.path, {}, merge.schema):
+            for batch in rows_of(merge.source, file.path, {}, merge.table.schema):
                 end = start + batch.num_rows
                 in_batch = in_file.filter(pc.and_(pc.greater_equal(in_file[ROW], start), pc.less(in_file[ROW], end)))
-                part = cast_batch(batch, merge.schema).take(_array(pc.subtract(in_batch[ROW], start)))
+                part = cast_batch(batch, merge.table.schema).take(_array(pc.subtract(in_batch[ROW], start)))
                 start = end
                 for name in (OPERATION, TARGET):
                     part = part.append_column(pa.field(name, pa.string()), _array(in_batch[name]))
@@ -65,12 +65,12 @@ def engine_comparison(
     Raises FatalError: a predicate of delta-rs cannot distinguish rows.
     """
     count = len(merge.identity.keys)
-    read = [merge.keyed(merge.staged or merge.root, file.path) for file in staged]
+    read = [merge.keyed(merge.source, file.path) for file in staged]
     winners = latest_rows(read, count)
     _check_visible(winners, merge)
     rows, comparisons = 0, [_PAIRS.empty_table()]
     # What an existing row without a key holds counts only where it may be one of those that were read.
-    names = merge.schema.names if winners[APART].null_count < winners.num_rows else _few(merge)
+    names = merge.table.schema.names if winners[APART].null_count < winners.num_rows else _few(merge)
     for batch in scan(names):
         rows += batch.num_rows
         existing = _keyed(batch, merge)
@@ -140,16 +140,17 @@ def _operation_rows(winners: pa.Table, operation: str, targets: pa.ChunkedArray 
 def _keyed(batch: pa.RecordBatch, merge: Merge) -> pa.Table:
     """Rows of the table as merging compares them."""
     table = pa.Table.from_batches([batch])
-    own = [(name, kind) for name, kind in OWN_COLUMNS.items() if name not in merge.schema.names]
-    fields = pa.schema([*merge.schema, *own])
+    schema = merge.table.schema
+    own = [(name, kind) for name, kind in OWN_COLUMNS.items() if name not in schema.names]
+    fields = pa.schema([*schema, *own])
 
     def rest(names: Sequence[str] | None, mask: pa.Array) -> pa.Table:
-        columns = pa.schema([fields.field(name) for name in (merge.schema.names if names is None else names)])
+        columns = pa.schema([fields.field(name) for name in (schema.names if names is None else names)])
         present = [name for name in columns.names if name in table.column_names]
         rows = table.select(present).filter(mask).combine_chunks().to_batches()
         return pa.Table.from_batches([cast_batch(part, columns) for part in rows], columns)
 
-    names = merge.identity.columns(merge.schema)
+    names = merge.identity.columns(schema)
     part = pa.Table.from_batches([cast_batch(batch.select(names), pa.schema([fields.field(name) for name in names]))])
     return keyed(part, merge.identity, rest)
 
@@ -160,13 +161,13 @@ def _check_visible(rows: pa.Table, merge: Merge) -> None:
             f"a value of the primary key ({', '.join(merge.identity.keys)}) has more than its column holds, such as "
             "fractions of a microsecond, and the table has features with which rows cannot be told apart by more than "
             "that. Make the key a string, or sync into a table without these features",
-            path=str(merge.root),
+            path=str(merge.table.root),
         )
 
 
 def _few(merge: Merge) -> list[str]:
-    names = [*merge.identity.columns(merge.schema), META, ADDITIONAL]
-    return [name for name in dict.fromkeys(names) if name in merge.schema.names]
+    schema = merge.table.schema
+    return [name for name in dict.fromkeys([*merge.identity.columns(schema), META, ADDITIONAL]) if name in schema.names]
 
 
 def _unique(numbers: pa.ChunkedArray) -> pa.Array:

@@ -20,6 +20,7 @@ from cdk.base.times.clock import Clock
 from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.table_guard import Guard, check_openable, guard_of
 from cdk.lake.parquet.partitioning import check_columns, check_same
+from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, files_of, logged_files, lost_files, missing_files, total_rows
 from cdk.lake.parquet.table_rows import without_encoding
 from cdk.lake.parquet.writer import DataFile
@@ -165,6 +166,10 @@ class PinnedTable:
     def schema(self) -> pa.Schema:
         """The table's columns, as the handle sees them."""
         return pa.schema(self._handle.schema().to_arrow())
+
+    def layout(self, bounded: Sequence[str] = ()) -> TableLayout:
+        """The table as tasks write files for it. bounded: columns whose bounds go into the log."""
+        return TableLayout(self.root, self.schema, tuple(bounded), self.partition_by)
 
     @property
     def other_pipelines(self) -> list[str]:

@@ -19,7 +19,6 @@ from cdk.base.crash_points import crash_point
 from cdk.base.errors import StateError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
-from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type, only_gains
 from cdk.lake.delta.pinned_table import repeat_if_changed
@@ -27,13 +26,12 @@ from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.partitioning import Texts, restored
-from cdk.lake.parquet.rewrite import Rewrite
+from cdk.lake.parquet.partitioning import Texts
+from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, actions, missing_files
-from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
-
-_BATCH_ROWS = 64_000
 
 
 class RowHistory:
@@ -113,15 +111,15 @@ class RowHistory:
         self.table.add(gains)
         if self.table.schema.equals(target):
             return
-        by = self.table.partition_by
-        exact = Rewrite(self.table.root, target, (), by).unfit(self.table.files(), spread)
-        rewrite = Rewrite(self.table.root, self._target(self.table.schema, exact), self._bounded, by)
-        repeat_if_changed(self.table, partial(self._written_again, rewrite, spread))
+        layout = self.table.layout(self._bounded)
+        exact = replace(layout, schema=target).unfit(self.table.files(), spread)
+        layout = replace(layout, schema=self._target(self.table.schema, exact))
+        repeat_if_changed(self.table, partial(self._rewrite, layout, spread))
 
-    def _written_again(self, rewrite: Rewrite, spread: TaskMap) -> None:
+    def _rewrite(self, layout: TableLayout, spread: TaskMap) -> None:
         saved = self.table.saved or TableState("incremental", "append")
-        files = rewrite.files(self.table.files(), spread)
-        self.table.commit(saved, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
+        files = layout.rewrite(self.table.files(), spread)
+        self.table.commit(saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
 
     def _target(self, current: pa.Schema, exact: frozenset[str]) -> pa.Schema:
         fields = {field.name: field for field in current}
@@ -145,40 +143,39 @@ class RowHistory:
             same = all(only_gains(field.type, kinds.get(field.name, field.type)) for field in written)
             (readable if same else outdated).append(file)
         old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in outdated]
-        rewrite = Rewrite(self.table.root, self.table.schema, self._bounded, self.table.partition_by)
-        return [*readable, *rewrite.files(old, run_inline)] if old else readable
+        return [*readable, *self.table.layout(self._bounded).rewrite(old, run_inline)] if old else readable
 
     def _fill(self) -> None:
         """Copy the rows that files of the table's log have and the history has not, each as its first file has it.
 
         In the driver, 150 bytes of memory a row: this comes once, with the history, or after an accident.
         """
-        copied_ids: set[str] = set()
-        for file in self.table.files():
-            for batch in _batches(self.table.root, unquote(file.path), [RAW_ID]):
-                copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
-        schema = self.table.schema
-        writer = TableWriter(self.table.root, schema, self._bounded, self.table.partition_by)
-        try:
-            for path, texts in self._files_of_log():
-                for batch in _batches(self.main.root, path, schema.names):
-                    ids = batch.column(RAW_ID).to_pylist() if RAW_ID in batch.schema.names else []
-                    new = pa.array([row is not None and row not in copied_ids for row in ids], pa.bool_())
-                    if pc.any(new).as_py():
-                        copied_ids.update(filter(None, ids))
-                        writer.write([cast_batch(restored(batch.filter(new), texts, schema), schema)])
-            files = writer.close()
-        except BaseException:
-            writer.discard()
-            raise
+        files = self.table.layout(self._bounded).write(self._missing_rows())
         if files:
             text = "%s: its history lacked %d rows that are in the table's log, and has them now; rows that no file of "
             text += "the table has any more are not among them"
             logger.warning(text, self._stream, row_count(files))
         self._commit(files)
 
+    def _missing_rows(self) -> Iterator[pa.RecordBatch]:
+        schema = self.table.schema
+        copied_ids: set[str] = set()
+        for file in self.table.files():
+            for batch in rows_of(self.table.root, file.path, {}, schema, [RAW_ID]):
+                copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
+        for path, texts in self._files_of_log():
+            for batch in rows_of(self.main.root, path, texts, schema, schema.names):
+                ids = batch.column(RAW_ID).to_pylist() if RAW_ID in batch.schema.names else []
+                new = pa.array([row is not None and row not in copied_ids for row in ids], pa.bool_())
+                if pc.any(new).as_py():
+                    copied_ids.update(filter(None, ids))
+                    yield batch.filter(new)
+
     def _files_of_log(self) -> Iterator[tuple[str, Texts]]:
-        """The existing files that commits to the table have added, oldest first; then those of its present version."""
+        """The existing files that commits to the table have added, oldest first; then those of its present version.
+
+        Paths are as the log spells them.
+        """
         root = self.main.root
         yielded = set()
         for version in range(self.main.version + 1):
@@ -187,13 +184,13 @@ class RowHistory:
             except FileNotFoundError:
                 continue  # cleaned up
             for add in (line["add"] for line in lines if "add" in line):
-                path = unquote(add["path"])
-                if path not in yielded and root.has([path]):
+                path = add["path"]
+                if path not in yielded and root.has([unquote(path)]):
                     yielded.add(path)
                     yield path, {name: text or None for name, text in add.get("partitionValues", {}).items()}
         for file in self.main.files():
-            if unquote(file.path) not in yielded:
-                yield unquote(file.path), file.partition
+            if file.path not in yielded:
+                yield file.path, file.partition
 
     def _commit(self, files: Sequence[DataFile], remove: Sequence[TableFile] = ()) -> None:
         """Add the files and note up to which state the history is complete; unknown where files are removed."""
@@ -206,11 +203,3 @@ class RowHistory:
 def _gains(schema: pa.Schema, field: pa.Field) -> bool:
     old = schema.field(field.name).type
     return bool(old != field.type) and only_gains(old, field.type)
-
-
-def _batches(root: Folder, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, those of the columns that it has."""
-    with root.explaining(), root.reader(path) as source:
-        file = pq.ParquetFile(source)
-        columns = [name for name in names if name in file.schema_arrow.names]
-        yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)

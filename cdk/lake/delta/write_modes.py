@@ -261,7 +261,7 @@ class AppendDedup(WriteMode):
         table = self.table
         source = self.tables[-1]
         staged_in = None if source is table else source.root
-        merge = Merge(table.root, table.schema, self.identity, spread, staged_in, self._bounded, table.partition_by)
+        merge = Merge(table.layout(self._bounded), self.identity, spread, staged_in)
         source.check_files(files)
         if table.guard.way(Use.MERGE) is Way.ENGINE:
             return self._merged_by_engine(merge, saved, files, staged)
@@ -299,7 +299,7 @@ class AppendDedup(WriteMode):
         receipt = _merge_receipt(staged, comparison)
         written: Sequence[DataFile] = ()
         if any(comparison.expected.values()):
-            change = merged(comparison.source(), merge.schema, merge.identity.keys)
+            change = merged(comparison.source(), table.schema, merge.identity.keys)
             written = table.change(saved, change, receipt, comparison.expected, logged=self._logged(files))
         else:
             # delta-rs commits no MERGE that changes nothing, and the state has to move.

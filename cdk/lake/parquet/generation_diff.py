@@ -6,7 +6,7 @@ stale. Finding them takes a column or two of each file, one task a file, and no 
 A row without a number is not the kit's, and stays.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -20,10 +20,9 @@ from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import GENERATION, MOMENT
 from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
-from cdk.lake.parquet.table_rows import rows_of
-from cdk.lake.parquet.writer import DataFile, TableWriter
-from cdk.lake.storage.folder import Folder
+from cdk.lake.parquet.writer import DataFile
 
 _HASH_BITS = 64
 
@@ -43,16 +42,11 @@ class GenerationCounts:
 class GenerationDiff:
     """A table, and the generation of the rows that a complete read saw. A value; it travels to tasks."""
 
-    root: Folder
-    schema: pa.Schema
+    table: TableLayout
     """Has `DELETED_AT` where rows are to be flagged."""
     generation: int
     keys: tuple[str, ...]
     """The columns of the key."""
-    bounded: tuple[str, ...] = ()
-    """Columns whose bounds go into the log."""
-    partition_by: tuple[str, ...] = ()
-    """The table's partition columns."""
 
     @property
     def compared_columns(self) -> list[str]:
@@ -61,7 +55,7 @@ class GenerationDiff:
 
     def summary(self, batches: Iterable[pa.RecordBatch]) -> tuple[GenerationCounts, int, str]:
         """The counts of a table as its readers see it, the number of its rows, and the digest of its stale keys."""
-        schema = pa.schema([self.schema.field(name) for name in self.compared_columns])
+        schema = pa.schema([self.table.schema.field(name) for name in self.compared_columns])
         counts, rows, total = GenerationCounts(), 0, 0
         for batch in (cast_batch(batch, schema) for batch in batches):
             counts += _count(self, batch)
@@ -80,11 +74,11 @@ class GenerationDiff:
 
     def flagged(self, files: Sequence[TableFile], now: datetime, spread: TaskMap) -> list[DataFile]:
         """Rewrite these files with `now` in stale rows; nobody sees the new files before a commit names them."""
-        return _flat(spread(partial(_rewritten, self, now), files))
+        return flat(spread(partial(_rewritten, self, now), files))
 
     def deleted(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
         """Rewrite these files without their stale rows."""
-        return _flat(spread(partial(_rewritten, self, None), files))
+        return flat(spread(partial(_rewritten, self, None), files))
 
 
 def check_flag(schema: pa.Schema, where: str) -> None:
@@ -100,19 +94,8 @@ FLAG = pa.field(DELETED_AT, MOMENT)
 """The column that flagging adds to a table without one."""
 
 
-def _flat(file_lists: Sequence[Sequence[DataFile]]) -> list[DataFile]:
-    return [file for files in file_lists for file in files]
-
-
-def _batches(diff: GenerationDiff, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file as the table has them: all its columns, or those with these names."""
-    schema = diff.schema if names is None else pa.schema([diff.schema.field(name) for name in names])
-    for batch in rows_of(diff.root, file.path, file.partition, diff.schema, schema.names):
-        yield cast_batch(batch, schema)
-
-
 def _mark_columns(diff: GenerationDiff) -> list[str]:
-    return [name for name in (GENERATION, DELETED_AT) if name in diff.schema.names]
+    return [name for name in (GENERATION, DELETED_AT) if name in diff.table.schema.names]
 
 
 def _stale_mask(diff: GenerationDiff, batch: pa.RecordBatch) -> pa.Array:
@@ -121,7 +104,7 @@ def _stale_mask(diff: GenerationDiff, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _counted(diff: GenerationDiff, file: TableFile) -> GenerationCounts:
-    return sum((_count(diff, batch) for batch in _batches(diff, file, _mark_columns(diff))), GenerationCounts())
+    return sum((_count(diff, batch) for batch in diff.table.rows(file, _mark_columns(diff))), GenerationCounts())
 
 
 def _count(diff: GenerationDiff, batch: pa.RecordBatch) -> GenerationCounts:
@@ -130,7 +113,7 @@ def _count(diff: GenerationDiff, batch: pa.RecordBatch) -> GenerationCounts:
 
 
 def _hashed(diff: GenerationDiff, file: TableFile) -> int:
-    return sum(_hash(diff, batch) for batch in _batches(diff, file, diff.compared_columns))
+    return sum(_hash(diff, batch) for batch in diff.table.rows(file, diff.compared_columns))
 
 
 def _hash(diff: GenerationDiff, batch: pa.RecordBatch) -> int:
@@ -144,15 +127,10 @@ def _named(total: int) -> str:
 
 
 def _rewritten(diff: GenerationDiff, now: datetime | None, file: TableFile) -> list[DataFile]:
-    writer = TableWriter(diff.root, diff.schema, diff.bounded, diff.partition_by)
-    try:
-        for batch in _batches(diff, file):
-            stale = _stale_mask(diff, batch)
-            writer.write([batch.filter(pc.invert(stale)) if now is None else _with_flag(batch, stale, now)])
-        return writer.close()
-    except BaseException:
-        writer.discard()
-        raise
+    rows = ((batch, _stale_mask(diff, batch)) for batch in diff.table.rows(file))
+    return diff.table.write(
+        batch.filter(pc.invert(stale)) if now is None else _with_flag(batch, stale, now) for batch, stale in rows
+    )
 
 
 def _with_flag(batch: pa.RecordBatch, stale: pa.Array, now: datetime) -> pa.RecordBatch:

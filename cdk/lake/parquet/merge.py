@@ -39,9 +39,10 @@ from cdk.lake.parquet.dedup import (
     superseded,
 )
 from cdk.lake.parquet.partitioning import Texts
+from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import rows_of
-from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 
 SMALL_ROWS = 1_000_000
@@ -84,18 +85,12 @@ class Merged:
 class Merge:
     """A table as merging sees it."""
 
-    root: Folder
-    schema: pa.Schema
-    """All columns of the table."""
+    table: TableLayout
     identity: Identity
     spark: TaskMap
     """Runs tasks on executors."""
     staged: Folder | None = None
     """The folder of the rows that were read, if not the table's; they stay there."""
-    bounded: tuple[str, ...] = ()
-    """Columns whose bounds go into the log."""
-    partition_by: tuple[str, ...] = ()
-    """The table's partition columns; a row that changes may move to another partition."""
     small_rows: int = SMALL_ROWS
 
     def __call__(self, staged: Sequence[DataFile], table: Sequence[TableFile]) -> Merged:
@@ -103,12 +98,11 @@ class Merge:
 
         The rows of both have their keys and cursor in columns of the schema's types. Raises what the folder raises.
         """
-        source = self.staged or self.root
-        read = [self.keyed(source, file.path) for file in staged]
+        read = [self.keyed(self.source, file.path) for file in staged]
         winners = latest_rows(read, len(self.identity.keys))
         candidates = list(_candidates(winners, table))
         run = run_inline if sum(file.rows for file in candidates) <= self.small_rows else self.spark
-        scratch = self.root.join(_SCRATCH)
+        scratch = self.table.root.join(_SCRATCH)
         name = f"{uuid4().hex}.parquet"
         if candidates:
             self._save(scratch, name, winners)
@@ -134,21 +128,27 @@ class Merge:
             () if self.staged else tuple(file.path for file in staged if file not in add),
         )
 
+    @property
+    def source(self) -> Folder:
+        """The folder of the rows that were read."""
+        return self.staged or self.table.root
+
     def keyed(self, folder: Folder, path: str, partition: Texts | None = None) -> pa.Table:
         """The rows of a file as `cdk.lake.parquet.dedup` compares them. partition: where in the table it lies."""
 
         def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
-            names = self.schema.names if names is None else names
+            names = schema.names if names is None else names
             columns = pa.schema([(name, types.get(name) or OWN_COLUMNS[name]) for name in names])
             batches, start = [], 0
-            for batch in rows_of(folder, path, partition or {}, self.schema, names):
+            for batch in rows_of(folder, path, partition or {}, schema, names):
                 selected = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
                 batches.append(cast_batch(selected, columns))
                 start += batch.num_rows
             return pa.Table.from_batches(batches, columns)
 
-        types = {field.name: field.type for field in self.schema}
-        return keyed(rows(self.identity.columns(self.schema), None), self.identity, rows)
+        schema = self.table.schema
+        types = {field.name: field.type for field in schema}
+        return keyed(rows(self.identity.columns(schema), None), self.identity, rows)
 
     def _plain(self) -> "Merge":
         """This merge for a task, which starts no tasks of its own."""
@@ -157,7 +157,7 @@ class Merge:
     def _save(self, scratch: Folder, name: str, winners: pa.Table) -> None:
         """Write the winners for the tasks. They are sorted by key: each task reads its own range."""
         scratch.make()
-        with self.root.explaining():
+        with self.table.root.explaining():
             with scratch.open(name) as sink:
                 pq.write_table(winners.drop_columns([FILE, ROW, DELETED]), sink, row_group_size=_BATCH_ROWS)
             scratch.make_durable(name)
@@ -173,8 +173,7 @@ class Merge:
                 unchanged.append(file)
             elif len(rows):
                 parts.append(_Part(file.path, rows))
-        written: list[list[DataFile]] = run(partial(_keep, self._plain()), parts)
-        return [*unchanged, *(file for files in written for file in files)]
+        return [*unchanged, *flat(run(partial(_keep, self._plain()), parts))]
 
 
 @dataclass(frozen=True)
@@ -228,38 +227,30 @@ def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[Table
 
 def _compare(merge: Merge, name: str, file: TableFile) -> _Compared:
     """Find the rows of a file that winners replace, and write the file without them."""
-    existing = merge.keyed(merge.root, file.path, file.partition)
+    root = merge.table.root
+    existing = merge.keyed(root, file.path, file.partition)
     filters: pc.Expression | None = None
     if file.low is not None and file.high is not None:
         filters = ((pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)) | pc.field(APART).is_valid()
-    with merge.root.explaining(), merge.root.join(_SCRATCH).reader(name) as source:
+    with root.explaining(), root.join(_SCRATCH).reader(name) as source:
         winners = pq.read_table(source, filters=filters)
     replaced, lost = superseded(existing, winners, len(merge.identity.keys))
     if not len(replaced):
         return _Compared(file, 0, lost)
-    files = _written(
-        merge, merge.root, file.path, file.partition, lambda rows: pc.invert(pc.is_in(rows, value_set=replaced))
-    )
+    rows = rows_of(root, file.path, file.partition, merge.table.schema)
+    files = merge.table.write(_selected(rows, lambda numbers: pc.invert(pc.is_in(numbers, value_set=replaced))))
     crash_point("merge_compared")
     return _Compared(file, len(replaced), lost, files)
 
 
 def _keep(merge: Merge, part: _Part) -> list[DataFile]:
-    return _written(merge, merge.staged or merge.root, part.path, {}, lambda rows: pc.is_in(rows, value_set=part.rows))
+    rows = rows_of(merge.source, part.path, {}, merge.table.schema)
+    return merge.table.write(_selected(rows, lambda numbers: pc.is_in(numbers, value_set=part.rows)))
 
 
-def _written(
-    merge: Merge, folder: Folder, path: str, partition: Texts, which: Callable[[pa.Array], pa.Array]
-) -> list[DataFile]:
-    """Write the rows of a file that `which` selects by their numbers into new files of the table."""
-    writer = TableWriter(merge.root, merge.schema, merge.bounded, merge.partition_by)
+def _selected(batches: Iterator[pa.RecordBatch], which: Callable[[pa.Array], pa.Array]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that `which` selects by their numbers."""
     start = 0
-    try:
-        for batch in rows_of(folder, path, partition, merge.schema):
-            numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
-            start += batch.num_rows
-            writer.write([cast_batch(batch.filter(which(numbers)), merge.schema)])
-        return writer.close()
-    except BaseException:
-        writer.discard()
-        raise
+    for batch in batches:
+        yield batch.filter(which(pa.array(range(start, start + batch.num_rows), pa.int64())))
+        start += batch.num_rows

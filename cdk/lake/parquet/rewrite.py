@@ -1,9 +1,9 @@
-"""Rewriting the files of a table: with wider columns, or many small ones as few large ones.
+"""Rewriting the files of a table: with wider columns, without some rows, or many small ones as few large ones.
 
 One task writes one new file, or the few that a large one becomes, and one commit names them all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -23,29 +23,54 @@ LARGE_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
-class Rewrite:
-    """Files of a table, and the columns that they are to have."""
+class TableLayout:
+    """A table's folder, and the columns that its files are to have. A value; it travels to tasks."""
 
     root: Folder
     schema: pa.Schema
     bounded: tuple[str, ...] = ()
     """Columns whose bounds go into the log."""
     partition_by: tuple[str, ...] = ()
-    """The table's partition columns; rows keep their partition, and files without these columns get them."""
+    """The partition columns; a row whose value changes moves to another partition."""
+
+    def rows(self, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a file with all columns, or those with these names; columns that it lacks are null."""
+        names = self.schema.names if names is None else names
+        schema = pa.schema([self.schema.field(name) for name in names])
+        for batch in rows_of(self.root, file.path, file.partition, self.schema, names):
+            yield cast_batch(batch, schema)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
+        """Write rows, cast to the table's columns, into new files; nobody sees these before a commit names them.
+
+        Where a batch cannot be had or written, no file remains.
+        """
+        writer = TableWriter(self.root, self.schema, self.bounded, self.partition_by)
+        try:
+            for batch in batches:
+                writer.write([cast_batch(batch, self.schema)])
+            return writer.close()
+        except BaseException:
+            writer.discard()
+            raise
 
     def unfit(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
         """The columns that a double would round in some file."""
         columns: list[frozenset[str]] = spread(partial(_unfit, self), files)
         return frozenset().union(*columns)
 
-    def files(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
-        """Rewrite each file; nobody sees the new files before a commit names them."""
-        return self.joined([[file] for file in files], spread)
+    def rewrite(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
+        """Write the rows of each file again."""
+        return self.join([[file] for file in files], spread)
 
-    def joined(self, groups: Sequence[Sequence[TableFile]], spread: TaskMap) -> list[DataFile]:
-        """Write the rows of each group into one file, or as many as they fill; nobody sees them before a commit."""
-        written: list[list[DataFile]] = spread(partial(_rewritten, self), groups)
-        return [file for files in written for file in files]
+    def join(self, groups: Sequence[Sequence[TableFile]], spread: TaskMap) -> list[DataFile]:
+        """Write the rows of each group into one file, or as many as they fill."""
+        return flat(spread(partial(_joined, self), groups))
+
+
+def flat(file_lists: Sequence[Sequence[DataFile]]) -> list[DataFile]:
+    """The files that several tasks wrote."""
+    return [file for files in file_lists for file in files]
 
 
 def crowded(files: Sequence[TableFile]) -> list[list[TableFile]]:
@@ -73,21 +98,13 @@ def _filled(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
     yield group
 
 
-def _batches(rewrite: Rewrite, file: TableFile) -> Iterator[pa.RecordBatch]:
-    return rows_of(rewrite.root, file.path, file.partition, rewrite.schema)
+def _unfit(layout: TableLayout, file: TableFile) -> frozenset[str]:
+    return frozenset().union(*(unfit(batch, layout.schema) for batch in _uncast(layout, file)))
 
 
-def _unfit(rewrite: Rewrite, file: TableFile) -> frozenset[str]:
-    return frozenset().union(*(unfit(batch, rewrite.schema) for batch in _batches(rewrite, file)))
+def _joined(layout: TableLayout, group: Sequence[TableFile]) -> list[DataFile]:
+    return layout.write(batch for file in group for batch in _uncast(layout, file))
 
 
-def _rewritten(rewrite: Rewrite, group: Sequence[TableFile]) -> list[DataFile]:
-    writer = TableWriter(rewrite.root, rewrite.schema, rewrite.bounded, rewrite.partition_by)
-    try:
-        for file in group:
-            for batch in _batches(rewrite, file):
-                writer.write([cast_batch(batch, rewrite.schema)])
-        return writer.close()
-    except BaseException:
-        writer.discard()
-        raise
+def _uncast(layout: TableLayout, file: TableFile) -> Iterator[pa.RecordBatch]:
+    return rows_of(layout.root, file.path, file.partition, layout.schema)

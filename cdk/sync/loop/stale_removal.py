@@ -174,8 +174,7 @@ class StaleRemoval:
         return replace(count, removed=count.missing)
 
     def _generation_diff(self, generation: int) -> GenerationDiff:
-        table = self._table
-        return GenerationDiff(table.root, table.schema, generation, self._keys, self._bounded, table.partition_by)
+        return GenerationDiff(self._table.layout(self._bounded), generation, self._keys)
 
     def _guard_refusal(self, count: StaleCount, plan: Callable[[], str]) -> str:
         """Why a person has to look first; empty where nobody has to."""

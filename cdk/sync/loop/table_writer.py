@@ -35,7 +35,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Append, AppendDedup, Overwrite, WriteMode
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import check_columns
-from cdk.lake.parquet.rewrite import Rewrite
+from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, lost_files
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
@@ -119,12 +119,13 @@ class TableWriting:
         """Write the files again. Raises ConfigError: the table has got a feature, and they may not be any more."""
         table = self.table
         table.guard.check([Use.WIDEN])
-        exact = Rewrite(table.root, self._columns.schema).unfit(table.files(), spread)
-        rewrite = Rewrite(table.root, self._planned(exact).schema, self._bounded, table.partition_by)
-        files = rewrite.files(table.files(), spread)
+        layout = self._layout(table.root)
+        exact = layout.unfit(table.files(), spread)
+        layout = replace(layout, schema=self._planned(exact).schema)
+        files = layout.rewrite(table.files(), spread)
         before = table.saved or replace(saved, state=None)
         try:
-            table.commit(before, files, overwrite=True, schema=rewrite.schema, receipt=Receipt())
+            table.commit(before, files, overwrite=True, schema=layout.schema, receipt=Receipt())
         except TableChanged:
             for file in files:
                 table.root.delete(file.path)
@@ -167,7 +168,7 @@ class TableWriting:
         written = {} if one_type else {file.path: self._written(staging, file) for file in (*pending, *accepted)}
         self._meet(met)
         if written:
-            exact = self._rewrite(staging).unfit(
+            exact = self._layout(staging).unfit(
                 [_named(file) for file in (*pending, *accepted) if self._differs(written[file.path])], spread
             )
             self._meet(dict.fromkeys(exact, pa.string()))
@@ -179,7 +180,7 @@ class TableWriting:
             narrow = [file for file in old if file.path in written and self._differs(written[file.path])]
             if not narrow:
                 return old
-            rewritten = self._rewrite(staging).files([_named(file) for file in narrow], spread)
+            rewritten = self._layout(staging).rewrite([_named(file) for file in narrow], spread)
             return [*(file for file in old if file not in narrow), *rewritten]
 
         # The state that there is names the hidden files as they were.
@@ -201,8 +202,8 @@ class TableWriting:
         if self._plan.write_mode == "overwrite":
             self.mode.add(list(self._columns.schema))
 
-    def _rewrite(self, folder: Folder) -> Rewrite:
-        return Rewrite(folder, self._columns.schema, self._bounded, self.table.partition_by)
+    def _layout(self, folder: Folder) -> TableLayout:
+        return TableLayout(folder, self._columns.schema, self._bounded, self.table.partition_by)
 
     def _written(self, folder: Folder, file: DataFile) -> pa.Schema:
         with folder.explaining(), folder.reader(file.path) as source:

@@ -13,6 +13,7 @@ from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import GENERATION, LOCAL_TIME, MOMENT
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.generation_diff import GenerationCounts, GenerationDiff, check_flag
+from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
@@ -26,7 +27,8 @@ class Table:
 
     def __init__(self, folder: Path, schema: pa.Schema = SCHEMA, partition_by: tuple[str, ...] = ()) -> None:
         self.folder, self.schema, self.files = folder, schema, list[TableFile]()
-        self.unseen = GenerationDiff(LocalFolder(folder), schema, 3, ("id", "team"), partition_by=partition_by)
+        layout = TableLayout(LocalFolder(folder), schema, partition_by=partition_by)
+        self.unseen = GenerationDiff(layout, 3, ("id", "team"))
 
     def add(self, rows: Sequence[Mapping[str, Json]], columns: Sequence[str], **partition: str) -> None:
         path = f"{len(self.files)}.parquet"

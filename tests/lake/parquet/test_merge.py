@@ -14,8 +14,9 @@ from cdk.lake.arrow.columns import MOMENT
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
 from cdk.lake.parquet.merge import Merge, Merged
+from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
-from cdk.lake.parquet.writer import DataFile, TableWriter
+from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.streams.order import CountOrder
 
@@ -37,15 +38,11 @@ class Table:
         self.place, self.columns = LocalFolder(folder), columns or COLUMNS
         self.rows = RecordBatchBuilder(self.columns, generation=1)
         bounded = tuple(name for name in identity.keys if name not in partition_by)
-        self.merge = Merge(
-            self.place, self.rows.schema, identity, run_inline, bounded=bounded, partition_by=partition_by
-        )
+        self.merge = Merge(TableLayout(self.place, self.rows.schema, bounded, partition_by), identity, run_inline)
         self.files: list[TableFile] = []
 
     def stage(self, records: Sequence[dict[str, Any]]) -> list[DataFile]:
-        writer = TableWriter(self.place, self.rows.schema, self.merge.bounded, self.merge.partition_by)
-        writer.write([self.rows.batch(records)])
-        return writer.close()
+        return self.merge.table.write([self.rows.batch(records)])
 
     def take(self, *pages: Sequence[dict[str, Any]]) -> Merged:
         merged = self.merge([file for page in pages for file in self.stage(page)], self.files)
