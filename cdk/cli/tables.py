@@ -30,6 +30,7 @@ def tables(pipeline: Path, *, as_json: bool) -> None:
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
     from cdk.lake.admin.table_facts import tables_of  # noqa: PLC0415
+    from cdk.lake.storage.folder import LocalFolder  # noqa: PLC0415
     from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
 
     settings = Pipeline.load(pipeline, _NoSecretsNeeded(os.environ))
@@ -45,7 +46,7 @@ def tables(pipeline: Path, *, as_json: bool) -> None:
     if not target.is_dir():
         raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
     try:
-        facts_list = tables_of(target, settings.name, _configured(settings.streams or {}))
+        facts_list = tables_of(LocalFolder(target), settings.name, _configured(settings.streams or {}))
     except (DeltaError, OSError) as error:
         raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
     if as_json:
@@ -97,7 +98,7 @@ def _as_json(facts: "TableFacts") -> Mapping[str, Json]:
     return {
         "stream": facts.stream,
         "path": facts.path,
-        "state": str(facts.standing),
+        "state": str(facts.status),
         "rows": facts.rows,
         "waiting_rows": facts.waiting,
         "files": facts.files,
@@ -145,7 +146,7 @@ def _print_table(pipeline: str, target: Path, tables: Sequence["TableFacts"]) ->
             "" if facts.committed is None else _moment(facts.committed),
             "" if facts.generation is None else str(facts.generation),
             *([", ".join(facts.partition_columns)] if partitioned else []),
-            str(facts.standing),
+            str(facts.status),
             facts.next,
         ]
         shown.add_row(*map(Text, cells))

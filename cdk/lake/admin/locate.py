@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, StateError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.row_history import RowHistory
@@ -45,6 +45,13 @@ class StreamLocation:
     def open(self, pipeline: str, *, clock: Clock = system_clock, lost: bool = False) -> StreamTable:
         """Open the table, which must exist. Raises ConfigError, StateError and TransientError: see StreamTable."""
         return StreamTable(self.root, pipeline, self.stream, pa.schema([]), clock=clock, lost=lost)
+
+    def opened(self, pipeline: str) -> tuple[StreamTable, str]:
+        """The table, also where its state cannot be read; and why that cannot be, else an empty string."""
+        try:
+            return self.open(pipeline), ""
+        except StateError as error:
+            return self.open(pipeline, lost=True), str(error)
 
     def complete_history(self, pipeline: str, table: StreamTable) -> None:
         """Add missing rows to the history, before the table's state moves. Raises what `RowHistory.follow` raises."""

@@ -89,23 +89,16 @@ class Admin:
         path = str(location.root)
         if not location.exists:
             return StreamStatus(location.name, path)
-        try:
-            table = location.open(self.pipeline)
-        except StateError as error:
-            lost = location.open(self.pipeline, lost=True)
-            retained = tuple(sorted(self._retained(location, lost), reverse=True))
-            marker = lost.state_version
-            return StreamStatus(
-                location.name, path, None, None if marker is None else number(marker), retained, str(error)
-            )
-        rows_state = table.rows_state_version
+        table, lost = location.opened(self.pipeline)
+        version = table.state_version if lost else table.rows_state_version
         return StreamStatus(
             location.name,
             path,
-            table.saved,
-            None if rows_state is None else number(rows_state),
-            tuple(sorted(self._retained(location, table), reverse=True)),
-            restored=rows_state != table.state_version,
+            None if lost else table.saved,
+            None if version is None else number(version),
+            tuple(map(number, reversed(table.retained))),
+            lost,
+            restored=not lost and table.restored,
         )
 
     def log(self, location: StreamLocation) -> Iterator[tuple[Commit, TableState | None]]:
@@ -134,15 +127,13 @@ class Admin:
     def reset(self, location: StreamLocation, partition: Partition | None = None) -> EditResult:
         """Make the next sync read the stream, or a partition, from its start; also where the state is lost."""
         table = location.open(self.pipeline, clock=self.clock, lost=True)
-        if table.state_version is None and not self._retained(location, table):
+        if table.state_version is None and not table.retained:
             raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
         saved = table.saved
         if saved is None:
             # How it was read is all that is needed of an older state; if none can be read, the next sync knows.
-            retained = self._retained(location, table)
-            saved = next(
-                filter(None, (_loaded(table, retained[n]) for n in sorted(retained, reverse=True))), TableState("", "")
-            )
+            states = (_loaded(table, version) for version in reversed(table.retained))
+            saved = next(filter(None, states), TableState("", ""))
         return self.commit(location, table, reset(saved, partition))
 
     def rollback(self, location: StreamLocation, state_number: int, *, tables: bool = False) -> EditResult:
@@ -218,9 +209,7 @@ class Admin:
     def _restore(self, location: StreamLocation, table: StreamTable, change: Change, to: int) -> int:
         """Rows of an older version and the state that belongs to them, in one commit that moves the marker."""
         version, before = successor(table.state_version), table.state_version
-        retained = dict.fromkeys(
-            n for n in (before, table.rows_state_version, *self._retained(location, table).values()) if n is not None
-        )
+        retained = dict.fromkeys(n for n in (before, table.rows_state_version, *table.retained) if n is not None)
         table.draft(version, replace(change.saved, history=tuple(retained)))
         with location.root.explaining(location.stream):
             handle = DeltaTable(location.root.uri, storage_options=location.root.storage_options)
@@ -244,20 +233,8 @@ class Admin:
                 ) from error
         return location.open(self.pipeline).version
 
-    def _retained(self, location: StreamLocation, table: StreamTable) -> dict[int, int]:
-        """The versions of the retained states, by number. Drafts of commits that never happened are not among them."""
-        names = [
-            name.removesuffix(".json") for name in location.states(self.pipeline).names() if name.endswith(".json")
-        ]
-        versions = {int(name) for name in names if name.isdecimal()}
-        if table.saved is not None:
-            versions &= {n for n in (table.rows_state_version, *table.saved.history) if n is not None}
-        elif table.state_version is not None:
-            versions = {n for n in versions if number(n) <= number(table.state_version)}
-        return {number(n): n for n in sorted(versions)}
-
     def _version(self, location: StreamLocation, table: StreamTable, state_number: int) -> int:
-        retained = self._retained(location, table)
+        retained = {number(version): version for version in table.retained}
         if state_number not in retained:
             numbers = ", ".join(map(str, sorted(retained))) or "none"
             raise StateError(f"state {state_number} is not kept, expected one of {numbers}", stream=location.stream)

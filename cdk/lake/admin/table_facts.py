@@ -1,25 +1,17 @@
 """What can be told of a pipeline's tables without reading or changing them, from Delta logs and saved states."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-
-from cdk.base.values import Json, from_json
-from cdk.lake.delta.table_guard import Guard, Use, check_openable, guard_at, guard_of
-from cdk.lake.parquet.table_files import logged_files, rows_of
-from cdk.lake.storage.folder import LocalFolder
-from cdk.lake.storage.table_folders import table_folders
-
-_LOOKED_BACK = 20
-"""Commits in which a RESTORE is looked for."""
+from cdk.lake.admin.locate import StreamLocation, locations_in
+from cdk.lake.delta.commit_log import commits
+from cdk.lake.delta.receipt import row_count
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_guard import Guard, Use, guard_at
+from cdk.lake.storage.folder import Folder
 
 _MANY, _SMALL = 100, 8 * 2**20
 """Files, and bytes of each on average, from which on readers of a table are slowed down by their number."""
@@ -37,27 +29,27 @@ class TableStatus(StrEnum):
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A stream's table.
-
-    rows: None where a file does not say how many it has. bytes: of the files that the table's version names. waiting:
-    rows of a generation that is not visible yet. refused: why the next sync cannot write to it. committed: when the
-    version was made. The counts are 0 and version is None where there is no table.
-    """
+    """A stream's table. The counts are 0 and version is None where there is no table."""
 
     stream: str
     path: str
-    standing: TableStatus
+    status: TableStatus
     rows: int | None = 0
+    """None where a file does not say how many it has."""
     files: int = 0
     bytes: int = 0
+    """Of the files that the table's version names."""
     version: int | None = None
     committed: datetime | None = None
+    """When the version was made."""
     partition_columns: Sequence[str] = ()
     generation: int | None = None
     sync_mode: str | None = None
     write_mode: str | None = None
     waiting: int = 0
+    """Rows of a generation that is not visible yet."""
     refused: Sequence[str] = ()
+    """Why the next sync cannot write to it."""
 
     @property
     def file_bytes(self) -> int:
@@ -69,7 +61,7 @@ class TableFacts:
         """What the next sync does with this stream."""
         if self.refused:
             return "fails before it reads: the table has features that forbid it"
-        match self.standing:
+        match self.status:
             case TableStatus.NEVER:
                 return "reads everything"
             case TableStatus.CUT:
@@ -101,97 +93,67 @@ class TableRequest(NamedTuple):
     removal: str | None = None
 
 
-def tables_of(target: Path, pipeline: str, named: Mapping[str, TableRequest] | None = None) -> list[TableFacts]:
-    """The tables below `target` that the pipeline has filled, and streams of `named` that have none; by name.
+def tables_of(target: Folder, pipeline: str, named: Mapping[str, TableRequest] | None = None) -> list[TableFacts]:
+    """The tables below a folder that the pipeline has filled, and streams of `named` that have none; by path.
 
     Histories are no streams: they are left out.
-
-    Raises OSError, DeltaError for a table whose log cannot be read, and ConfigError for one that cannot be opened.
+    Raises OSError, DeltaError: a log cannot be read. ConfigError: a table cannot be opened, or there is no such folder.
     """
     named = named or {}
-    roots = [folder.path for folder in table_folders(target, pipeline)]
-    existing = [table_facts(root, pipeline, named.get(root.name, TableRequest())) for root in roots]
-    existing_names = {facts.stream for facts in existing}
-    missing = [
-        TableFacts(
-            name,
-            str(target / name),
-            TableStatus.NEVER,
-            refused=_refused(guard_at(LocalFolder(target / name), name), options),
-        )
-        for name, options in named.items()
-        if name not in existing_names
+    existing = [
+        table_facts(location, pipeline, named.get(location.stream, TableRequest()))
+        for location in locations_in(target, pipeline)
     ]
+    streams = {facts.stream for facts in existing}
+    missing = [_never(name, target.join(name), request) for name, request in named.items() if name not in streams]
     return sorted([*existing, *missing], key=lambda facts: facts.path)
 
 
-def table_facts(root: Path, pipeline: str, options: TableRequest | None = None) -> TableFacts:
-    """What the log and the state of one table say. options: what the pipeline says of its stream.
+def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) -> TableFacts:
+    """What the log and the state of one table say.
 
     Raises DeltaError: the log cannot be read. ConfigError: delta-rs knows no table with such features.
     """
-    options = options or TableRequest()
-    with check_openable(str(root), root.name):
-        table = DeltaTable(str(root))
-    stream = root.name
-    marker = table.transaction_version(f"spark-cdk/{pipeline}/{stream}")
-    history = table.history(_LOOKED_BACK)
-    state = {} if marker is None else _state(root / "_cdk_state" / pipeline / f"{marker}.json")
-    # Not `pa.table`: it imports pandas, for a quarter of a second.
-    files = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    size = files["size_bytes"]
-    guard = guard_of(table, str(root), stream)
-    moment = history[0].get("timestamp") if history else None
-    return TableFacts(
-        stream,
-        str(root),
-        _standing(marker, state, history),
-        rows=rows_of(logged_files(table)),
-        files=files.num_rows,
-        bytes=_sum(size),
-        version=table.version(),
-        committed=None if moment is None else datetime.fromtimestamp(moment / 1000, UTC),
-        partition_columns=tuple(table.metadata().partition_columns),
-        generation=None if state is None else state.get("generation"),
-        sync_mode=None if state is None else state.get("sync_mode"),
-        write_mode=None if state is None else state.get("write_mode"),
-        waiting=0 if state is None else sum(file["rows"] for file in state.get("pending", ())),
-        refused=_refused(guard, options, (state or {}).get("write_mode")),
+    table, lost = location.opened(pipeline)
+    files, newest = table.files(), next(commits(location.root, location.app(pipeline), table.version), None)
+    facts = TableFacts(
+        location.stream,
+        str(location.root),
+        TableStatus.UNREADABLE if lost else _status(table),
+        rows=table.row_count(),
+        files=len(files),
+        bytes=sum(file.size for file in files),
+        version=table.version,
+        committed=None if newest is None else newest.at,
+        partition_columns=table.partition_by,
+        refused=_refused(table.guard, request, table.saved and table.saved.write_mode),
+    )
+    if table.saved is None:
+        return facts
+    return replace(
+        facts,
+        generation=table.saved.generation,
+        sync_mode=table.saved.sync_mode,
+        write_mode=table.saved.write_mode,
+        waiting=row_count(table.saved.pending),
     )
 
 
-def _refused(guard: Guard, options: TableRequest, write_mode: str | None = None) -> list[str]:
-    """Why the next sync cannot write to a table. write_mode: of the last one, where the pipeline does not say."""
-    uses = [Use(options.write_mode or write_mode or Use.APPEND)]
-    if options.removal in {"soft", "hard"}:
-        uses.append(Use(f"remove_stale: {options.removal}"))
-    return guard.refusals(uses)
+def _never(stream: str, root: Folder, request: TableRequest) -> TableFacts:
+    return TableFacts(stream, str(root), TableStatus.NEVER, refused=_refused(guard_at(root, stream), request))
 
 
-def _state(path: Path) -> Mapping[str, Json] | None:
-    """The state that a table's marker names; None where it is gone or is none of ours."""
-    try:
-        blob = from_json(path.read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
-        return None
-    return blob if isinstance(blob, dict) and str(blob.get("format", "")).startswith("spark-cdk/") else None
-
-
-def _standing(
-    marker: int | None, state: Mapping[str, Json] | None, history: Sequence[Mapping[str, Json]]
-) -> TableStatus:
-    if marker is None:
+def _status(table: StreamTable) -> TableStatus:
+    if table.state_version is None:
         return TableStatus.NEVER
-    if state is None:
-        return TableStatus.UNREADABLE
-    for commit in history:
-        # Newest first: a restore after the last sync brings older rows back, and the state that belongs to them.
-        if commit.get("operation") == "RESTORE":
-            return TableStatus.RESTORED
-        if "spark-cdk.state" in commit:
-            break
-    return TableStatus.COMPLETE if state.get("complete") else TableStatus.CUT
+    if table.restored:
+        return TableStatus.RESTORED
+    return TableStatus.COMPLETE if table.saved is not None and table.saved.complete else TableStatus.CUT
 
 
-def _sum(column: pa.ChunkedArray) -> int:
-    return int(pc.sum(column).as_py() or 0)
+def _refused(guard: Guard, request: TableRequest, write_mode: str | None = None) -> list[str]:
+    """Why the next sync cannot write to a table. write_mode: of the last one, where the pipeline does not say."""
+    uses = [Use(request.write_mode or write_mode or Use.APPEND)]
+    if request.removal in {"soft", "hard"}:
+        uses.append(Use(f"remove_stale: {request.removal}"))
+    return guard.refusals(uses)

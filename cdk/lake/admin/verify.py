@@ -54,22 +54,19 @@ def audits(location: StreamLocation) -> dict[str, Audit]:
 def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
     """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
     yield from _of_receipts(audited)
-    table = location.open(pipeline, lost=True)
-    try:
-        location.open(pipeline)
-    except StateError as error:
-        yield Finding(location.name, str(error))
-    else:
-        if table.state_version is None:
-            return
-        if table.rows_state_version != table.state_version:
-            owner = (
-                "no state, so the next sync reads from the start"
-                if table.rows_state_version is None
-                else _state(table.rows_state_version)
-            )
-            yield Finding(location.name, f"the table was restored; its rows belong to {owner}", broken=False)
-    for version in _retained_versions(location, pipeline, table):
+    table, lost = location.opened(pipeline)
+    if lost:
+        yield Finding(location.name, lost)
+    elif table.state_version is None:
+        return
+    elif table.restored:
+        owner = (
+            "no state, so the next sync reads from the start"
+            if table.rows_state_version is None
+            else _state(table.rows_state_version)
+        )
+        yield Finding(location.name, f"the table was restored; its rows belong to {owner}", broken=False)
+    for version in _versions(table):
         try:
             table.load(version)
         except StateError as error:
@@ -107,7 +104,7 @@ def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age:
     Raises StateError: a state cannot be read, so nobody knows which files it names.
     """
     states, table = location.states(pipeline), location.open(pipeline)
-    versions = _retained_versions(location, pipeline, table)
+    versions = _versions(table)
     retained = {f"{n}.json" for n in (*versions, *table.bases(versions))}
     candidates = [
         (states, name, "a state that is no longer retained, or a draft")
@@ -133,12 +130,9 @@ def _state(version: int) -> str:
     return f"state {number(version)}"
 
 
-def _retained_versions(location: StreamLocation, pipeline: str, table: StreamTable) -> list[int]:
-    """The versions of states that are the table's own, newest first."""
-    if table.saved is None:
-        names = [name.removesuffix(".json") for name in location.states(pipeline).names()]
-        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
-    return table.states
+def _versions(table: StreamTable) -> list[int]:
+    """The versions of states that are the table's own, newest first; of all files where no state can be read."""
+    return sorted(table.state_files, reverse=True) if table.saved is None else table.states
 
 
 def _named(root: Folder) -> set[str]:

@@ -219,6 +219,29 @@ class StreamTable(PinnedTable):
         return [version for version in dict.fromkeys(versions) if version is not None]
 
     @property
+    def retained(self) -> list[int]:
+        """The versions of the states that a rollback can go back to, oldest first.
+
+        Where no state can be read, drafts of commits that never happened may be among them; each number comes once.
+        """
+        versions = sorted(self.state_files)
+        if self.saved is not None:
+            versions = [version for version in versions if version in {self._rows_state_version, *self.saved.history}]
+        elif self._version is not None:
+            versions = [version for version in versions if number(version) <= number(self._version)]
+        return list({number(version): version for version in versions}.values())
+
+    @property
+    def state_files(self) -> list[int]:
+        """The versions that have a file beside the table, drafts among them, in any order."""
+        return self._states.versions
+
+    @property
+    def restored(self) -> bool:
+        """Whether the rows are those of an older state than the newest one."""
+        return self._rows_state_version != self._version
+
+    @property
     def rows_state_version(self) -> int | None:
         """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
         return self._rows_state_version

@@ -6,11 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, TableStatus, table_facts, tables_of
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import LocalFolder
 
 SAVED = TableState("incremental", "append", complete=True)
 DONE = TableFacts("users", "/t", TableStatus.COMPLETE)
@@ -18,6 +20,10 @@ DONE = TableFacts("users", "/t", TableStatus.COMPLETE)
 
 def opened(root: Path, pipeline: str = "shop") -> StreamTable:
     return StreamTable(root, pipeline, root.name, table_schema({}))
+
+
+def facts_of(root: Path, pipeline: str = "shop") -> TableFacts:
+    return table_facts(StreamLocation(root.name, LocalFolder(root)), pipeline, TableRequest())
 
 
 def grow(table: StreamTable, root: Path, saved: TableState = SAVED, rows: int = 2) -> None:
@@ -32,12 +38,12 @@ def test_rows_and_files_are_those_of_the_newest_version(tmp_path: Path) -> None:
     for rows in (2, 3):
         grow(table, root, rows=rows)
 
-    facts = table_facts(root, "shop")
+    facts = facts_of(root)
 
     assert (facts.rows, facts.files, facts.version) == (5, 2, 2)
     assert facts.bytes == sum(path.stat().st_size for path in root.glob("*.parquet"))
     assert facts.file_bytes == facts.bytes // 2
-    assert facts.standing is TableStatus.COMPLETE
+    assert facts.status is TableStatus.COMPLETE
 
 
 def test_the_state_is_that_of_the_pipeline_that_asks(tmp_path: Path) -> None:
@@ -45,12 +51,12 @@ def test_the_state_is_that_of_the_pipeline_that_asks(tmp_path: Path) -> None:
     grow(opened(root), root)
     grow(opened(root, "other"), root, replace(SAVED, complete=False))
 
-    assert [table_facts(root, name).standing for name in ("shop", "other", "third")] == [
+    assert [facts_of(root, name).status for name in ("shop", "other", "third")] == [
         TableStatus.COMPLETE,
         TableStatus.CUT,
         TableStatus.NEVER,
     ]
-    assert [facts.stream for facts in tables_of(tmp_path, "third")] == []
+    assert [facts.stream for facts in tables_of(LocalFolder(tmp_path), "third")] == []
 
 
 def test_a_restored_table_is_told_until_the_next_commit(tmp_path: Path) -> None:
@@ -59,11 +65,11 @@ def test_a_restored_table_is_told_until_the_next_commit(tmp_path: Path) -> None:
     for _ in range(2):
         grow(table, root)
     DeltaTable(str(root)).restore(1)
-    restored = table_facts(root, "shop")
+    restored = facts_of(root)
     grow(opened(root), root)
 
-    assert (restored.standing, restored.rows) == (TableStatus.RESTORED, 2)
-    assert table_facts(root, "shop").standing is TableStatus.COMPLETE
+    assert (restored.status, restored.rows) == (TableStatus.RESTORED, 2)
+    assert facts_of(root).status is TableStatus.COMPLETE
 
 
 @pytest.mark.parametrize("text", [None, "no json", '{"format": "theirs/1"}'])
@@ -76,9 +82,9 @@ def test_a_state_that_is_gone_or_not_ours_is_told(tmp_path: Path, text: str | No
     else:
         state.write_text(text)
 
-    facts = table_facts(root, "shop")
+    facts = facts_of(root)
 
-    assert (facts.standing, facts.rows) == (TableStatus.UNREADABLE, 2)
+    assert (facts.status, facts.rows) == (TableStatus.UNREADABLE, 2)
     assert facts.next.startswith("fails: ")
 
 
@@ -87,14 +93,14 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         grow(opened(root), root)
     write_deltalake(str(tmp_path / "theirs"), pa.table({"a": [1], "b": [1]}), partition_by=["a"])
 
-    found = tables_of(tmp_path, "shop", {"users": TableRequest(), "new": TableRequest()})
+    found = tables_of(LocalFolder(tmp_path), "shop", {"users": TableRequest(), "new": TableRequest()})
 
-    assert [(facts.stream, facts.standing) for facts in found] == [
+    assert [(facts.stream, facts.status) for facts in found] == [
         ("events", TableStatus.COMPLETE),
         ("new", TableStatus.NEVER),
         ("users", TableStatus.COMPLETE),
     ]
-    assert table_facts(tmp_path / "theirs", "shop").partition_columns == ("a",)
+    assert facts_of(tmp_path / "theirs").partition_columns == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +109,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         (replace(DONE, sync_mode="incremental"), "reads what is new"),
         (replace(DONE, sync_mode="full_refresh", write_mode="overwrite"), "reads everything, replaces the rows"),
         (replace(DONE, sync_mode="full_refresh", write_mode="append"), "reads everything, adds to the rows"),
-        (replace(DONE, standing=TableStatus.RESTORED), "goes on from the rows that were restored"),
+        (replace(DONE, status=TableStatus.RESTORED), "goes on from the rows that were restored"),
     ],
 )
 def test_what_the_next_sync_does(facts: TableFacts, said: str) -> None:
@@ -123,4 +129,4 @@ def test_a_history_is_no_stream_of_its_own(tmp_path: Path) -> None:
         root = tmp_path / name
         grow(StreamTable(root, "shop", stream, table_schema({})), root)
 
-    assert [facts.stream for facts in tables_of(tmp_path, "shop")] == ["orders_history", "users"]
+    assert [facts.stream for facts in tables_of(LocalFolder(tmp_path), "shop")] == ["orders_history", "users"]

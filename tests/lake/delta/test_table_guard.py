@@ -16,6 +16,7 @@ from cdk.base.task_map import run_inline
 from cdk.lake.admin.table_facts import TableRequest, tables_of
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import FEATURES, Feature, Use, Way
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
@@ -262,7 +263,7 @@ def test_tables_says_what_the_next_sync_cannot_do(tmp_path: Path, *, state: bool
         write_deltalake(str(tmp_path / "users"), pa.table({"id": pa.array([1])}))
     give(tmp_path / "users", featured_table.FEATURES["row tracking"])
 
-    (facts,) = tables_of(tmp_path, "shop", {"users": TableRequest(write_mode="append_dedup")})
+    (facts,) = tables_of(LocalFolder(tmp_path), "shop", {"users": TableRequest(write_mode="append_dedup")})
 
     assert facts.next == "fails before it reads: the table has features that forbid it"
     assert facts.hint is not None
@@ -394,7 +395,7 @@ def test_what_vectors_deleted_is_not_counted(tmp_path: Path) -> None:
     filled(tmp_path, Use.MERGE)
     featured(tmp_path, Use.MERGE, "deletion vectors")
 
-    (facts,) = tables_of(tmp_path, "shop")
+    (facts,) = tables_of(LocalFolder(tmp_path), "shop")
     report = sync(tmp_path, stream_of(Use.MERGE), DEDUP)
 
     assert (facts.rows, facts.hint) == (2, None)
