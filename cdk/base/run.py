@@ -1,4 +1,4 @@
-"""Run: one sync, read or check, and what is kept for its length.
+"""RunScope: one sync, read or check, and what is kept for its length.
 
 A process outlives its runs: a notebook syncs again and again, and Spark's Python workers serve one sync after the
 other. What was learned of an API is as old as the run that learned it, so each run begins with nothing.
@@ -15,23 +15,23 @@ from uuid import uuid4
 T = TypeVar("T")
 
 
-class Run:
+class RunScope:
     """One run, in one process. id: the same in all processes that work for it. Safe to use from several threads.
 
-    kept: what lives longer than the run, by what would make it.
+    shared: what lives longer than the run, by what would make it.
     """
 
     def __init__(self, id: str | None = None, shared: Mapping[Callable[[], object], object] | None = None) -> None:
         self.id = uuid4().hex if id is None else id
         self._lock = Lock()
-        self._kept: dict[Callable[[], object], object] = dict(shared or {})
+        self._shared: dict[Callable[[], object], object] = dict(shared or {})
 
     def own(self, make: Callable[[], T]) -> T:
         """What `make` gives, made once for this run."""
         with self._lock:
-            if make not in self._kept:
-                self._kept[make] = make()
-            return cast("T", self._kept[make])
+            if make not in self._shared:
+                self._shared[make] = make()
+            return cast("T", self._shared[make])
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -46,11 +46,11 @@ class Run:
 
 
 # A program that reads streams by hand, outside of any run, is one.
-_OF_THE_PROCESS = Run("")
-_current: ContextVar[Run] = ContextVar("run", default=_OF_THE_PROCESS)
+_OF_THE_PROCESS = RunScope("")
+_current: ContextVar[RunScope] = ContextVar("run", default=_OF_THE_PROCESS)
 
 
-def current_run() -> Run:
+def current_run() -> RunScope:
     """The run that works here; the process's own where none was begun."""
     return _current.get()
 
@@ -58,7 +58,7 @@ def current_run() -> Run:
 @contextmanager
 def one_run() -> Iterator[None]:
     """Let this block be a run of its own; a part of the one that works here, if any was begun."""
-    with (Run() if current_run() is _OF_THE_PROCESS else current_run()).working():
+    with (RunScope() if current_run() is _OF_THE_PROCESS else current_run()).working():
         yield
 
 
@@ -71,5 +71,5 @@ def part_of(id: str) -> Iterator[None]:
 
 # Two pipelines may sync in one session at once; a third makes the first begin with nothing again, which only costs.
 @lru_cache(maxsize=2)
-def _joined(id: str) -> Run:
-    return Run(id)
+def _joined(id: str) -> RunScope:
+    return RunScope(id)

@@ -30,7 +30,7 @@ from cdk.protocol import (
     state_line,
     status_line,
 )
-from cdk.state.log.secret_check import SecretCheck
+from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.stream_state import StreamState
 from cdk.streams.state_check import check_values

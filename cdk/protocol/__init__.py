@@ -41,8 +41,8 @@ from cdk.protocol.spec import (
     AdvancedAuth,
     AirbyteConnectionStatus,
     AuthFlowType,
+    CheckStatus,
     ConnectorSpecification,
-    Status,
 )
 from cdk.protocol.state import (
     AirbyteGlobalState,
@@ -93,6 +93,7 @@ __all__ = [
     "AirbyteStreamStatusTraceMessage",
     "AirbyteTraceMessage",
     "AuthFlowType",
+    "CheckStatus",
     "ConfiguredAirbyteCatalog",
     "ConfiguredAirbyteStream",
     "ConnectorSpecification",
@@ -102,7 +103,6 @@ __all__ = [
     "Level",
     "Mask",
     "OrchestratorType",
-    "Status",
     "StreamDescriptor",
     "SyncMode",
     "TraceType",

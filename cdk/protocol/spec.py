@@ -43,8 +43,8 @@ class ConnectorSpecification(WireModel):
     protocol_version: str | None = None
 
 
-class Status(StrEnum):
-    """Whether a connection works."""
+class CheckStatus(StrEnum):
+    """Whether a source can be read with a config."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -53,5 +53,5 @@ class Status(StrEnum):
 class AirbyteConnectionStatus(WireModel):
     """The result of `check`; `message` says what to do about a failure."""
 
-    status: Status
+    status: CheckStatus
     message: str | None = None

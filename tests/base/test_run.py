@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from cdk.base.run import Run, current_run, one_run, part_of
+from cdk.base.run import RunScope, current_run, one_run, part_of
 from cdk.engine.executors import threads
 from cdk.streams.read_slice import ReadPage
 
@@ -13,7 +13,7 @@ class Kept:
 
 
 def test_a_run_makes_a_thing_once_and_another_run_makes_its_own() -> None:
-    one, other = Run(), Run()
+    one, other = RunScope(), RunScope()
 
     with ThreadPoolExecutor(4) as pool:
         made = set(pool.map(lambda _: one.own(Kept), range(20)))
@@ -39,7 +39,7 @@ def test_threads_of_an_executor_take_part() -> None:
         seen.add(current_run())
         yield ReadPage([], None)
 
-    seen: set[Run] = set()
+    seen: set[RunScope] = set()
     with one_run():
         run = current_run()
         list(threads(3)(iter(range(9)), read))

@@ -33,7 +33,7 @@ from cdk.protocol import (
     StreamDescriptor,
     SyncMode,
 )
-from cdk.state.log.secret_check import SecretCheck
+from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from tests.samples import STREAMS, Orders, Plain, Users
 

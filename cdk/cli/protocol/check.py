@@ -10,7 +10,7 @@ from cdk.cli.options import FindSource, config_option, debug_option, with_egress
 from cdk.cli.output import Output
 from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
-from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, Status, Type, error_text
+from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, CheckStatus, Type, error_text
 
 
 @click.command()
@@ -28,9 +28,9 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
             source.check(load_config(config, source, output.secrets))
         except (CdkError, OSError) as error:
             # A wrong config or a source that does not answer is what `check` is there to find, and no failure of it.
-            status = AirbyteConnectionStatus(status=Status.FAILED, message=output.secrets.mask(error_text(error)))
+            status = AirbyteConnectionStatus(status=CheckStatus.FAILED, message=output.secrets.mask(error_text(error)))
         else:
-            status = AirbyteConnectionStatus(status=Status.SUCCEEDED)
+            status = AirbyteConnectionStatus(status=CheckStatus.SUCCEEDED)
         output.say(AirbyteMessage(type=Type.CONNECTION_STATUS, connection_status=status))
 
     return run_protocol_command(say, debug=debug)

@@ -26,7 +26,7 @@ from cdk.cli.protocol.state_file import load_state
 from cdk.engine.executors import threads
 from cdk.engine.protocol_read import Unwatched, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
-from cdk.state.log.secret_check import SecretCheck
+from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 
 

@@ -19,9 +19,11 @@ from cdk.protocol import (
     ConnectorSpecification,
     DestinationSyncMode,
     Level,
-    Status,
     StreamDescriptor,
     Type,
+)
+from cdk.protocol import (
+    CheckStatus as Status,
 )
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
-from cdk.base.run import Run, current_run
+from cdk.base.run import RunScope, current_run
 from cdk.base.values import Json, canonical, from_json
 from cdk.rest.http.authenticator import Learn, ignore
 
@@ -140,9 +140,9 @@ class Tokens:
                 "config works once only, use `sync`, which keeps the new one, or re-authenticate afterwards"
             )
 
-    def run(self) -> Run:
+    def run(self) -> RunScope:
         """A run that uses these, which live on after it."""
-        return Run(shared={Tokens: self})
+        return RunScope(shared={Tokens: self})
 
     def __reduce__(self) -> tuple[type["Tokens"], tuple[()]]:
         """What travels to another process: nothing. Refresh tokens stay where they are owned."""

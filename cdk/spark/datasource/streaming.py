@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from cdk.base.run import Run
+from cdk.base.run import RunScope
 from cdk.base.values import Json, canonical, from_json
 from cdk.declarative.model.datetime_cursor import ManifestCursor
 from cdk.spark.datasource.micro_batches import (
@@ -116,7 +116,7 @@ class _Walk:
     known: the partitions met, with their parents' fields. run: of which these steps are a part.
     """
 
-    def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta, run: Run) -> None:
+    def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta, run: RunScope) -> None:
         self.at, self.ended, self.run = start, False, run
         self.known: dict[str, Partition] = {}
         self._stream, self._state = stream, _state(stream, start)

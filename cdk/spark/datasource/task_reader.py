@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdk.base.errors import TransientError
-from cdk.base.run import Run
+from cdk.base.run import RunScope
 from cdk.base.secret_masking import Secrets
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.lake.arrow.columns import ColumnType, columns, table_schema
@@ -76,7 +76,7 @@ class TaskReader:
         rows = RecordBatchBuilder(self.declared, generation=GENERATION)
         hand: Hand = partition.value or Hand()
         # Spark's workers live on: what a task keeps of the API is for this task.
-        with masking(self.secrets), Run().working(), holding(hand.tokens, last=True):
+        with masking(self.secrets), RunScope().working(), holding(hand.tokens, last=True):
             run_tokens().learn = self.secrets.add
             for slice in hand.slices:
                 delivered = False

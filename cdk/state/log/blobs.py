@@ -3,6 +3,10 @@
 A large value is a chain: a blob of the whole, then one of what changed, for each record that changed it. So a record
 costs what changed since the one before. When the patches outgrow the whole, or become many, the whole is written again.
 
+A patch is what turns one JSON object into another: `{"set": {"new or changed": ...}, "drop": ["missing"], "in": {"an
+object": {a patch of it}}}`. Only objects are looked into; a list is set as a whole. So what grows large belongs into
+objects, by key.
+
 A blob's name begins with the number of the record it is written for. Once that number is taken, a blob of it that no
 record names never will be named: it can be removed, without a clock and without asking who is running.
 """
@@ -13,7 +17,6 @@ from typing import NamedTuple
 from cdk.base.errors import BadState
 from cdk.base.values import Json, canonical
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
-from cdk.state.log.patch import apply, diff
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, value_digest
 from cdk.state.stores.key import StateKey
@@ -25,6 +28,7 @@ INLINE = 16 * 1024
 _ENCODING = "zlib"
 _PATCHES = 20
 _LEVEL = 3
+_PLAIN = (str, int, bool, type(None))
 _LARGEST = 2**29
 """Bytes that a blob may unpack to; more is no state, but an attempt on the memory."""
 
@@ -111,3 +115,48 @@ def _inflated(store: LogStore, key: StateKey, name: str, path: str) -> bytes:
             f"{path} blob {name}", f"{len(data)} bytes", f"a whole blob of at most {_LARGEST} bytes unpacked"
         )
     return text
+
+
+def diff(old: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:
+    """The patch from `old` to `new`; empty when they have the same canonical text."""
+    changed: dict[str, Json] = {}
+    inside: dict[str, Json] = {}
+    for key in _different(old, new):
+        before, value = old.get(key), new[key]
+        if isinstance(before, dict) and isinstance(value, dict):
+            inside[key] = diff(before, value)
+        else:
+            changed[key] = value
+    dropped = [key for key in old if key not in new]
+    parts = {"set": changed, "drop": dropped, "in": inside}
+    return {name: part for name, part in parts.items() if part}
+
+
+def apply(old: dict[str, Json], patch: dict[str, Json]) -> dict[str, Json]:
+    """`old` as the patch changes it. Consumes `old`: it may hold the result."""
+    for key in patch.get("drop", ()):
+        del old[key]
+    for key, inner in patch.get("in", {}).items():
+        old[key] = apply(old[key], inner)
+    old.update(patch.get("set", {}))
+    return old
+
+
+def _different(old: dict[str, Json], new: dict[str, Json]) -> list[str]:
+    """The keys of `new` whose values have another canonical text in `old`, or none.
+
+    1, 1.0 and true are equal in Python and have three texts, 0.0 and -0.0 have two; inside of maps and lists only the
+    text tells. One text of a million equal values is far cheaper than a million texts.
+    """
+    different: list[str] = []
+    doubtful: list[str] = []
+    missing = object()
+    for key, value in new.items():
+        before = old.get(key, missing)
+        if type(before) is not type(value) or before != value:
+            different.append(key)
+        elif type(value) not in _PLAIN:
+            doubtful.append(key)
+    if canonical([old[key] for key in doubtful]) != canonical([new[key] for key in doubtful]):
+        different.extend(key for key in doubtful if canonical(old[key]) != canonical(new[key]))
+    return different

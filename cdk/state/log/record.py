@@ -12,7 +12,7 @@ from cdk.state.stores.key import StateKey
 
 FORMAT = "spark-cdk-state/1"
 
-Status: TypeAlias = Literal["partial", "final", "rolled_back", "reset", "imported"]
+RecordStatus: TypeAlias = Literal["partial", "final", "rolled_back", "reset", "imported"]
 """`partial`: of a run that went on, or was cut. `final`: the source ended normally. The others: made by a person."""
 
 _FIELDS = ("format", "key", "seq", "first", "parent", "attempt", "status", "run", "slots", "effects", "created_at")

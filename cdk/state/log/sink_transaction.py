@@ -20,7 +20,7 @@ from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.values import Json
 from cdk.state.log.blobs import to_slot
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
-from cdk.state.log.record import FORMAT, Slot, StateRecord, Status
+from cdk.state.log.record import FORMAT, RecordStatus, Slot, StateRecord
 from cdk.state.log.slot_value import Frozen, Kind
 from cdk.state.log.state_log import StateLog
 
@@ -90,7 +90,7 @@ class SinkTransaction:
         head: StateRecord | None,
         slots: Mapping[str, Slot | Frozen],
         *,
-        status: Status,
+        status: RecordStatus,
         run: Mapping[str, Json],
         effects: Sequence[Json],
     ) -> dict[str, Slot | Frozen]:

@@ -8,9 +8,9 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json
 from cdk.state.log.blobs import load, to_slot
 from cdk.state.log.canonical_json import dumps_canonical
-from cdk.state.log.limits import Limits
-from cdk.state.log.record import Slot, StateRecord, Status, read_record
+from cdk.state.log.record import RecordStatus, Slot, StateRecord, read_record
 from cdk.state.log.slot_value import Frozen, StateValue
+from cdk.state.log.value_check import ValueCheck
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.protocol import LogStore
 
@@ -37,7 +37,7 @@ class StateLog:
         self.store = store
         self.key = key
         self.clock = clock
-        self._limits = Limits(secrets, max_checkpoint_state_size)
+        self._values = ValueCheck(secrets, max_checkpoint_state_size)
 
     def head(self) -> StateRecord | None:
         """The newest record; None when there is none.
@@ -89,15 +89,15 @@ class StateLog:
         return load(self.store, self.key, record.slots[slot], f"{self.store.address_of(self.key, record.seq)} {slot}")
 
     def check(self, slot: str, value: StateValue) -> Frozen:
-        """A value that may be appended. Raises BadState, StateTooLarge and StateError: see Limits."""
-        return self._limits.check(slot, value)
+        """A value that may be appended. Raises BadState, StateTooLarge and StateError: see ValueCheck."""
+        return self._values.check(slot, value)
 
     def append(
         self,
         parent: StateRecord | None,
         slots: Mapping[str, Slot | Frozen],
         *,
-        status: Status,
+        status: RecordStatus,
         run: Mapping[str, Json] | None = None,
         effects: Sequence[Json] = (),
         first: int | None = None,
@@ -111,7 +111,7 @@ class StateLog:
         """
         seq = parent.seq + 1 if parent else 1
         for name, fact in (("run", dict(run or {})), ("effects", list(effects))):
-            self._limits.leaks.refuse(dumps_canonical(fact, name), name)
+            self._values.secrets.refuse(dumps_canonical(fact, name), name)
         placed = dict(self._placed(slots, seq, parent))
         record = self._record(seq, parent, placed, status=status, run=run or {}, effects=effects, first=first)
         self._create(record)
@@ -137,7 +137,7 @@ class StateLog:
         parent: StateRecord | None,
         slots: Mapping[str, Slot],
         *,
-        status: Status,
+        status: RecordStatus,
         run: Mapping[str, Json],
         effects: Sequence[Json] = (),
         first: int | None = None,

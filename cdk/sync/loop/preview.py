@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
-from cdk.base.run import Run
+from cdk.base.run import RunScope
 from cdk.base.values import Json, Record
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.state.wire import decode
@@ -40,7 +40,7 @@ class Preview:
 
 
 def previews(
-    plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: Run, check: Callable[[Stream], None]
+    plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: RunScope, check: Callable[[Stream], None]
 ) -> Iterator[Preview]:
     """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs.
 

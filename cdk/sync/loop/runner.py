@@ -10,7 +10,7 @@ from pathlib import Path
 from cdk.base.crash_points import crash_point
 from cdk.base.gc_tuning import rare_collections
 from cdk.base.logs import logger
-from cdk.base.run import Run, current_run
+from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json, canonical
@@ -182,7 +182,7 @@ class SyncRunner:
     @contextmanager
     def _one_run(self) -> Iterator[Tokens]:
         """A run of its own, whose rotated tokens are stored in the target, also when nothing else is written."""
-        with Run().working():
+        with RunScope().working():
             tokens = run_tokens()
             tokens.store, tokens.learn = TokenFiles(self._target), self._hide
             yield tokens

@@ -15,10 +15,10 @@ from cdk.base.values import Json, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.table_state import TableState
-from cdk.state.log.limits import Limits
 from cdk.state.log.session import open_session
 from cdk.state.log.slot_value import Kind
 from cdk.state.log.state_log import StateLog
+from cdk.state.log.value_check import ValueCheck
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -49,14 +49,14 @@ def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Ta
     It raises StateError: the state has a secret of the config. StateTooLarge: the log would not take it.
     """
     options = pipeline.state
-    limits = Limits(secrets, options.max_checkpoint_state_size)
+    values = ValueCheck(secrets, options.max_checkpoint_state_size)
     logged = options.state_provider is not None and options.enabled
 
     def check(stream: str, saved: TableState) -> None:
         if logged:
-            limits.check(f"stream:{stream}", STREAM.of(_value(saved)))
+            values.check(f"stream:{stream}", STREAM.of(_value(saved)))
         else:
-            limits.leaks.refuse(to_json([saved.state, saved.source]), f"state of {stream}")
+            values.secrets.refuse(to_json([saved.state, saved.source]), f"state of {stream}")
 
     return check
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdk import ConfigError, CredentialsError
-from cdk.base.run import Run
+from cdk.base.run import RunScope
 from cdk.rest import HttpClient, OAuth2, Request, StatusErrorHandler
 from cdk.rest.auth.oauth2 import StoredTokens
 from cdk.rest.auth.token_owner import collecting, issue_all
@@ -69,7 +69,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _in_a_run() -> Iterator[None]:
-    with Run().working():
+    with RunScope().working():
         yield
 
 
@@ -79,7 +79,7 @@ def test_those_that_say_the_same_share_a_token_for_the_run() -> None:
     assert {world.issued(world.authenticator()).token for _ in range(3)} == {"access-1"}
     assert world.ask(world.authenticator()) == "access-1"
     assert world.issued(world.authenticator(scopes=["more"])).token == "access-2"
-    with Run().working():
+    with RunScope().working():
         assert world.issued(world.authenticator()).token == "access-3"
 
 
@@ -284,7 +284,7 @@ def test_a_rotated_token_is_stored_before_the_config_is_told_and_the_next_run_go
     run_tokens().store = store
     world.issued(world.authenticator(stored=kept))
 
-    with Run().working():
+    with RunScope().working():
         run_tokens().store = store
         assert world.issued(world.authenticator(stored=kept)).token == "access-1"
         world.time.sleep(LIFE)

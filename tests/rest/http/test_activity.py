@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cdk.base.run import Run
+from cdk.base.run import RunScope
 from cdk.rest import HttpClient, Request, StatusErrorHandler
 from cdk.rest.http.activity import Activities, Activity, Doing, activities, note_wait, task_activity, working_for
 from cdk.testing.mock_api import MockApi
@@ -73,10 +73,10 @@ def test_what_several_tasks_do_for_a_stream_is_one() -> None:
 
 
 def test_a_task_of_another_process_is_seen_by_what_it_notes(tmp_path: Path) -> None:
-    with Run().working():
+    with RunScope().working():
         onlooker = activities()
         onlooker.folder = tmp_path
-    with Run().working(), activities().task(tmp_path):
+    with RunScope().working(), activities().task(tmp_path):
         task_activity().wait("users", 60, "connection refused")
 
         (seen,) = onlooker.seen().items()

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.values import Json, canonical
+from cdk.state.log.blobs import apply, diff
 from cdk.state.log.canonical_json import loads_canonical
-from cdk.state.log.patch import apply, diff
 from tests.state.log.test_canonical_json import JSON
 
 OBJECTS = st.dictionaries(st.sampled_from("abcde"), JSON, max_size=5)

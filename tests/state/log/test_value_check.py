@@ -6,7 +6,7 @@ import pytest
 from cdk import StateError
 from cdk.base.values import Json
 from cdk.state.log.canonical_json import dumps_canonical
-from cdk.state.log.secret_check import SecretCheck
+from cdk.state.log.value_check import SecretCheck
 
 SECRET = 'p&ss "w0rd/ü+'
 PLACES = {

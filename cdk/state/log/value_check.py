@@ -1,14 +1,38 @@
-"""SecretCheck: secrets that are about to be stored are found first."""
+"""What a state may hold: checked before anything that goes with it is written."""
 
 from collections.abc import Iterable
 
-from cdk.base.errors import StateError
+from cdk.base.errors import StateError, StateTooLarge
 from cdk.base.secret_masking import HIDDEN, spellings
 from cdk.base.values import canonical, from_json
 from cdk.state.log.canonical_json import leaves
+from cdk.state.log.slot_value import Frozen, StateValue, frozen
 
 _SHORTEST = 6
 """Shorter secrets would be found in every other value."""
+
+
+class ValueCheck:
+    """secrets: texts that no state may contain. largest: bytes that the canonical text of one slot's value may have."""
+
+    def __init__(self, secrets: Iterable[str], largest: int) -> None:
+        self.secrets, self._largest = SecretCheck(secrets), largest
+
+    def check(self, slot: str, value: StateValue) -> Frozen:
+        """The bytes of a value that may be stored: nothing that would refuse it is left for later.
+
+        Raises BadState: no slot's name, or no JSON. StateTooLarge: it is larger than allowed. StateError: it contains a
+        secret. Each names the slot and the place.
+        """
+        frozen_value = frozen(slot, value)
+        if len(frozen_value.text) > self._largest:
+            raise StateTooLarge(
+                f"found a state of {len(frozen_value.text):,} bytes, expected at most {self._largest:,}; raise "
+                "max_checkpoint_state_size, or keep less in this slot",
+                path=slot,
+            )
+        self.secrets.refuse(frozen_value.text, slot)
+        return frozen_value
 
 
 class SecretCheck:
