@@ -152,8 +152,8 @@ BUGS = [
     ),
     Bug("ids of rows go on over a thousand", "lake/arrow/record_batches", "first % 1000 * width", "0"),
     Bug("a half-written archive is not used", "spark/cluster/class_data_sharing", "any(file.read(4))", "True"),
-    Bug("what a run keeps ends with it", "base/run", "Run() if current_run() is _OF_THE_PROCESS else ", ""),
-    Bug("what is kept is made once in a run", "base/run", "if make not in self._kept:", "if True:"),
+    Bug("what a run keeps ends with it", "base/run", "RunScope() if current_run() is _OF_THE_PROCESS else ", ""),
+    Bug("what is kept is made once in a run", "base/run", "if make not in self._shared:", "if True:"),
     Bug("a worker goes on with the run it knows", "base/run", "@lru_cache(maxsize=2)\n", ""),
     Bug(
         "answers are those of the run",
