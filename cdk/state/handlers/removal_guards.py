@@ -1,5 +1,6 @@
 """Guards: what has to hold before anything is removed. Shared by sets in memory and sets as tables."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cdk.base.errors import StateError
@@ -26,36 +27,38 @@ class EntityCounts:
         return 100.0 * self.missing / self.previous if self.previous else 0.0
 
 
-def is_empty(counted: EntityCounts, options: StatefulOptions) -> bool:
-    """Whether a scope that had entities has none, and that is not expected."""
-    return counted.current == 0 and counted.previous > 0 and not options.allow_empty
+def refusal(scope: str, counted: EntityCounts, options: StatefulOptions, plan: Callable[[], str]) -> str:
+    """Why a person has to look before anything of a scope is removed; empty where nobody has to.
+
+    plan: the name of what would be removed, which `accept_removals` repeats.
+    """
+    if is_empty(counted, options):
+        return (
+            f"{_named(scope)}: found no entity, expected some of the {counted.previous:,} that are known; nothing of "
+            "it was removed. Look at the source and its filters; if it is empty indeed, set allow_empty"
+        )
+    if not is_too_much(counted, options) or (name := plan()) == options.accept_removals:
+        return ""
+    other = f" (it is {options.accept_removals!r}, which is another plan)" if options.accept_removals else ""
+    return (
+        f"{_named(scope)}: found {counted.missing:,} of {counted.previous:,} entities missing "
+        f"({counted.percent:.1f} %), expected at most {options.fail_safe_threshold:g} % "
+        f"(fail_safe_threshold); nothing of it was removed. Look at the source and its filters; if they are gone "
+        f"indeed, run once with accept_removals: {name}{other}"
+    )
 
 
 def is_too_much(counted: EntityCounts, options: StatefulOptions) -> bool:
     """Whether more would go than the fail-safe lets pass: more than so many percent, and more than so many at all."""
     threshold = options.fail_safe_threshold
-    return threshold < _OFF and counted.percent > threshold and counted.missing > options.fail_safe_min
+    over = threshold < _OFF and counted.percent > threshold and counted.missing > options.fail_safe_min
+    return over and not is_empty(counted, options)
 
 
-def empty(scope: str, counted: EntityCounts) -> str:
-    """What to say of an empty scope."""
-    return (
-        f"{named(scope)}: found no entity, expected some of the {counted.previous:,} that are known; nothing of it was "
-        "removed. Look at the source and its filters; if it is empty indeed, set allow_empty"
-    )
+def is_empty(counted: EntityCounts, options: StatefulOptions) -> bool:
+    """Whether a scope that had entities has none, and that is not expected."""
+    return counted.current == 0 and counted.previous > 0 and not options.allow_empty
 
 
-def too_much(scope: str, counted: EntityCounts, options: StatefulOptions, plan: str) -> str:
-    """What to say of a scope that would lose too much."""
-    other = f" (it is {options.accept_removals!r}, which is another plan)" if options.accept_removals else ""
-    return (
-        f"{named(scope)}: found {counted.missing:,} of {counted.previous:,} entities missing "
-        f"({counted.percent:.1f} %), expected at most {options.fail_safe_threshold:g} % "
-        f"(fail_safe_threshold); nothing of it was removed. Look at the source and its filters; if they are gone "
-        f"indeed, run once with accept_removals: {plan}{other}"
-    )
-
-
-def named(scope: str) -> str:
-    """A scope in a message."""
+def _named(scope: str) -> str:
     return f"scope {scope!r}" if scope else "the set"

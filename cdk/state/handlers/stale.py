@@ -19,7 +19,7 @@ from cdk.base.errors import BugError
 from cdk.base.logs import logger
 from cdk.base.values import canonical
 from cdk.state.handlers.entity_set import ENTITIES, LEAVING, PRESENT, Compared, compare, merged, read_sets, write_sets
-from cdk.state.handlers.removal_guards import EntityCounts, RemovalRefused, empty, is_empty, is_too_much, too_much
+from cdk.state.handlers.removal_guards import EntityCounts, RemovalRefused, is_too_much, refusal
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log.canonical_json import digest
 
@@ -199,28 +199,19 @@ class StaleEntityRemovalHandler:
             raise RemovalRefused("; ".join(refused), path=self.slot)
         return tuple(reports)
 
-    def _judge(self, compared: dict[str, Compared]) -> tuple[dict[str, str], list[str]]:
+    def _judge(self, compared: Mapping[str, Compared]) -> tuple[Mapping[str, str], Sequence[str]]:
         """Why each scope keeps what it has, if it does, and what a person has to look at."""
         options = self._run.options
-        kept_because: dict[str, str] = {}
-        refused: list[str] = []
-        heavy: dict[str, EntityCounts] = {}
-        for name, c in compared.items():
-            counted = EntityCounts(c.previous, len(self._current(name)), len(c.missing))
-            kept_because[name] = self._scope(name).gap or self._run.skip_reason
-            if kept_because[name]:
-                continue
-            if is_empty(counted, options):
-                kept_because[name] = empty(name, counted)
-                refused.append(kept_because[name])
-            elif is_too_much(counted, options):
-                heavy[name] = counted
-        plan = digest(canonical({name: compared[name].missing for name in heavy}).encode()).partition(":")[2][:12]
-        if plan != options.accept_removals:
-            for name, counted in heavy.items():
-                kept_because[name] = too_much(name, counted, options, plan)
-                refused.append(kept_because[name])
-        return kept_because, refused
+        kept_because = {name: self._scope(name).gap or self._run.skip_reason for name in compared}
+        counts = {
+            name: EntityCounts(c.previous, len(self._current(name)), len(c.missing))
+            for name, c in compared.items()
+            if not kept_because[name]
+        }
+        removed = {name: compared[name].missing for name, counted in counts.items() if is_too_much(counted, options)}
+        plan = digest(canonical(removed).encode()).partition(":")[2][:12]
+        refusals = {name: refusal(name, counted, options, lambda: plan) for name, counted in counts.items()}
+        return kept_because | refusals, [text for text in refusals.values() if text]
 
     def _compare(self, name: str, known: Mapping[str, int]) -> Compared:
         return compare(

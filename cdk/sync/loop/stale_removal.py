@@ -23,7 +23,7 @@ from cdk.lake.delta.write_modes import AppendDedup
 from cdk.lake.parquet.generation_diff import FLAG, GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.merge import SMALL_ROWS
 from cdk.lake.parquet.table_files import TableFile
-from cdk.state.handlers.removal_guards import EntityCounts, empty, is_empty, is_too_much, too_much
+from cdk.state.handlers.removal_guards import EntityCounts, refusal
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_options import RemoveStaleOptions
@@ -168,24 +168,14 @@ class StaleRemoval:
         reason = self._skip_reason
         if saved.known is None and not reason:
             reason = "the read was begun without remove_stale, so what it saw is not known for sure"
-        refused = "" if reason else self._guard_refusal(count, plan)
+        counted = EntityCounts(count.previous, count.current, count.missing)
+        refused = "" if reason else refusal("", counted, self._options.guards(), lambda: f"{count.missing}-{plan()}")
         if reason or refused:
             return replace(count, kept_because=reason or refused, refused=bool(refused))
         return replace(count, removed=count.missing)
 
     def _generation_diff(self, generation: int) -> GenerationDiff:
         return GenerationDiff(self._table.layout(self._bounded), generation, self._keys)
-
-    def _guard_refusal(self, count: StaleCount, plan: Callable[[], str]) -> str:
-        """Why a person has to look first; empty where nobody has to."""
-        options, counted = self._options.guards(), EntityCounts(count.previous, count.current, count.missing)
-        if is_empty(counted, options):
-            return empty("", counted)
-        if is_too_much(counted, options):
-            name = f"{count.missing}-{plan()}"
-            if name != options.accept_removals:
-                return too_much("", counted, options, name)
-        return ""
 
 
 def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
