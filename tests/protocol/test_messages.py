@@ -17,10 +17,10 @@ from cdk.protocol import (
     AirbyteStateStats,
     AirbyteStateType,
     AirbyteStreamState,
+    CheckStatus,
     ConfiguredAirbyteCatalog,
     ConnectorSpecification,
     OrchestratorType,
-    Status,
     StreamDescriptor,
     SyncMode,
     Type,
@@ -77,7 +77,7 @@ def test_nulls_of_a_record_stay_at_every_level() -> None:
 
 def test_keys_are_spelt_as_the_protocol_does() -> None:
     status = AirbyteMessage(
-        type=Type.CONNECTION_STATUS, connection_status=AirbyteConnectionStatus(status=Status.FAILED)
+        type=Type.CONNECTION_STATUS, connection_status=AirbyteConnectionStatus(status=CheckStatus.FAILED)
     )
     control = AirbyteMessage(
         type=Type.CONTROL,

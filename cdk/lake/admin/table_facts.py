@@ -126,7 +126,7 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
         version=table.version,
         committed=None if newest is None else newest.at,
         partition_columns=table.partition_by,
-        refused=_refused(table.guard, request, table.saved and table.saved.write_mode),
+        refused=_refused(table.guard, request, table.saved.write_mode if table.saved else None),
     )
     if table.saved is None:
         return facts

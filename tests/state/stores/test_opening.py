@@ -119,7 +119,7 @@ def test_a_missing_extra_is_named(settings: str, module: str, said: str, monkeyp
 
 
 def test_opening_a_folder_loads_no_database_and_no_cloud(tmp_path: Path) -> None:
-    program = f"import sys; from cdk.state.stores import open_store; open_store({str(tmp_path)!r}); print(*sys.modules)"
+    program = f"import sys; from cdk.state import open_store; open_store({str(tmp_path)!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 
     assert {"sqlalchemy", "obstore", "pyarrow", "pyspark"} & set(loaded.stdout.split()) == set()
