@@ -29,7 +29,7 @@ def test_a_sync_that_died_at_a_point_is_completed_by_the_next(tmp_path: Path, mo
     check(tmp_path, mode)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_sync_that_dies_again_and_again_comes_to_its_end(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     mode = chance.choice(list(MODES))

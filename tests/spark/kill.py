@@ -190,9 +190,9 @@ class Trial:
 
     def sync_killed(self, victim: str, pages: int, seconds: float = 0) -> Kill:
         """Run a sync and kill one of its processes some seconds after it has fetched some pages. Raises Failed."""
-        before, again = self._pages(), self.again()
+        before, again = self.pages(), self.again()
         with self.fork() if victim == FORK else self.process() as process:
-            while self._pages() < before + pages and process.poll() is None:
+            while self.pages() < before + pages and process.poll() is None:
                 threading.Event().wait(0.005)
             threading.Event().wait(seconds)
             if process.poll() is None and (pid := _find(process.pid, victim)) is not None:
@@ -201,7 +201,7 @@ class Trial:
             code = process.wait()
         own = code in (0, -signal.SIGKILL) or victim == "jvm"
         _expect(own, f"before it was killed a sync ended with exit code {code}:\n{self.log()}")
-        fetched, again, receipts = self._pages() - before, self.again() - again, self.verify()
+        fetched, again, receipts = self.pages() - before, self.again() - again, self.verify()
         return Kill(victim, fetched, self.rows_now(), again, receipts, survived=code == 0)
 
     def rows(self, stream: str) -> list[str]:
@@ -228,7 +228,7 @@ class Trial:
     def rows_now(self) -> int:
         return sum(len(self.rows(table)) for table in self.tables)
 
-    def _pages(self) -> int:
+    def pages(self) -> int:
         return sum(self.backend.stats()[stream]["pages"] for stream in STREAMS)
 
     def again(self) -> int:
@@ -289,18 +289,23 @@ def _sync(pipeline: Path, log: Path) -> None:
 
 
 class Undisturbed:
-    """What syncs in a mode come to that nobody kills, for all rounds of the mode. rows: of each table, at the end."""
+    """What syncs in a mode come to that nobody kills, for all rounds of the mode.
 
-    def __init__(self, folder: Path, mode: str) -> None:
-        self.mode, self._full = mode, folder / "full"
-        shop = Varied(SIZES)
+    rows: of each table, at the end. pages: that the last sync fetched, of a shop of `sizes`.
+    """
+
+    def __init__(self, folder: Path, mode: str, sizes: Sizes = SIZES) -> None:
+        self.mode, self.sizes, self._full = mode, sizes, folder / "full"
+        shop, before = Varied(sizes), 0
         with serving(shop) as address:
             trial = Trial(folder, shop, address, mode=mode)
             if mode in EARLIER:
                 trial.sync_here()
                 shutil.copytree(folder / "tables", self._full)
                 shop.edit()
+                before = trial.pages()
             trial.sync_here()
+            self.pages = trial.pages() - before
         self.rows = {table: trial.rows(table) for table in trial.tables}
 
     def begin(self, trial: Trial, shop: Varied) -> None:
@@ -312,16 +317,17 @@ class Undisturbed:
 
 def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, undisturbed: Undisturbed) -> list[Kill]:
     """One round, see the module; it ends early when a sync survives. Raises Failed: found this, promised that."""
-    backend = Varied(SIZES)
+    backend = Varied(undisturbed.sizes)
     with serving(backend, latency=LATENCY) as address:
         trial = Trial(folder, backend, address, mode=undisturbed.mode)
         undisturbed.begin(trial, backend)
         kills: list[Kill] = []
         for victim in victims:
-            # The kills of a round leave pages over: all streams together have more than 230.
+            # The kills of a round leave pages over.
             # A kill comes in a commit as often as in a page.
             seconds = chance.choice((0, chance.uniform(0, 2 * INTERVAL)))
-            kills.append(trial.sync_killed(victim, chance.randint(1, 180 // len(victims)), seconds))
+            pages = chance.randint(1, 3 * undisturbed.pages // 4 // len(victims))
+            kills.append(trial.sync_killed(victim, pages, seconds))
             if kills[-1].survived:
                 break
         else:

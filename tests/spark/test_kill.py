@@ -1,4 +1,4 @@
-"""The short version of `make crash`: three kills in each write mode."""
+"""The short version of `make crash`: each kind of process is killed, and other kinds of write mode."""
 
 import random
 from collections.abc import Callable
@@ -13,32 +13,32 @@ from connectors.shop.api import serving
 from connectors.shop.backend import Sizes
 from tests.spark.kill import FORK, MODES, Failed, Trial, Undisturbed, Varied, round_of_kills
 
-VICTIMS = ("driver", "jvm", "worker")
+SIZES = Sizes(products=900, orders=900, customers=20, visits=40)
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(900)  # four syncs with a JVM each, on a machine that may be busy
-@pytest.mark.parametrize("mode", MODES)
-def test_killed_drivers_jvms_and_workers_lose_nothing_and_double_nothing(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "victims"),
+    [
+        pytest.param("append", ["driver"], marks=pytest.mark.spark),
+        pytest.param("overwrite", ["jvm"], marks=pytest.mark.spark),
+        pytest.param("merged", ["worker"], marks=pytest.mark.spark),
+        # Processes without Spark: a kill costs a tenth.
+        ("logged", [FORK, FORK]),
+        ("parted", [FORK, FORK]),
+        ("removed", [FORK, FORK]),
+    ],
+)
+@pytest.mark.timeout(900)  # syncs with a JVM each, on a machine that may be busy
+def test_killed_syncs_lose_nothing_and_double_nothing(tmp_path: Path, mode: str, victims: list[str]) -> None:
     for name in ("undisturbed", "killed"):
         (tmp_path / name).mkdir()
-    undisturbed = Undisturbed(tmp_path / "undisturbed", mode)
+    undisturbed = Undisturbed(tmp_path / "undisturbed", mode, SIZES)
 
-    kills = round_of_kills(tmp_path / "killed", VICTIMS, random.Random(), undisturbed)
+    kills = round_of_kills(tmp_path / "killed", victims, random.Random(), undisturbed)
 
     # On a busy machine a sync may end before the signal reaches it; its round is checked, and ends there.
-    assert [kill.victim for kill in kills] == list(VICTIMS[: len(kills)])
-    assert len(kills) == len(VICTIMS) or kills[-1].survived
-
-
-def test_killed_syncs_without_spark_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    for name in ("undisturbed", "killed"):
-        (tmp_path / name).mkdir()
-    undisturbed = Undisturbed(tmp_path / "undisturbed", "removed")
-
-    kills = round_of_kills(tmp_path / "killed", [FORK, FORK], random.Random(), undisturbed)
-
-    assert {kill.victim for kill in kills} == {FORK}
+    assert [kill.victim for kill in kills] == victims[: len(kills)]
+    assert len(kills) == len(victims) or kills[-1].survived
 
 
 def miscount(info: dict[str, Json]) -> None:

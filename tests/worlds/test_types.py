@@ -79,7 +79,7 @@ def _of(stream: str, values: Sequence[Json], **more: Json) -> World:
 
 @example(_of("Divided", [2**53 + 1, 0.5, 1]))
 @example(_of("Whole", [None, True, 1, None], partition_by="part"))
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(drifting())
 def test_the_column_of_an_undeclared_field_is_as_wide_as_its_values_and_no_wider(world: World) -> None:
     with TemporaryDirectory() as folder:
