@@ -60,7 +60,7 @@ def test_an_executor_and_a_worker_killed_in_mid_read_cost_no_row_and_double_none
 
 
 def fetched(trial: Trial, pages: int) -> bool:
-    return trial._pages() >= pages
+    return trial.pages() >= pages
 
 
 class Parts:

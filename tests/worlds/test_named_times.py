@@ -1,0 +1,81 @@
+"""Worlds in time that have a name: each lost or doubled rows once, and shows at once where one does again."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from cdk import Json
+from tests.worlds.test_times import Times
+
+Records = Sequence[tuple[Json, int, int, Json]]
+MERGED, APPENDED = ("Counted", "append_dedup"), ("Counted", "append")
+WHOLE, REPLACED = ("Whole", "append_dedup"), ("Whole", "overwrite")
+THREE: Records = [(0, 1, 0, {}), (1, 1, 0, {}), (2, 1, 0, {})]
+NUMBERS: Records = [(0, 1, 0, {"a": 1}), (1, 1, 0, {"a": 2})]
+
+
+def begin(world: Times, mode: tuple[str, str], records: Records, more: str = "") -> None:
+    """A first sync has read some records, all on one page."""
+    world.begin(mode, 0, None, "evolve", more, each_row=False, beside=False, records=list(records), first=5)
+
+
+def a_merge_after_a_deletion_by_vector(world: Times) -> None:
+    begin(world, MERGED, THREE)
+    world.somebody("delete by vector", 0)
+    world.put([(1, 1, 0, {"a": 1})])
+    world.sync(5)
+
+
+def a_pipeline_that_was_renamed(world: Times) -> None:
+    begin(world, APPENDED, THREE)
+    world.sync_under_another_name(5)
+
+
+def an_overwrite_while_somebody_joins_files(world: Times) -> None:
+    begin(world, REPLACED, THREE)
+    world.sync_while_somebody_joins_files(5, ("tasks", 0), vacuum=False)
+
+
+def a_column_becomes_wider_while_somebody_joins_files(world: Times) -> None:
+    begin(world, APPENDED, NUMBERS)
+    world.declare("a", 1)
+    world.put([(2, 1, 0, {"a": 0.5})])
+    world.sync_while_somebody_joins_files(5, ("request", 0), vacuum=False)
+
+
+def a_column_becomes_wider_beside_a_history(world: Times) -> None:
+    begin(world, MERGED, NUMBERS, "history")
+    world.declare("a", 1)
+    world.sync(5)
+    world.sync(5)
+
+
+def rows_without_a_key_come_again(world: Times) -> None:
+    begin(world, WHOLE, [(None, 1, 0, {}), (1, 1, 0, {})])
+    world.sync(5)
+
+
+def two_pipelines_bring_the_same_new_key(world: Times) -> None:
+    begin(world, MERGED, THREE)
+    world.sync_while_another_pipeline_syncs(5, ("tasks", 0), new=True)
+
+
+WORLDS = [
+    a_merge_after_a_deletion_by_vector,
+    a_pipeline_that_was_renamed,
+    an_overwrite_while_somebody_joins_files,
+    a_column_becomes_wider_while_somebody_joins_files,
+    a_column_becomes_wider_beside_a_history,
+    rows_without_a_key_come_again,
+    two_pipelines_bring_the_same_new_key,
+]
+
+
+@pytest.mark.parametrize("steps", WORLDS, ids=lambda steps: steps.__name__.replace("_", " "))
+def test_a_named_world_ends_right(steps: Callable[[Times], None]) -> None:
+    world = Times()
+    try:
+        steps(world)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+    finally:
+        world.teardown()
