@@ -159,10 +159,20 @@ class Stream(metaclass=_StreamType):
         return self.partitions()
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
-        """The reader that plans this stream from `state`. Override it to plug in another."""
+        """The reader that plans this stream from `state`. Override it to plug in another.
+
+        Raises FatalError: the stream gives no partitions.
+        """
         now = self.now()
+        partitions: object = self.partitions_since(state.parents)
+        if not isinstance(partitions, Iterable) or isinstance(partitions, Mapping | str):
+            raise FatalError(
+                f"{_location(type(self), 'partitions')} returned a {type(partitions).__name__}, expected partitions: "
+                "`yield` each, or return a list of them",
+                stream=self.name,
+            )
         return PartitionCheckpointReader(
-            self.partitions_since(state.parents),
+            partitions,
             lambda partition, position: self.slices(partition, position, now),
             state,
         )

@@ -1,6 +1,6 @@
 """What a stream is called, what it says of itself, and the readers it chooses."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import new_class
 
 import pytest
@@ -24,7 +24,8 @@ from cdk import (
     Stream,
     Window,
 )
-from cdk.state.slice import WHOLE
+from cdk.state.slice import WHOLE, Partition
+from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import ANY_OBJECT
 from tests.samples import DAY0, Users
@@ -197,6 +198,20 @@ def test_what_is_no_records_is_refused_with_the_line_of_the_connector(
 
     with pytest.raises(FatalError, match=rf"test_stream\.py:{line}\) returned a {kind}, expected records: `yield`"):
         list(read_slice(stream, Slice()))
+
+
+class Undivided(Returning):
+    def partitions(self) -> Iterable[Partition]:
+        partitions: Iterable[Partition] = self.found
+        return partitions
+
+
+@pytest.mark.parametrize(("found", "kind"), [(None, "NoneType"), ({"part": 1}, "dict"), ("x", "str"), (7, "int")])
+def test_what_is_no_partitions_is_refused_with_the_line_of_the_connector(found: Json, kind: str) -> None:
+    line = Undivided.partitions.__code__.co_firstlineno
+
+    with pytest.raises(FatalError, match=rf"test_stream\.py:{line}\) returned a {kind}, expected partitions: `yield`"):
+        Undivided(found).checkpoint_reader(StreamState())
 
 
 def test_records_may_be_returned_as_a_list() -> None:
