@@ -15,7 +15,6 @@ from cdk.base.errors import CdkError
 from cdk.base.values import Json, JsonSchema, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.datetime_cursor import ManifestCountCursor, ManifestCursor
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, Response
 from cdk.rest.records.extractor import Extractor
@@ -23,6 +22,8 @@ from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
 from cdk.streams.checkpoint import ParentState
+from cdk.streams.count_cursor import CountCursor
+from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.stream import Item, Stream
 
 # --- records of a page -------------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ class Incremental:
     the pages. catalog_cursor: the catalog may choose the field.
     """
 
-    cursor: ManifestCursor | ManifestCountCursor
+    cursor: DatetimeCursor | CountCursor
     apply: Callable[[RequestBuilder, Slice], None]
     fields: tuple[str, str] = ("start_time", "end_time")
     shared: bool = False
