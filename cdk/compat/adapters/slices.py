@@ -1,7 +1,7 @@
 """Custom partition routers and retrievers, behind our interfaces."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from cdk.base.logs import logger
 from cdk.base.values import Json
@@ -15,20 +15,20 @@ from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.stream import Item, Page, Stream
+from cdk.streams.stream import Item, Page
 
 _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: logging.WARNING}
 
 
-class CustomRouterAdapter:
-    """A custom partition router."""
+class CustomRouterAdapter(Router):
+    """Partitions of a router that is custom code."""
 
     def __init__(self, custom: Json, fields: tuple[str, str]) -> None:
         self._custom, self._fields = custom, fields
         configs = getattr(custom, "parent_stream_configs", ())
         held = [config.stream for config in configs]
         held += [value for value in vars(custom).values() if isinstance(value, SeenStream)]
-        self.parents: Sequence[Stream] = [stream.ours for stream in held]
+        self.parents = [stream.ours for stream in held]
         self.follows = isinstance(custom, SubstreamPartitionRouter) and any(c.incremental_dependency for c in configs)
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:

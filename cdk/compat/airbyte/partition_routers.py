@@ -4,14 +4,16 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 
-from cdk.base.values import Json
+from cdk.base.values import Json, Record
 from cdk.compat.airbyte.http.requesters import RequestOption, RequestOptionsProvider
 from cdk.compat.airbyte.interpolation import InterpolatedString
 from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
 from cdk.compat.airbyte.streams import SeenStream
 from cdk.rest import path
+from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState as OurState
-from cdk.streams.partitions import read_parent
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.partitions import child_partitions, product
 
 
 class StreamSlicer(RequestOptionsProvider):
@@ -139,19 +141,20 @@ class SubstreamPartitionRouter(Placing):
         value_of = path(*str(parent.parent_key.eval(self.config)).strip("/").split("/"))
         field_name = str(parent.partition_field.eval(self.config))
         extra = [(".".join(steps), path(*steps)) for steps in parent.extra_fields or ()]
-        for item in read_parent(parent.stream.ours, self._from.get(name) if followed else None):
-            if isinstance(item, OurState):
-                if followed:
-                    self._reached[name] = item
-                continue
-            records, partition = item
-            for record in records:
-                if (value := value_of(record)) is not None:
-                    yield StreamSlice(
-                        partition={field_name: value, "parent_slice": dict(partition)},
-                        cursor_slice={},
-                        extra_fields={key: get(record) for key, get in extra},
-                    )
+
+        def child(record: Record, partition: Partition) -> StreamSlice | None:
+            if (value := value_of(record)) is None:
+                return None
+            return StreamSlice(
+                partition={field_name: value, "parent_slice": dict(partition)},
+                extra_fields={key: get(record) for key, get in extra},
+            )
+
+        for item in child_partitions(parent.stream.ours, child, self._from.get(name) if followed else None):
+            if not isinstance(item, ParentState):
+                yield item
+            elif followed:
+                self._reached[name] = item.state
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         for parent in self.parent_stream_configs:
@@ -172,11 +175,8 @@ class CartesianProductStreamSlicer(PartitionRouter):
     def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        combinations: list[dict[str, Json]] = [{}]
-        for slicer in self.stream_slicers:
-            slices = [dict(slice) for slice in slicer.stream_slices()]
-            combinations = [{**head, **tail} for head in combinations for tail in slices]
-        return [StreamSlice(partition=fields, cursor_slice={}) for fields in combinations]
+        families = [[Partition(slice) for slice in slicer.stream_slices()] for slicer in self.stream_slicers]
+        return [StreamSlice(partition=dict(each)) for each in product(*families, shared_fields=True)]
 
     def _all(self, method: str, names: Mapping[str, Json]) -> dict[str, Json]:
         values: dict[str, Json] = {}
