@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.keys import dotted
 from cdk.base.logs import logger
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
+from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import adapt, migrate
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.references import References, bounded
@@ -36,7 +37,7 @@ _BUILT = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): "
 class Manifest:
     """A manifest that was read: the object, and where each of its parts is written."""
 
-    def __init__(self, value: Json, *, file: YamlFile | None = None) -> None:
+    def __init__(self, value: object, *, file: YamlFile | None = None) -> None:
         """Take a manifest as an object. Raises ManifestError: it is none."""
         where = "" if file is None else f"{file.path}:1"
         if not isinstance(value, Mapping):
@@ -46,7 +47,7 @@ class Manifest:
             self._today = migrate(value)
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=where) from None
-        self.value: Mapping[str, Json] = value
+        self.value: Mapping[str, JsonValue] = value
         self._file = file
         self._references = References(self._today)
 
@@ -64,7 +65,7 @@ class Manifest:
             raise ManifestError(_TOO_DEEP, path=str(path)) from None
         return cls(file.value, file=file)
 
-    def resolved(self) -> dict[str, Json]:
+    def resolved(self) -> JsonObject:
         """The manifest without references, types implied and parameters applied.
 
         Raises ManifestError with the place: a reference leads nowhere.
@@ -91,10 +92,10 @@ class Manifest:
         return self._validated(value)
 
     @cached_property
-    def _resolved(self) -> dict[str, Json]:
+    def _resolved(self) -> JsonObject:
         return self.resolved()
 
-    def _validated(self, value: dict[str, Json]) -> Component:
+    def _validated(self, value: JsonObject) -> Component:
         model = Component.registry[ROOT]
         try:
             root = model.model_validate(value)
@@ -110,10 +111,11 @@ class Manifest:
             logger.warning("%s", slip)
         return root
 
-    def _twice(self, value: Mapping[str, Json]) -> Iterator[str]:
+    def _twice(self, value: Mapping[str, JsonValue]) -> Iterator[str]:
         """Streams with the name of an earlier one; those whose name is an expression are known later."""
         places: dict[str, int] = {}
-        for i, stream in enumerate(value.get("streams", ())):
+        streams = value.get("streams")
+        for i, stream in enumerate(streams if isinstance(streams, list) else ()):
             name = stream.get("name") if isinstance(stream, Mapping) else None
             if isinstance(name, str) and name and "{" not in name and (first := places.setdefault(name, i)) != i:
                 yield f"{self.where(('streams', i, 'name'))}: streams[{first}] is called {name!r} too; rename one"
@@ -147,9 +149,7 @@ class Manifest:
         keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
         if keys is None:
             return False
-        value: Json = self._resolved
-        for key in keys:
-            value = value[key]
+        value = part_at(self._resolved, keys)
         return isinstance(value, str) and "config" in value
 
     def _find(self, stream: str | None, kind: str, field: str) -> Keys | None:
@@ -179,10 +179,7 @@ class Manifest:
 
     def _location(self, keys: Sequence[str | int]) -> str:
         """The place of a problem; a field that a parameter filled says so."""
-        node: Json = self._resolved
-        parameters: Json = None
-        for key in keys[:-1]:
-            node = node[key]
+        node, parameters = part_at(self._resolved, keys[:-1]), None
         written = self._references.where(keys)
         if isinstance(node, Mapping) and keys and (not written or written[-1] != keys[-1]):
             parameters = node.get("$parameters")
@@ -190,7 +187,7 @@ class Manifest:
         return f"{self.where(keys)}{' (from $parameters)' if inherited else ''}"
 
 
-def _components(value: Json, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, Json]]]:
+def _components(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, JsonValue]]]:
     if isinstance(value, Mapping):
         if isinstance(value.get("type"), str):
             yield keys, value

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.declarative.components.streams.partition_routers import ListPartitionRouter
 from cdk.declarative.components.streams.source import Spec
 from cdk.declarative.interpolation.errors import ExpressionError
@@ -24,12 +24,12 @@ _LITERAL = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
 _DOMAIN = re.compile(r"[A-Za-z0-9\-_]*(?:\.[A-Za-z0-9\-_]+){2,}")
 
 
-def credential_scope(root: Component, config: Mapping[str, Json], secrets: Secrets) -> CredentialScope:
+def credential_scope(root: Component, config: Mapping[str, JsonValue], secrets: Secrets) -> CredentialScope:
     """Where the credentials of the streams of a manifest may go, and the values of its config that are secret."""
     return CredentialScope(frozenset((*_below(root, config, {}), *named_origins(dict(config)))), secrets)
 
 
-def _below(value: Json, config: Mapping[str, Json], parameters: Mapping[str, Json]) -> Iterator[Origin]:
+def _below(value: object, config: Mapping[str, JsonValue], parameters: Mapping[str, JsonValue]) -> Iterator[Origin]:
     """The origins that a part of a manifest names, without what only describes: `spec` and schemas."""
     match value:
         case str():
@@ -44,7 +44,8 @@ def _below(value: Json, config: Mapping[str, Json], parameters: Mapping[str, Jso
             yield from _below(list(fields.values()), config, own)
         case Mapping() if not str(value.get("type", "")).endswith("SchemaLoader"):
             # A template of streams, which become components once it is filled in.
-            own = {**parameters, **(value.get("$parameters") or {})}
+            more = value.get("$parameters")
+            own = {**parameters, **more} if isinstance(more, Mapping) else parameters
             yield from _below(list(value.values()), config, own)
         case list() | tuple():
             for part in value:
@@ -53,7 +54,7 @@ def _below(value: Json, config: Mapping[str, Json], parameters: Mapping[str, Jso
             return
 
 
-def _origins(text: str, config: Mapping[str, Json], parameters: Mapping[str, Json]) -> Iterator[Origin]:
+def _origins(text: str, config: Mapping[str, JsonValue], parameters: Mapping[str, JsonValue]) -> Iterator[Origin]:
     """The origins that one text of a manifest may render to."""
     if "{" not in text:
         if (plain := origin(text)).host:
@@ -71,13 +72,13 @@ def _origins(text: str, config: Mapping[str, Json], parameters: Mapping[str, Jso
         yield named
 
 
-class _Unknown(dict[str, Json]):
+class _Unknown(dict[str, object]):
     """What an API will say: `*` as text, and the same again for all that is looked for in it."""
 
     def __missing__(self, name: str) -> "_Unknown":
         return self
 
-    def get(self, _: str, default: Json = None) -> Json:  # noqa: ARG002 - the signature of a dict
+    def get(self, key: str, default: object = None, /) -> "_Unknown":  # noqa: ARG002 - the signature of a dict
         return self
 
     def __str__(self) -> str:

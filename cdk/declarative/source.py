@@ -11,7 +11,7 @@ from typing import cast
 from cdk.base.errors import ManifestError
 from cdk.base.run import current_run
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import Json, JsonSchema, canonical, from_json, to_json
+from cdk.base.values import JsonSchema, JsonValue, canonical, from_json, to_json
 from cdk.declarative.components.records.config_normalization import ConfigRules
 from cdk.declarative.components.streams.partition_routers import ParentStreamConfig
 from cdk.declarative.components.streams.source import DeclarativeSource
@@ -43,7 +43,7 @@ class ManifestSource(Source):
         self._root = cast("DeclarativeSource", manifest.root())
         self._spec = self._root.spec
         # What the config's file holds: without what only the run, or only its check, adds to it.
-        self._updated_config: Mapping[str, Json] | None = None
+        self._updated_config: Mapping[str, JsonValue] | None = None
         self._keeping = Lock()
         self._parents = frozenset(parent_names(self._root))
         self.name = self._runtime.folder.name or "manifest"
@@ -67,41 +67,43 @@ class ManifestSource(Source):
         return None if self._spec is None else self._spec.documentation_url
 
     @property
-    def advanced_auth(self) -> Mapping[str, Json] | None:
+    def advanced_auth(self) -> Mapping[str, JsonValue] | None:
         """How a platform obtains OAuth credentials."""
         return None if self._spec is None else self._spec.advanced_auth
 
-    def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+    def prepare(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """The config after the manifest's migrations, which are saved."""
         self._updated_config = migrated = self._rules(config).migrate(config)
         if migrated is not config:
             self.events.config_changed(migrated)
         return migrated
 
-    def transform(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+    def transform(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """The config after the manifest's transformations, which are not saved."""
         return self._rules(config).transform(config)
 
     def select(self, properties: Mapping[str, frozenset[str]]) -> None:
-        self._runtime.shared["selected"] = properties
+        self._runtime.selected = properties
 
-    def concurrency(self, config: Mapping[str, Json]) -> int:
+    def concurrency(self, config: Mapping[str, JsonValue]) -> int:
         level = self._root.concurrency_level
         return 1 if level is None else level.build(self._context(config))
 
-    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+    def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         """The streams for a config. Raises ManifestError: two have one name, or a part cannot be built."""
         ctx = self._context(config)
         self._rules(config).validate(config)
         return self._located(ctx, config)
 
-    def _located(self, ctx: BuildContext, config: Mapping[str, Json], names: Sequence[str] = ()) -> Sequence[Stream]:
+    def _located(
+        self, ctx: BuildContext, config: Mapping[str, JsonValue], names: Sequence[str] = ()
+    ) -> Sequence[Stream]:
         try:
             return self._built(ctx, config, names)
         except ManifestError as error:
             raise self._manifest.located(error) from error
 
-    def _built(self, ctx: BuildContext, config: Mapping[str, Json], names: Sequence[str]) -> Sequence[Stream]:
+    def _built(self, ctx: BuildContext, config: Mapping[str, JsonValue], names: Sequence[str]) -> Sequence[Stream]:
         runtime = self._runtime
         try:
             written = to_json(self._manifest.value), canonical(config)
@@ -120,7 +122,7 @@ class ManifestSource(Source):
             streams[stream.name] = stream
         return list(streams.values())
 
-    def check(self, config: Mapping[str, Json]) -> None:
+    def check(self, config: Mapping[str, JsonValue]) -> None:
         check = self._root.check
         overrides = check.config_overrides or {}
         if reserved := [name for name in overrides if name.startswith(_RESERVED)]:
@@ -134,24 +136,24 @@ class ManifestSource(Source):
             ctx.runtime.learn(secret)
         check.build(ctx)(self._located(ctx, overridden, check.names(overridden)))
 
-    def _context(self, config: Mapping[str, Json]) -> BuildContext:
+    def _context(self, config: Mapping[str, JsonValue]) -> BuildContext:
         # Answers that a stream and the children that read it as their parent both ask for are fetched once.
         runtime = self._runtime
-        runtime.shared.setdefault("parents", self._parents)
+        runtime.parents = self._parents
         runtime.learn, runtime.limited = self.events.learned, self.events.waiting
         runtime.keep = partial(self._save, config)
         secrets = Secrets(secret_values(self.config_schema, config))
         # Looked through when a request is made: `spec` and `discover` need none of it.
         ctx = BuildContext(config, runtime, scope=cache(partial(credential_scope, self._root, config, secrets)))
-        if self._root.api_budget is not None and "budget" not in runtime.shared:
-            runtime.shared["budget"] = self._root.api_budget.build(ctx)
+        if self._root.api_budget is not None and runtime.budget is None:
+            runtime.budget = self._root.api_budget.build(ctx)
         return ctx
 
-    def _rules(self, config: Mapping[str, Json]) -> ConfigRules:
+    def _rules(self, config: Mapping[str, JsonValue]) -> ConfigRules:
         rules = None if self._spec is None else self._spec.config_normalization_rules
         return ConfigRules() if rules is None else rules.build(self._context(config))
 
-    def _save(self, config: Mapping[str, Json], updates: Mapping[tuple[str, ...], Json]) -> None:
+    def _save(self, config: Mapping[str, JsonValue], updates: Mapping[tuple[str, ...], JsonValue]) -> None:
         """Have a config saved that differs from the last one in `updates`."""
         with self._keeping:
             updated = deepcopy(dict(config if self._updated_config is None else self._updated_config))

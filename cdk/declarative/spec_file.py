@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components.streams.source import Spec
 
@@ -27,7 +27,7 @@ def spec_beside(folder: Path) -> Spec | None:
 
 def _spec(file: Path) -> Spec:
     try:
-        value: Json = YamlFile.load(file).value if file.suffix == ".yaml" else orjson.loads(file.read_bytes())
+        value: JsonValue = YamlFile.load(file).value if file.suffix == ".yaml" else orjson.loads(file.read_bytes())
     except ConfigError as error:
         raise ManifestError(error.message, path=error.path) from error
     except (OSError, orjson.JSONDecodeError) as error:

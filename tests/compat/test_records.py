@@ -2,7 +2,7 @@ from pathlib import Path
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.compat.airbyte.guard import CustomCodeError
+from cdk.compat.airbyte.custom_object import CustomCodeError
 from cdk.testing import MockApi, read
 from tests.compat.sources import manifest, source
 

@@ -5,9 +5,17 @@ import orjson
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
+from cdk.state.slice import Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.read_slice import read_slice
 from cdk.streams.source_events import Events
+from cdk.streams.stream import Stream
 from cdk.testing import MockApi, read
 from tests.compat.sources import URL, manifest, source
+
+
+def planned(stream: Stream) -> list[Slice]:
+    return list(iter(stream.checkpoint_reader(StreamState()).next, None))
 
 
 def test_an_authenticator_exchanges_a_token_and_uses_it(tmp_path: Path) -> None:
@@ -345,6 +353,37 @@ class SafeRequester(HttpRequester):
     assert run.records == [{"id": 1}]
     assert items.requests[0].full_url.endswith("/items?q=(name:List(a,x))")
     assert items.requests[0].headers["Authorization"] == "Bearer t"
+
+
+def test_sources_in_one_process_send_with_their_own_transports(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.transformations import RecordTransformation
+from airbyte_cdk.sources.streams.http import HttpClient
+
+class Owner(RecordTransformation):
+    def transform(self, record, config=None, stream_state=None, stream_slice=None):
+        record["owner"] = HttpClient().send_request("GET", "https://api.example.com/owner", {})[1].json()["owner"]
+"""
+    asks = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Owner"}]}
+    sources = []
+    for name in ("a", "b"):
+        api = MockApi()
+        api.get("/items").returns(json={"data": [{"id": 1}]})
+        api.get("/owner").returns(json={"owner": name})
+        (tmp_path / name).mkdir()
+        sources.append(source(tmp_path / name, code, manifest(asks), api))
+
+    # Both are built before the first of them reads.
+    streams = [stream for made in sources for stream in made.open({})]
+    records = [
+        record
+        for stream in streams
+        for slice in planned(stream)
+        for page in read_slice(stream, slice)
+        for record in page.records
+    ]
+
+    assert records == [{"id": 1, "owner": "a"}, {"id": 1, "owner": "b"}]
 
 
 SINGLE_USE = """

@@ -41,7 +41,7 @@ CUSTOM = [name for name in NAMES if "class_name" in fields_of(Component.registry
 OURS = [name for name in NAMES if name not in CUSTOM]
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
-CONFIG = {
+CONFIG: dict[str, Json] = {
     "account": "1",
     "auth_type": "token",
     "credentials": {"auth_type": "token"},
@@ -254,7 +254,7 @@ def _value(kind: str, field: FieldShape, *, full: bool, depth: int) -> Json:
 def _made(shape: Shape, key: str, *, full: bool, depth: int) -> Json:  # noqa: PLR0911 - one for each shape there is
     match shape:
         case Scalar(type=kind, bounds=bounds):
-            limits = dict(bounds)
+            limits: dict[str, Json] = dict(bounds)
             least = limits.get("minimum", limits.get("exclusiveMinimum", 0) + 1)
             text = "P1D" if key in DURATIONS else TEXTS.get(key, "x")
             return {str: text, int: least, float: float(least), bool: True}[kind]

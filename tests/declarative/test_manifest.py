@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import ManifestError
+from cdk.base.values import Json
 from cdk.declarative.components import register
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
@@ -435,7 +436,12 @@ def test_problems_without_a_file_name_the_form_that_was_meant() -> None:
 
     from cdk.declarative.components.streams.incremental import DatetimeBasedCursor  # noqa: PLC0415
 
-    value = {"type": "DatetimeBasedCursor", "cursor_field": "a", "datetime_format": "%s", "start_datetime": 5}
+    value: dict[str, Json] = {
+        "type": "DatetimeBasedCursor",
+        "cursor_field": "a",
+        "datetime_format": "%s",
+        "start_datetime": 5,
+    }
     with pytest.raises(ValidationError) as refused:
         DatetimeBasedCursor.model_validate(value)
 

@@ -286,7 +286,8 @@ def test_the_streams_of_a_source_share_the_places_for_jobs(count: Json, places: 
 
     source.streams({"jobs": 2})
 
-    jobs = runtime.shared["jobs"]
+    jobs = runtime.jobs
+    assert jobs is not None
     assert [jobs.try_start() for _ in range(places + 1)] == [True] * places + [False]
 
 

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from cdk.base.errors import ManifestError
+from cdk.base.values import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
 from cdk.declarative.syntax.legacy_syntax import adapt, migrate
@@ -46,7 +47,7 @@ def test_every_old_word_of_the_table_is_read() -> None:
         {"type": "DpathExtractor", "field_pointer": []},
         {"type": "SessionTokenAuthenticator", "login_url": "x"},
     ):
-        manifest = {"it": old}
+        manifest: dict[str, Json] = {"it": old}
         assert migrate(manifest) is not manifest or adapt(manifest) is not manifest, old
 
 

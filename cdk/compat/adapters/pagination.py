@@ -1,11 +1,9 @@
-"""Custom pagination strategies and requesters, behind our interfaces."""
+"""Custom pagination strategies and requesters, behind the plug points."""
 
-import inspect
+from typing import Any
 
-from cdk.base.values import Json
-from cdk.compat.airbyte.guard import CustomCodeError, guard
-from cdk.compat.airbyte.http.requesters import HttpRequester
-from cdk.compat.airbyte.http.response import SeenResponse, ours
+from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject
+from cdk.compat.airbyte.http.response import ResponseFacade, native_outcome
 from cdk.compat.airbyte.plain_types import Record
 from cdk.compat.facades.slices import fill, request_arguments
 from cdk.declarative.components.requests.requesters import join
@@ -21,55 +19,54 @@ class CustomStrategyAdapter:
     reads_body = True
     counts: str | None = None
 
-    def __init__(self, custom: Json) -> None:
+    def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
-        self._takes = set(inspect.signature(custom.next_page_token).parameters)
-        with guard(custom, "get_page_size"):
-            self.size: int | None = custom.get_page_size() if hasattr(custom, "get_page_size") else None
+        self._takes = custom.parameters("next_page_token").keys()
+        self.size: int | None = custom.call("get_page_size") if hasattr(custom.instance, "get_page_size") else None
 
-    def first(self) -> Json:
-        with guard(self._custom, "initial_token"):
-            # Strategies of old count in themselves, and are told when a slice begins.
-            if hasattr(self._custom, "reset"):
-                self._custom.reset()
-            return getattr(self._custom, "initial_token", None)
+    def first(self) -> Any:  # noqa: ANN401 - a token is what the strategy makes
+        # Strategies of old count in themselves, and are told when a slice begins.
+        if hasattr(self._custom.instance, "reset"):
+            self._custom.call("reset")
+        return self._custom.get("initial_token")
 
-    def next(self, page: PageResult, size: int | None) -> Json:  # noqa: ARG002 - it knows its own
+    def next(self, page: PageResult, size: int | None) -> Any:  # noqa: ANN401, ARG002 - as above; it knows its own size
         last = None if page.last is None else Record(page.last)
         arguments = {
-            "response": SeenResponse(page.response),
+            "response": ResponseFacade(page.response),
             "last_page_size": page.raw,
             "last_record": last,
             "last_page_token_value": page.token,
             "last_records": [] if last is None else [last] * page.selected,
         }
-        with guard(self._custom, "next_page_token"):
-            return self._custom.next_page_token(**{name: arguments[name] for name in self._takes if name in arguments})
+        return self._custom.call(
+            "next_page_token", **{name: value for name, value in arguments.items() if name in self._takes}
+        )
 
 
 class CustomRequesterAdapter:
     """A custom requester: each part of a request is a method of its own."""
 
-    def __init__(self, custom: Json, client: HttpClient, where: str) -> None:
+    def __init__(self, custom: CustomObject, client: HttpClient | None, where: str) -> None:
         self._custom, self._where = custom, where
-        self._plain = isinstance(custom, HttpRequester) and custom.plain
-        self.client = client if self._plain else _Through(custom)
+        self._plain = client is not None
+        """Whether the kit sends its requests."""
+        self.client = client or _Through(custom)
 
     def draft(self, names: Names) -> RequestBuilder:
         arguments, custom = request_arguments(names), self._custom
-        with guard(custom, "get_request_params"):
-            method = getattr(custom.get_method(), "value", custom.get_method())
-            url = (
-                custom.get_url(**arguments)
-                if isinstance(custom, HttpRequester)
-                else join(custom.get_url_base(**arguments), custom.get_path(**arguments))
-            )
-            if self._plain:
-                draft = RequestBuilder(str(method).upper(), url, self._where)
-                fill(draft, custom, arguments)
-            else:
-                # It asks itself for its parts when it sends.
-                draft = _ThroughDraft(str(method).upper(), url, self._where, arguments)
+        method = custom.call("get_method")
+        method = str(getattr(method, "value", method)).upper()
+        if hasattr(custom.instance, "get_url"):
+            url = custom.call("get_url", **arguments)
+        else:
+            url = join(custom.call("get_url_base", **arguments), custom.call("get_path", **arguments))
+        if not self._plain:
+            # It asks itself for its parts when it sends.
+            return _ThroughDraft(method, url, self._where, arguments)
+        draft = RequestBuilder(method, url, self._where)
+        with custom.at_work("get_request_params"):
+            fill(draft, custom.instance, arguments)
         return draft
 
 
@@ -78,7 +75,7 @@ class _ThroughDraft(RequestBuilder):
 
     __slots__ = ("arguments", "was")
 
-    def __init__(self, method: str, url: str, where: str, arguments: dict[str, Json]) -> None:
+    def __init__(self, method: str, url: str, where: str, arguments: dict[str, object]) -> None:
         super().__init__(method, url, where)
         self.arguments, self.was = arguments, url
 
@@ -100,27 +97,25 @@ class _ThroughRequest(Request):
 class _Through(HttpClient):
     """Sends with a custom requester's `send_request`."""
 
-    def __init__(self, custom: Json) -> None:
+    def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
 
     def send(self, request: Request) -> Response:
         """The answer; one that the requester swallowed is empty."""
         assert isinstance(request, _ThroughRequest)
         draft: _ThroughDraft = request.draft
-        with guard(self._custom, "send_request"):
-            answer = self._custom.send_request(
-                path=None if draft.url == draft.was else draft.url,
-                request_headers=draft.headers,
-                request_params=draft.params,
-                request_body_data=draft.form if draft.text is None else draft.text,
-                request_body_json=draft.json,
-                **draft.arguments,
-            )
+        answer = self._custom.call(
+            "send_request",
+            path=None if draft.url == draft.was else draft.url,
+            request_headers=draft.headers,
+            request_params=draft.params,
+            request_body_data=draft.form if draft.text is None else draft.text,
+            request_body_json=draft.json,
+            **draft.arguments,
+        )
         if answer is None:
             return Response(404, Headers(), b"", request.url, request)
-        response = ours(answer)
+        response = native_outcome(answer)
         if not isinstance(response, Response):
-            raise CustomCodeError(
-                f"{type(self._custom).__name__}.send_request gave {type(answer).__name__}, expected a response"
-            )
+            raise CustomCodeError(f"{self._custom.name}.send_request gave {type(answer).__name__}, expected a response")
         return response

@@ -1,14 +1,14 @@
-"""Custom decoders, extractors, filters, transformations, migrations and validations, behind our interfaces."""
+"""Custom decoders, extractors, filters, transformations, migrations and validations, behind the plug points."""
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import Json, JsonSchema
-from cdk.compat.airbyte.guard import guard
-from cdk.compat.airbyte.http.response import SeenResponse
-from cdk.compat.facades.slices import slice_facade
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.compat.airbyte.custom_object import CustomObject
+from cdk.compat.airbyte.http.response import ResponseFacade
+from cdk.compat.facades.slices import slice_in
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.plug_points import Normalize, Select, Transform
 from cdk.rest import Response
@@ -19,123 +19,120 @@ class CustomDecoderAdapter:
 
     streams = False
 
-    def __init__(self, custom: Json) -> None:
+    def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         values = list(self.items(response))
         return values[0] if len(values) == 1 else values
 
-    def items(self, response: Response) -> Iterator[Json]:
-        with guard(self._custom, "decode"):
-            return iter(list(self._custom.decode(SeenResponse(response))))
+    def items(self, response: Response) -> Iterator[JsonValue]:
+        with self._custom.at_work("decode"):
+            return iter(list(self._custom.call("decode", ResponseFacade(response))))
 
 
 class CustomExtractorAdapter:
     """A custom extractor."""
 
-    def __init__(self, custom: Json) -> None:
+    def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
 
-    def pages(self, response: Response) -> Iterator[list[dict[str, Json]]]:
-        with guard(self._custom, "extract_records"):
-            records = [record if type(record) is dict else record_of(record)
-                     for record in self._custom.extract_records(SeenResponse(response)) or ()]  # fmt: skip
+    def pages(self, response: Response) -> Iterator[list[JsonObject]]:
+        with self._custom.at_work("extract_records"):
+            records = [
+                _plain(record) for record in self._custom.call("extract_records", ResponseFacade(response)) or ()
+            ]
         yield records
 
 
-def record_of(record: Json) -> Json:
+def _plain(record: JsonObject) -> JsonObject:
     """A record as a plain dict; what is none stays what it is, for another component to look at."""
-    return dict(record) if isinstance(record, Mapping) else record
+    return record if type(record) is dict or not isinstance(record, Mapping) else dict(record)
 
 
-def transforming(custom: Json, config: Mapping[str, Json]) -> Transform:
+def transforming(custom: CustomObject, config: Mapping[str, JsonValue]) -> Transform:
     """A custom transformation, for a page of records."""
-    known = set(inspect.signature(custom.transform).parameters)
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(custom.transform).parameters.values())
+    parameters = custom.parameters("transform")
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
-    def transform(records: list[dict[str, Json]], names: Names) -> None:
-        arguments: dict[str, Json] = {"config": config, "stream_state": {}, "stream_slice": slice_facade(names)}
-        if not open_ended:
-            arguments = {name: value for name, value in arguments.items() if name in known}
-        with guard(custom, "transform"):
+    def transform(records: list[JsonObject], names: Names) -> None:
+        arguments = {"config": config, "stream_state": {}, "stream_slice": slice_in(names)}
+        if not takes_any:
+            arguments = {name: value for name, value in arguments.items() if name in parameters}
+        with custom.at_work("transform"):
+            call = custom.get("transform")
             for record in records:
-                custom.transform(record, **arguments)
+                call(record, **arguments)
 
     return transform
 
 
-def filtering(custom: Json) -> Select:
+def filtering(custom: CustomObject) -> Select:
     """A custom filter, for a page of records."""
 
-    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-        with guard(custom, "filter_records"):
-            selected = custom.filter_records(
-                records,
-                stream_state={},
-                stream_slice=slice_facade(names),
-                next_page_token=names.get("next_page_token"),
+    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
+        token = names.get("next_page_token")
+        with custom.at_work("filter_records"):
+            selected = custom.call(
+                "filter_records", records, stream_state={}, stream_slice=slice_in(names), next_page_token=token
             )
             return [record if type(record) is dict else dict(record) for record in selected]
 
     return select
 
 
-def normalizing(custom: Json, schema: JsonSchema) -> Normalize:
+def normalizing(custom: CustomObject, schema: JsonSchema) -> Normalize:
     """A custom schema normalization, for a page of records."""
 
-    def normalize(records: list[dict[str, Json]]) -> None:
-        with guard(custom, "transform"):
-            for record in records:
-                custom.transform(record, schema)
+    def normalize(records: list[JsonObject]) -> None:
+        for record in records:
+            custom.call("transform", record, schema)
 
     return normalize
 
 
-def loading(custom: Json) -> Callable[[], JsonSchema]:
+def loading(custom: CustomObject) -> Callable[[], JsonSchema]:
     """A custom schema loader: asked once, since existing loaders change what they gave before."""
-    known: list[JsonSchema] = []
 
+    @cache
     def load() -> JsonSchema:
-        if not known:
-            with guard(custom, "get_json_schema"):
-                known.append(custom.get_json_schema())
-        return known[0]
+        schema: JsonSchema = custom.call("get_json_schema")
+        return schema
 
     return load
 
 
-def migrating(custom: Json) -> Callable[[Json], Json]:
+def migrating(custom: CustomObject) -> Callable[[JsonValue], JsonValue]:
     """A custom state migration. It gets a copy: existing ones change the state they look at."""
 
-    def migrate(state: Json) -> Json:
+    def migrate(state: JsonValue) -> JsonValue:
         copied = copy.deepcopy(state)
-        with guard(custom, "migrate"):
-            return custom.migrate(copied) if custom.should_migrate(copied) else state
+        migrated: JsonValue = custom.call("migrate", copied) if custom.call("should_migrate", copied) else state
+        return migrated
 
     return migrate
 
 
-def changing(custom: Json) -> Callable[[dict[str, Json]], None]:
+def changing(custom: CustomObject) -> Callable[[JsonObject], None]:
     """A custom change of the config."""
 
-    def change(config: dict[str, Json]) -> None:
-        with guard(custom, "transform"):
-            custom.transform(config)
+    def change(config: JsonObject) -> None:
+        custom.call("transform", config)
 
     return change
 
 
-def validating(custom: Json) -> Callable[[Json], None]:
+def validating(custom: CustomObject) -> Callable[[JsonValue], None]:
     """A custom validation; its ValueError is the caller's."""
 
-    def validate(value: Json) -> None:
-        try:
-            custom.validate(value)
-        except (ValueError, ConfigError):
-            raise
-        except Exception as error:
-            with guard(custom, "validate"):
-                raise error from None
+    def validate(value: JsonValue) -> None:
+        with custom.at_work("validate"):
+            try:
+                custom.get("validate")(value)
+            except (ValueError, ConfigError) as error:
+                rejection = error
+            else:
+                return
+        raise rejection
 
     return validate

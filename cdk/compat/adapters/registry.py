@@ -2,26 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.adapters import pagination as adapt_pages
 from cdk.compat.adapters import records as adapt_records
 from cdk.compat.adapters import slices as adapt_slices
 from cdk.compat.airbyte.cursors import DatetimeBasedCursor
 from cdk.compat.airbyte.http import adapters as adapt_http
-from cdk.compat.airbyte.http.requesters import HttpRequester
 from cdk.compat.airbyte.retrievers import SimpleRetriever
-from cdk.compat.airbyte.streams import seen_slice
 from cdk.compat.facades.facades import DecoderFacade, PartitionRouterFacade, RequestOptionsFacade
 from cdk.compat.facades.instantiate import instance, selector
-from cdk.compat.facades.slices import fill
+from cdk.compat.facades.slices import fill, slice_arguments
 from cdk.compat.loading.custom_module import custom_class
 from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as OurCursor
 from cdk.declarative.components.streams.partition_routers import Product
 from cdk.declarative.components.streams.retrievers import RecordSelector
-from cdk.declarative.model.component import Component
+from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import (
@@ -62,7 +59,7 @@ def authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticato
 
 def error_handler(component: CustomComponent, ctx: BuildContext) -> ErrorHandler:
     """See AnyErrorHandler."""
-    return adapt_http.CustomJudge(instance(component, ctx), ctx.runtime.clock)
+    return adapt_http.CustomJudge(instance(component, ctx))
 
 
 def backoff(component: CustomComponent, ctx: BuildContext) -> Backoff:
@@ -101,17 +98,19 @@ def schema_loader(component: CustomComponent, ctx: BuildContext) -> Callable[[],
     return adapt_records.loading(instance(component, ctx))
 
 
-def state_migration(component: CustomComponent, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]:
+def state_migration(
+    component: CustomComponent, ctx: BuildContext, stream: Component
+) -> Callable[[JsonValue], JsonValue]:
     """See AnyStateMigration."""
     return adapt_records.migrating(instance(component, ctx, declarative_stream=stream))
 
 
-def config_transformation(component: CustomComponent, ctx: BuildContext) -> Callable[[dict[str, Json]], None]:
+def config_transformation(component: CustomComponent, ctx: BuildContext) -> Callable[[JsonObject], None]:
     """See AnyConfigTransformation."""
     return adapt_records.changing(instance(component, ctx))
 
 
-def validation(component: CustomComponent, ctx: BuildContext) -> Callable[[Json], None]:
+def validation(component: CustomComponent, ctx: BuildContext) -> Callable[[JsonValue], None]:
     """See AnyValidationStrategy."""
     return adapt_records.validating(instance(component, ctx))
 
@@ -130,12 +129,8 @@ def partition_router(component: CustomComponent, ctx: BuildContext) -> Router:
 def requester(component: CustomComponent, ctx: BuildContext) -> Requester:
     """See AnyRequester."""
     custom = instance(component, ctx)
-    client = custom._http_client.client if isinstance(custom, HttpRequester) and custom.plain else _bare(ctx)  # noqa: SLF001
+    client: HttpClient | None = custom.get("kit_client")
     return adapt_pages.CustomRequesterAdapter(custom, client, ctx.where(component, "class_name"))
-
-
-def _bare(ctx: BuildContext) -> HttpClient:
-    return HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
 
 
 def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts) -> SliceReader:
@@ -145,7 +140,7 @@ def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts)
     router = _router(fields.get("partition_router"), ctx)
     shown = None if router is None else PartitionRouterFacade(router, ctx.window)
     asking = RequestOptionsFacade(router, parts.incremental, ctx.window)
-    known: dict[str, Json] = {
+    known: dict[str, object] = {
         "name": parts.name,
         "request_option_provider": asking,
         "request_options_provider": asking,
@@ -160,25 +155,25 @@ def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts)
         unfiltered = replace(parts, incremental=None)
         known["record_selector"] = selector(chosen, ctx, unfiltered, reads)
     custom = instance(component, ctx, **known)
-    if isinstance(custom, SimpleRetriever):
+    if isinstance(simple := custom.instance, SimpleRetriever):
         # A subclass with an __init__ of its own may pass on less than it was given.
-        custom.request_option_provider = custom.request_option_provider or asking
-        custom.name = custom.name or parts.name
+        simple.request_option_provider = simple.request_option_provider or asking
+        simple.name = simple.name or parts.name
     return adapt_slices.CustomRetrieverAdapter(custom, router, parts, ctx.window)
 
 
-def _decoder(blob: Json, ctx: BuildContext) -> Decoder:
+def _decoder(blob: JsonValue, ctx: BuildContext) -> Decoder:
     if not isinstance(blob, dict):
         return JsonDocument()
-    return cast("AnyDecoder", AnyDecoder._pick({"type": "JsonDecoder", **blob})).build(ctx)  # noqa: SLF001
+    return AnyDecoder.pick({"type": "JsonDecoder", **blob}).build(ctx)
 
 
-def _router(blob: Json, ctx: BuildContext) -> Router | None:
+def _router(blob: JsonValue, ctx: BuildContext) -> Router | None:
     if not blob:
         return None
     blobs = blob if isinstance(blob, list) else [blob]
-    filled = [{"type": "CustomPartitionRouter", **item} if "class_name" in item else item for item in blobs]
-    routers = [cast("AnyPartitionRouter", AnyPartitionRouter._pick(item)).build(ctx) for item in filled]  # noqa: SLF001
+    default = Default("", "CustomPartitionRouter")
+    routers = [AnyPartitionRouter.pick(default.fill(item)).build(ctx) for item in blobs]
     return routers[0] if len(routers) == 1 else Product(routers)
 
 
@@ -208,8 +203,8 @@ def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
     custom = instance(component, ctx)
 
     def apply(draft: RequestBuilder, slice: Slice) -> None:
-        facade = seen_slice(slice, native.fields)
-        fill(draft, custom, {"stream_state": {}, "stream_slice": facade, "next_page_token": None})
+        with custom.at_work("get_request_params"):
+            fill(draft, custom.instance, slice_arguments(slice, native.fields))
 
     return Incremental(
         native.cursor, apply, native.fields, native.shared, native.client_side, native.data_feed, native.catalog_cursor

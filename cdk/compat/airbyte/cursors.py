@@ -1,13 +1,13 @@
 """Cursors of old custom components: fields that describe a `DatetimeBasedCursor` of the manifest."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import InitVar, dataclass
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.compat.airbyte.http.requesters import RequestOption, RequestOptionsProvider
-from cdk.compat.airbyte.interpolation import InterpolatedString
+from cdk.compat.airbyte.interpolation import InterpolatedString, Text
 from cdk.compat.airbyte.partition_routers import Placing
-from cdk.compat.airbyte.plain_types import Config
+from cdk.compat.airbyte.plain_types import Config, Parameters
 
 
 class DeclarativeCursor(RequestOptionsProvider):
@@ -28,26 +28,26 @@ class ConcurrentPerPartitionCursor(DeclarativeCursor):
 
 @dataclass
 class DatetimeBasedCursor(Placing, DeclarativeCursor):
-    """The manifest's cursor. A subclass may add to requests; windows and states stay ours."""
+    """The manifest's cursor. A subclass may add to requests; windows and states stay those of the kit."""
 
-    start_datetime: Json
-    cursor_field: Json
+    start_datetime: JsonValue
+    cursor_field: Text
     datetime_format: str
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
-    end_datetime: Json = None
-    step: Json = None
+    parameters: InitVar[Parameters]
+    end_datetime: JsonValue = None
+    step: JsonValue = None
     cursor_granularity: str | None = None
     start_time_option: RequestOption | None = None
     end_time_option: RequestOption | None = None
-    partition_field_start: Json = None
-    partition_field_end: Json = None
-    lookback_window: Json = None
-    message_repository: Json = None
+    partition_field_start: JsonValue = None
+    partition_field_end: JsonValue = None
+    lookback_window: JsonValue = None
+    message_repository: object = None
     is_compare_strictly: bool | None = False
     cursor_datetime_formats: list[str] | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self.cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
         self._partition_field_start = InterpolatedString.create(
@@ -58,5 +58,5 @@ class DatetimeBasedCursor(Placing, DeclarativeCursor):
         )
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
-        yield self.start_time_option, str(self._partition_field_start.eval(self.config))
-        yield self.end_time_option, str(self._partition_field_end.eval(self.config))
+        yield self.start_time_option, self._partition_field_start.text(self.config)
+        yield self.end_time_option, self._partition_field_end.text(self.config)

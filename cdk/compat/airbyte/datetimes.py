@@ -1,11 +1,10 @@
 """Moments as custom components read and write them."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 from cdk.base.times.clock import parse_timestamp, write_timestamp
-from cdk.base.values import Json
-from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.custom_object import runtime
 
 _FORMATS = ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S%z")
 
@@ -13,7 +12,7 @@ _FORMATS = ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S"
 class AirbyteDateTime(datetime):
     """A moment with a zone, UTC where none is given; its text is ISO 8601."""
 
-    def __new__(cls, *args: Json, **kwargs: Json) -> Self:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - as datetime takes them
         timestamp = super().__new__(cls, *args, **kwargs)
         return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 
@@ -54,10 +53,10 @@ class AirbyteDateTime(datetime):
 
 def ab_datetime_now() -> AirbyteDateTime:
     """Now, by the clock of the run."""
-    return AirbyteDateTime.from_datetime(current.runtime.clock())
+    return AirbyteDateTime.from_datetime(runtime().clock())
 
 
-def ab_datetime_parse(value: Json) -> AirbyteDateTime:
+def ab_datetime_parse(value: object) -> AirbyteDateTime:
     """The moment that a text or a number of seconds names. Raises ValueError: it is none."""
     if isinstance(value, int | float) or (isinstance(value, str) and value.lstrip("-").isdecimal()):
         return AirbyteDateTime.from_datetime(datetime.fromtimestamp(float(value), UTC))
@@ -67,7 +66,7 @@ def ab_datetime_parse(value: Json) -> AirbyteDateTime:
     return AirbyteDateTime.from_datetime(moment)
 
 
-def ab_datetime_try_parse(value: Json) -> AirbyteDateTime | None:
+def ab_datetime_try_parse(value: object) -> AirbyteDateTime | None:
     """The moment that a value names; None when it is none."""
     try:
         return ab_datetime_parse(value)
@@ -84,7 +83,7 @@ def ab_datetime_format(moment: datetime, format: str | None = None) -> str:
 class DatetimeParser:
     """Reads and writes moments in the formats of manifests."""
 
-    def parse(self, date: Json, format: str) -> datetime:
+    def parse(self, date: object, format: str) -> datetime:
         """The moment that `date` names. Raises ValueError: it is none."""
         moment = parse_timestamp(date, [format])
         if moment is None:

@@ -1,38 +1,33 @@
 """Two functions of `dpath`, for custom code on machines without that package."""
 
 from collections.abc import Sequence
+from enum import Enum, auto
 
-from cdk.base.values import Json
-from cdk.rest import path
-
-_UNSET = object()
+from cdk.base.values import JsonValue
+from cdk.declarative.syntax.json_edit import matches_at
 
 
-def get(obj: Json, glob: str | Sequence[str], separator: str = "/", default: Json = _UNSET) -> Json:
+class _Unset(Enum):
+    """The absence of a default, which may itself be None."""
+
+    UNSET = auto()
+
+
+def get(
+    obj: JsonValue, glob: str | Sequence[str], separator: str = "/", default: JsonValue | _Unset = _Unset.UNSET
+) -> JsonValue:
     """The value at a path. Raises KeyError: there is none, and no default."""
-    node = obj
-    for step in _steps(glob, separator):
-        if isinstance(node, dict) and step in node:
-            node = node[step]
-        elif isinstance(node, list) and step.lstrip("-").isdecimal() and -len(node) <= int(step) < len(node):
-            node = node[int(step)]
-        elif default is _UNSET:
-            raise KeyError(str(glob))
-        else:
-            return default
-    return node
-
-
-def values(obj: Json, glob: str | Sequence[str], separator: str = "/") -> list[Json]:
-    """All values at a path, in which `*` is any key or index."""
     steps = _steps(glob, separator)
-    if "*" not in steps:
-        value = get(obj, steps, default=None)
-        return [] if value is None else [value]
-    at = steps.index("*")
-    node = path(*steps[:at])(obj)
-    below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return [value for item in below for value in ([item] if not steps[at + 1 :] else values(item, steps[at + 1 :]))]
+    for value in matches_at(obj, steps) if steps else [obj]:
+        return value
+    if default is _Unset.UNSET:
+        raise KeyError(str(glob))
+    return default
+
+
+def values(obj: JsonValue, glob: str | Sequence[str], separator: str = "/") -> list[JsonValue]:
+    """All values at a path, in which `*` is any key or index."""
+    return matches_at(obj, _steps(glob, separator))
 
 
 def _steps(glob: str | Sequence[str], separator: str) -> list[str]:

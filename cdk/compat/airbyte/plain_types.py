@@ -3,30 +3,36 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.state.slice import Slice
 
-Config: TypeAlias = Mapping[str, Json]
-StreamState: TypeAlias = Mapping[str, Json]
-StreamData: TypeAlias = Mapping[str, Json]
+Config: TypeAlias = Mapping[str, JsonValue]
+Parameters: TypeAlias = Mapping[str, JsonValue]
+StreamState: TypeAlias = Mapping[str, JsonValue]
+StreamData: TypeAlias = Mapping[str, JsonValue]
 FieldPointer: TypeAlias = list[str]
-ConnectionDefinition: TypeAlias = Mapping[str, Json]
+ConnectionDefinition: TypeAlias = Mapping[str, JsonValue]
 RequestInput: TypeAlias = str | Mapping[str, str]
+Token: TypeAlias = Mapping[str, JsonValue]
+"""The token of a page, under the name `next_page_token`."""
 EmptyString = ""
 
 
-class StreamSlice(dict[str, Json]):
+class StreamSlice(JsonObject):
     """The fields of a partition and the ends of a window in one map, and the two apart.
 
-    ours: the slice of ours that it shows; None for one that custom code made. Raises ValueError: a field is in both.
+    Raises ValueError: a field is in both.
     """
+
+    native: Slice | None = None
+    """The slice behind it; None for one that custom code made."""
 
     def __init__(
         self,
         *,
-        partition: Mapping[str, Json],
-        cursor_slice: Mapping[str, Json] | None = None,
-        extra_fields: Mapping[str, Json] | None = None,
+        partition: Mapping[str, JsonValue],
+        cursor_slice: Mapping[str, JsonValue] | None = None,
+        extra_fields: Mapping[str, JsonValue] | None = None,
     ) -> None:
         cursor_slice = cursor_slice or {}
         if both := partition.keys() & cursor_slice.keys():
@@ -34,15 +40,14 @@ class StreamSlice(dict[str, Json]):
         super().__init__({**partition, **cursor_slice})
         self.partition, self.cursor_slice = partition, cursor_slice
         self.extra_fields = extra_fields or {}
-        self.ours: Slice | None = None
 
 
-class Record(dict[str, Json]):
+class Record(JsonObject):
     """A record that knows its stream and its slice; `data` is the record itself."""
 
     def __init__(
         self,
-        data: Mapping[str, Json],
+        data: Mapping[str, JsonValue],
         stream_name: str = "",
         associated_slice: StreamSlice | None = None,
         *_: object,

@@ -4,11 +4,13 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass
+from typing import TypeAlias
 
-from cdk.base.values import Json
-from cdk.compat.airbyte.current import current
-from cdk.compat.airbyte.interpolation import InterpolatedString
-from cdk.compat.airbyte.plain_types import Config
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.compat.airbyte.custom_object import runtime
+from cdk.compat.airbyte.interpolation import InterpolatedString, Text
+from cdk.compat.airbyte.plain_types import Config, Parameters
+from cdk.declarative.model.plug_points import Normalize
 from cdk.declarative.reading.schema_file import read_schema
 from cdk.declarative.reading.type_normalizer import normalizer
 
@@ -17,7 +19,7 @@ class SchemaLoader(ABC):
     """Finds a stream's schema."""
 
     @abstractmethod
-    def get_json_schema(self) -> Mapping[str, Json]:
+    def get_json_schema(self) -> JsonSchema:
         """The JSON Schema."""
 
 
@@ -25,18 +27,17 @@ class SchemaLoader(ABC):
 class InlineSchemaLoader(SchemaLoader):
     """A schema that is given."""
 
-    schema: dict[str, Json]
-    parameters: InitVar[Mapping[str, Json]]
+    schema: JsonObject
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
-        """Take the parameters."""
+    def __post_init__(self, parameters: Parameters) -> None: ...
 
-    def get_json_schema(self) -> Mapping[str, Json]:
+    def get_json_schema(self) -> JsonSchema:
         return self.schema
 
 
 def _default_file_path() -> str:
-    """Where a schema's file lies that no one names, as an expression."""
+    """The path of a schema's file by default, as an expression."""
     return "./schemas/{{ parameters['name'] }}.json"
 
 
@@ -45,15 +46,17 @@ class JsonFileSchemaLoader(SchemaLoader):
     """A schema in a file beside the manifest."""
 
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
-    file_path: Json = ""
+    parameters: InitVar[Parameters]
+    file_path: Text = ""
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self.file_path = InterpolatedString.create(self.file_path or _default_file_path(), parameters=parameters)
 
-    def get_json_schema(self) -> Mapping[str, Json]:
-        return read_schema(current.runtime.folder / str(self.file_path.eval(self.config)))
+    def get_json_schema(self) -> JsonSchema:
+        return read_schema(
+            runtime().folder / InterpolatedString.create(self.file_path, parameters={}).text(self.config)
+        )
 
 
 class TransformConfig(enum.Flag):
@@ -64,7 +67,7 @@ class TransformConfig(enum.Flag):
     CustomSchemaNormalization = enum.auto()
 
 
-Transform = Callable[[Json, Mapping[str, Json]], Json]
+Transform: TypeAlias = Callable[[JsonValue, JsonSchema], JsonValue]
 
 
 class TypeTransformer:
@@ -73,21 +76,21 @@ class TypeTransformer:
     def __init__(self, config: TransformConfig) -> None:
         self._config = config
         self._custom: Transform | None = None
-        self._known: dict[int, tuple[Json, Callable[[list[dict[str, Json]]], None]]] = {}
+        self._known: dict[int, tuple[JsonSchema, Normalize]] = {}
 
     def registerCustomTransform(self, function: Transform) -> Transform:  # noqa: N802 - the name there
-        """Take a function from a value and its schema to the value it shall be."""
+        """Take a function from a value and its schema to its new value."""
         self._custom = function
         return function
 
-    def transform(self, record: dict[str, Json], schema: Mapping[str, Json]) -> None:
+    def transform(self, record: JsonObject, schema: JsonSchema) -> None:
         """Change `record` in place."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             self._usual(schema)([record])
         if TransformConfig.CustomSchemaNormalization in self._config and self._custom is not None:
             _walk(record, schema, self._custom)
 
-    def _usual(self, schema: Mapping[str, Json]) -> Callable[[list[dict[str, Json]]], None]:
+    def _usual(self, schema: JsonSchema) -> Normalize:
         held = self._known.get(id(schema))
         if held is None:
             # The schema is kept, so that its id stays its own.
@@ -95,7 +98,7 @@ class TypeTransformer:
         return held[1]
 
 
-def _walk(value: Json, schema: Mapping[str, Json], cast: Transform) -> None:
+def _walk(value: JsonValue, schema: JsonSchema, cast: Transform) -> None:
     """Cast what lies in an object or a list: what is inside first, then the value itself."""
     if isinstance(value, dict):
         for name, inner in (schema.get("properties") or {}).items():

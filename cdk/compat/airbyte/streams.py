@@ -1,13 +1,13 @@
 """Streams of the manifest, as custom components read them: parents of partitions above all."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.plain_types import Record, StreamSlice
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
-from cdk.streams.stream import Stream as OurStream
+from cdk.streams.stream import Stream as NativeStream
 
 
 class Stream:
@@ -15,82 +15,79 @@ class Stream:
 
     name: str = ""
 
-    def read_records(self, *args: Json, **kwargs: Json) -> Iterator[Mapping[str, Json]]:
+    def read_records(self, *args: object, **kwargs: object) -> Iterator[Mapping[str, JsonValue]]:
         """The records of a slice, or of the whole stream."""
         raise NotImplementedError
 
 
-class SeenPartition:
+class PartitionFacade:
     """One slice of a stream."""
 
-    def __init__(self, stream: "SeenStream", slice: Slice) -> None:
+    def __init__(self, stream: "StreamFacade", slice: Slice) -> None:
         self._stream, self._slice = stream, slice
 
     def read(self) -> Iterator[Record]:
-        """Its records."""
-        native, slice = self._stream.ours, self.to_slice()
+        native, slice = self._stream.native, self.to_slice()
         for page in read_slice(native, self._slice):
             for record in page.records:
                 yield Record(record, native.name, slice)
 
     def to_slice(self) -> StreamSlice:
-        """The slice."""
-        return seen_slice(self._slice)
+        return slice_facade(self._slice)
 
     def stream_name(self) -> str:
-        """Name of the stream."""
         return self._stream.name
 
 
-class SeenStream(Stream):
-    """A stream of the manifest. `ours`: the stream itself. Reading it here saves no state."""
+class StreamFacade(Stream):
+    """A stream of the manifest. Reading it here saves no state."""
 
-    def __init__(self, ours: OurStream) -> None:
-        self.ours, self.name, self.primary_key = ours, ours.name, ours.primary_key
+    def __init__(self, native: NativeStream) -> None:
+        self.native, self.name, self.primary_key = native, native.name, native.primary_key
 
     @property
-    def cursor_field(self) -> Json:
+    def cursor_field(self) -> str | Sequence[str]:
         """The field by which it advances."""
-        return self.ours.cursor_field or []
+        return self.native.cursor_field or []
 
-    def get_json_schema(self) -> Mapping[str, Json]:
-        """Its schema."""
-        return self.ours.json_schema()
+    def get_json_schema(self) -> JsonSchema:
+        return self.native.json_schema()
 
-    def generate_partitions(self) -> Iterator[SeenPartition]:
-        """Its slices."""
-        reader = self.ours.checkpoint_reader(StreamState())
+    def generate_partitions(self) -> Iterator[PartitionFacade]:
+        reader = self.native.checkpoint_reader(StreamState())
         for slice in iter(reader.next, None):
-            yield SeenPartition(self, slice)
+            yield PartitionFacade(self, slice)
 
-    def stream_slices(self, **_: Json) -> Iterator[StreamSlice]:
+    def stream_slices(self, **_: object) -> Iterator[StreamSlice]:
         """Its slices as maps, which `read_records` takes."""
         for partition in self.generate_partitions():
             yield partition.to_slice()
 
-    def read_records(self, *_: Json, stream_slice: Json = None, **__: Json) -> Iterator[Record]:
+    def read_records(  # type: ignore[override] # what follows the first argument is given by name
+        self, *_: object, stream_slice: Mapping[str, JsonValue] | None = None, **__: object
+    ) -> Iterator[Record]:
         """The records of a slice that `stream_slices` gave; those of all slices without one."""
-        if isinstance(stream_slice, StreamSlice) and stream_slice.ours is not None:
-            yield from SeenPartition(self, stream_slice.ours).read()
+        native: Slice | None = getattr(stream_slice, "native", None)
+        if native is not None:
+            yield from PartitionFacade(self, native).read()
             return
         for partition in self.generate_partitions():
             if stream_slice is None or dict(partition.to_slice()) == dict(stream_slice):
                 yield from partition.read()
 
-    def read_only_records(self, *_: Json) -> Iterator[Record]:
-        """All records."""
+    def read_only_records(self, *_: object) -> Iterator[Record]:
         return self.read_records()
 
 
-def seen_slice(slice: Slice, fields: tuple[str, str] = ("start_time", "end_time")) -> StreamSlice:
-    """A slice of ours as custom code sees it. fields: the names of its window's start and end."""
-    window: dict[str, Json] = {}
+def slice_facade(slice: Slice, fields: tuple[str, str] = ("start_time", "end_time")) -> StreamSlice:
+    """A slice as custom code sees it. fields: the names of its window's start and end."""
+    window: JsonObject = {}
     if slice.window is not None:
         window = {fields[0]: slice.window.start}
         if slice.window.end is not None:
             window[fields[1]] = slice.window.end
     facade = StreamSlice(partition=dict(slice.partition), cursor_slice=window, extra_fields=slice.extra)
-    facade.ours = slice
+    facade.native = slice
     return facade
 
 
@@ -101,7 +98,7 @@ class HttpStream(Stream):
 class YamlDeclarativeSource:
     """How connectors start themselves. Here the manifest is started instead: this can be imported, and not be used."""
 
-    def __init__(self, *_: Json, **__: Json) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         raise NotImplementedError("a manifest is started by `spark-cdk`, with --manifest-path, and not by its code")
 
 

@@ -1,23 +1,23 @@
 """Parts of a manifest that custom components are given, in the form in which they use them."""
 
 import copy
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 import requests
 
 from cdk.base.errors import CdkError
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator
 from cdk.compat.airbyte.http.error_handlers import BackoffStrategy, ErrorHandler, ErrorResolution, resolution
 from cdk.compat.airbyte.http.pagination import PaginationStrategy
 from cdk.compat.airbyte.http.requesters import RequestOptionsProvider
-from cdk.compat.airbyte.http.response import SeenResponse
-from cdk.compat.airbyte.http.response import ours as ours_of
+from cdk.compat.airbyte.http.response import ResponseFacade, native_outcome
 from cdk.compat.airbyte.partition_routers import PartitionRouter
-from cdk.compat.airbyte.plain_types import StreamSlice
+from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState, Token
 from cdk.compat.airbyte.records import Decoder, HttpSelector, RecordExtractor, RecordFilter, RecordTransformation
 from cdk.compat.airbyte.schemas import SchemaLoader
-from cdk.compat.airbyte.streams import seen_slice
+from cdk.compat.airbyte.streams import slice_facade
 from cdk.compat.facades.slices import blank, names_of, slice_of
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
@@ -26,36 +26,46 @@ from cdk.declarative.model.plug_points import (
     PageResult,
     Pages,
     PageStrategy,
+    Requester,
     Router,
     Select,
     Transform,
 )
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Request, Response, Transport
-from cdk.rest import Decoder as OurDecoder
-from cdk.rest import ErrorHandler as OurHandler
+from cdk.rest import Decoder as NativeDecoder
+from cdk.rest import ErrorHandler as NativeHandler
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Partition, Slice
 
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 
+N = TypeVar("N")
 
-def _response(facade: Json) -> Response:
-    response = ours_of(facade)
+
+class Facade(Generic[N]):
+    """A part of the kit as custom code uses it."""
+
+    def __init__(self, native: N) -> None:
+        self.native = native
+
+
+def _response(facade: requests.Response) -> Response:
+    response = native_outcome(facade)
     assert isinstance(response, Response)
     return response
 
 
-class AuthenticatorFacade(DeclarativeAuthenticator):
+class AuthenticatorFacade(Facade[Authenticator], DeclarativeAuthenticator):
     """An authenticator of the manifest."""
 
-    def __init__(self, ours: Authenticator, transport: Transport) -> None:
-        self.ours, self._transport = ours, transport
+    def __init__(self, native: Authenticator, transport: Transport) -> None:
+        super().__init__(native)
+        self._transport = transport
 
-    def get_auth_header(self) -> Mapping[str, Json]:
-        """The headers it adds."""
+    def get_auth_header(self) -> Mapping[str, str]:
         bare = Request("GET", "https://localhost/")
-        flow = self.ours.flow(bare)
+        flow = self.native.flow(bare)
         request = next(flow)
         while request.url != bare.url:
             # What comes before the request itself, such as the exchange for a token.
@@ -69,107 +79,129 @@ class AuthenticatorFacade(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        return str(next(iter(self.get_auth_header().values()), ""))
+        return next(iter(self.get_auth_header().values()), "")
 
 
-class ErrorHandlerFacade(ErrorHandler):
+class ErrorHandlerFacade(Facade[NativeHandler], ErrorHandler):
     """An error handler of the manifest."""
 
-    def __init__(self, ours: OurHandler) -> None:
-        self.ours = ours
-
-    def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
-        return resolution(self.ours.judge(ours_of(response_or_exception), 1))
+    def interpret_response(self, response_or_exception: object) -> ErrorResolution:
+        return resolution(self.native.judge(native_outcome(response_or_exception), 1))
 
 
-class BackoffFacade(BackoffStrategy):
+class BackoffFacade(Facade[Backoff], BackoffStrategy):
     """A backoff strategy of the manifest."""
 
-    def __init__(self, ours: Backoff) -> None:
-        self.ours = ours
-
-    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:
-        outcome: Response | CdkError = ours_of(response_or_exception)
-        return self.ours(outcome, attempt_count)
+    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:
+        return self.native(native_outcome(response_or_exception), attempt_count)
 
 
-class DecoderFacade(Decoder):
+class DecoderFacade(Facade[NativeDecoder], Decoder):
     """A decoder of the manifest."""
 
-    def __init__(self, ours: OurDecoder) -> None:
-        self.ours = ours
-
-    def decode(self, response: requests.Response) -> Generator[Json, None, None]:
-        yield from list(self.ours.items(_response(response))) or [{}]
+    def decode(self, response: requests.Response) -> Generator[JsonValue, None, None]:
+        yield from list(self.native.items(_response(response))) or [{}]
 
 
-class ExtractorFacade(RecordExtractor):
+class ExtractorFacade(Facade[Extractor], RecordExtractor):
     """An extractor of the manifest."""
 
-    def __init__(self, ours: Extractor) -> None:
-        self.ours = ours
-
-    def extract_records(self, response: requests.Response) -> Iterable[Mapping[str, Json]]:
-        for page in self.ours.pages(_response(response)):
+    def extract_records(self, response: requests.Response) -> Iterable[JsonObject]:
+        for page in self.native.pages(_response(response)):
             yield from page
 
 
+class TransformationFacade(Facade[Transform], RecordTransformation):
+    """A transformation of the manifest."""
+
+    def __init__(self, native: Transform, fields: tuple[str, str]) -> None:
+        super().__init__(native)
+        self._fields = fields
+
+    def transform(
+        self,
+        record: JsonObject,
+        config: Config | None = None,  # noqa: ARG002
+        stream_state: StreamState | None = None,  # noqa: ARG002
+        stream_slice: Mapping[str, JsonValue] | None = None,
+    ) -> None:
+        self.native([record], names_of(stream_slice, None, self._fields))
+
+
+class FilterFacade(Facade[Select], RecordFilter):
+    """A record filter of the manifest."""
+
+    def __init__(self, native: Select, fields: tuple[str, str]) -> None:
+        super().__init__(native)
+        self._fields = fields
+
+    def filter_records(
+        self,
+        records: Iterable[JsonObject],
+        stream_state: StreamState | None = None,  # noqa: ARG002
+        stream_slice: Mapping[str, JsonValue] | None = None,
+        next_page_token: Token | None = None,
+    ) -> Iterable[JsonObject]:
+        return self.native(list(records), names_of(stream_slice, next_page_token, self._fields))
+
+
 class RecordSelectorFacade(HttpSelector):
-    """A record selector of the manifest. transformations: emptied, records stay as they are."""
+    """A record selector of the manifest."""
 
     def __init__(
         self,
         extractor: Extractor,
         select: Select | None,
         plain: Select | None,
-        transforms: list[Json],
+        transforms: Iterable[Transform],
         ctx: BuildContext,
     ) -> None:
         self.extractor = ExtractorFacade(extractor)
-        self.transformations = transforms
+        self.transformations = [TransformationFacade(transform, ctx.window) for transform in transforms]
+        """Custom code may empty it; records then stay as they are."""
         self._select, self._plain, self._fields = select, plain, ctx.window
 
     def select_records(
         self,
         response: requests.Response,
-        stream_state: Mapping[str, Json] | None = None,  # noqa: ARG002
+        stream_state: StreamState | None = None,  # noqa: ARG002
         records_schema: JsonSchema | None = None,  # noqa: ARG002
         stream_slice: StreamSlice | None = None,
-        next_page_token: Mapping[str, Json] | None = None,
-    ) -> Iterable[Mapping[str, Json]]:
+        next_page_token: Token | None = None,
+    ) -> Iterable[JsonObject]:
         names = names_of(stream_slice, next_page_token, self._fields)
         select = self._select if self.transformations else self._plain
         extracted = 0
-        for page in self.extractor.ours.pages(_response(response)):
+        for page in self.extractor.native.pages(_response(response)):
             extracted += len(page)
-            if isinstance(response, SeenResponse):
+            if isinstance(response, ResponseFacade):
                 response.extracted = extracted
             yield from page if select is None else select(page, names)
 
 
-class PaginationStrategyFacade(PaginationStrategy):
+class PaginationStrategyFacade(Facade[PageStrategy], PaginationStrategy):
     """A pagination strategy of the manifest."""
 
-    def __init__(self, ours: PageStrategy) -> None:
-        self.ours = ours
-
     @property
-    def initial_token(self) -> Json:
-        return self.ours.first()
+    def initial_token(self) -> JsonValue:
+        return self.native.first()
 
     def next_page_token(
-        self, response: requests.Response, last_page_size: int, last_record: Json, last_page_token_value: Json = None
-    ) -> Json:
-        return (
-            self.ours.next(turned(response, last_page_size, last_record, last_page_token_value), self.ours.size) or None
-        )
+        self,
+        response: requests.Response,
+        last_page_size: int,
+        last_record: Mapping[str, JsonValue] | None,
+        last_page_token_value: JsonValue = None,
+    ) -> JsonValue:
+        page = _page(response, last_page_size, last_record, last_page_token_value)
+        return self.native.next(page, self.native.size) or None
 
     def get_page_size(self) -> int | None:
-        return self.ours.size
+        return self.native.size
 
 
-def turned(response: requests.Response, size: int, last: Json, token: Json) -> PageResult:
-    """A page as our strategies look at it."""
+def _page(response: requests.Response, size: int, last: Mapping[str, JsonValue] | None, token: JsonValue) -> PageResult:
+    """A page as the strategies of the kit look at it."""
     native = _response(response)
     try:
         body = native.json()
@@ -179,142 +211,100 @@ def turned(response: requests.Response, size: int, last: Json, token: Json) -> P
     return PageResult(native, body, size, size, last, token, names)
 
 
-class _Putting(RequestOptionsProvider):
-    """Gives the parts of a request that something of ours puts into one."""
+class _DraftFacade(RequestOptionsProvider):
+    """Gives the parts of a request that a part of the kit puts into one."""
 
-    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
+    def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
         raise NotImplementedError
 
-    def _drafted(self, names: Mapping[str, Json]) -> RequestBuilder:
-        draft = blank(type(self).__name__)
-        self._put(draft, names)
-        return draft
+    def get_request_params(self, **names: object) -> JsonObject:
+        return self._draft(names).params
 
-    def get_request_params(self, **names: Json) -> Json:
-        return self._drafted(names).params
+    def get_request_headers(self, **names: object) -> JsonObject:
+        return self._draft(names).headers
 
-    def get_request_headers(self, **names: Json) -> Json:
-        return self._drafted(names).headers
-
-    def get_request_body_data(self, **names: Json) -> Json:
-        draft = self._drafted(names)
+    def get_request_body_data(self, **names: object) -> JsonObject | str:
+        draft = self._draft(names)
         return draft.form if draft.text is None else draft.text
 
-    def get_request_body_json(self, **names: Json) -> Json:
-        return self._drafted(names).json
+    def get_request_body_json(self, **names: object) -> JsonValue:
+        return self._draft(names).json
 
 
-class PaginatorFacade(_Putting):
+class PaginatorFacade(Facade[Pages], _DraftFacade):
     """A paginator of the manifest."""
 
-    def __init__(self, ours: Pages) -> None:
-        self.ours = ours
-
-    def get_initial_token(self) -> Json:
-        """The token of the first page."""
-        return self.ours.first()
+    def get_initial_token(self) -> JsonValue:
+        return self.native.first()
 
     def next_page_token(
         self,
         response: requests.Response,
         last_page_size: int,
-        last_record: Json = None,
-        last_page_token_value: Json = None,
-    ) -> Mapping[str, Json] | None:
+        last_record: Mapping[str, JsonValue] | None = None,
+        last_page_token_value: JsonValue = None,
+    ) -> Token | None:
         """The token of the page after this one; None when it was the last."""
-        page = turned(response, last_page_size, last_record, last_page_token_value)
-        token = self.ours.next(page, self.ours.size())
+        page = _page(response, last_page_size, last_record, last_page_token_value)
+        token = self.native.next(page, self.native.size())
         return None if token is None else {_TOKEN: token}
 
-    def path(self, next_page_token: Json = None, **names: Json) -> str | None:
+    def path(self, next_page_token: Token | None = None, **names: object) -> str | None:
         """The URL of the page, where the token is one."""
-        draft = self._drafted({**names, _TOKEN: next_page_token})
+        draft = self._draft({**names, _TOKEN: next_page_token})
         return None if draft.url == blank("").url else draft.url
 
-    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
-        token = (names.get(_TOKEN) or {}).get(_TOKEN)
-        self.ours.apply(draft, token, self.ours.size())
+    def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
+        draft, token = blank("PaginatorFacade"), names.get(_TOKEN)
+        self.native.apply(draft, token.get(_TOKEN) if isinstance(token, Mapping) else None, self.native.size())
+        return draft
 
 
-class PartitionRouterFacade(_Putting, PartitionRouter):
+class PartitionRouterFacade(Facade[Router], _DraftFacade, PartitionRouter):
     """A partition router of the manifest."""
 
-    def __init__(self, ours: Router, fields: tuple[str, str]) -> None:
-        self.ours, self._fields = ours, fields
+    def __init__(self, native: Router, fields: tuple[str, str]) -> None:
+        super().__init__(native)
+        self._fields = fields
 
     def stream_slices(self) -> Iterator[StreamSlice]:
-        for item in self.ours.partitions({}):
+        for item in self.native.partitions({}):
             if isinstance(item, Partition):
-                yield seen_slice(Slice(item))
+                yield slice_facade(Slice(item))
 
-    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
-        self.ours.apply(draft, slice_of(names.get("stream_slice"), self._fields))
+    def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
+        draft = blank("PartitionRouterFacade")
+        self.native.apply(draft, slice_of(names.get("stream_slice"), self._fields))
+        return draft
 
 
-class RequestOptionsFacade(_Putting):
+class RequestOptionsFacade(_DraftFacade):
     """What the router and the cursor of a stream put into requests."""
 
     def __init__(self, router: Router | None, incremental: Incremental | None, fields: tuple[str, str]) -> None:
-        self._router, self._incremental, self._fields = router, incremental, fields
+        self._parts: list[Router | Incremental] = [part for part in (router, incremental) if part is not None]
+        self._fields = fields
 
-    def _put(self, draft: RequestBuilder, names: Mapping[str, Json]) -> None:
-        slice = slice_of(names.get("stream_slice"), self._fields)
-        if self._router is not None:
-            self._router.apply(draft, slice)
-        if self._incremental is not None:
-            self._incremental.apply(draft, slice)
+    def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
+        draft, slice = blank("RequestOptionsFacade"), slice_of(names.get("stream_slice"), self._fields)
+        for part in self._parts:
+            part.apply(draft, slice)
+        return draft
 
 
-class PartsFacade(_Putting):
+class RequesterFacade(_DraftFacade):
     """The parts of a request that a requester of the manifest drafts."""
 
-    def __init__(self, requester: Json, fields: tuple[str, str]) -> None:
+    def __init__(self, requester: Requester, fields: tuple[str, str]) -> None:
         self._requester, self._fields = requester, fields
 
-    def _drafted(self, names: Mapping[str, Json]) -> RequestBuilder:
-        names_ = names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields)
-        drafted: RequestBuilder = self._requester.draft(names_)
-        return drafted
+    def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
+        return self._requester.draft(names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields))
 
 
-class SchemaLoaderFacade(SchemaLoader):
+class SchemaLoaderFacade(Facade[Callable[[], JsonSchema]], SchemaLoader):
     """A schema loader of the manifest."""
 
-    def __init__(self, ours: Json) -> None:
-        self.ours = ours
-
-    def get_json_schema(self) -> Mapping[str, Json]:
-        """See SchemaLoader. A copy: existing code takes fields out of it."""
-        return copy.deepcopy(dict(self.ours()))
-
-
-class TransformationFacade(RecordTransformation):
-    """A transformation of the manifest."""
-
-    def __init__(self, ours: Transform, fields: tuple[str, str] = ("start_time", "end_time")) -> None:
-        self.ours, self._fields = ours, fields
-
-    def transform(
-        self,
-        record: dict[str, Json],
-        config: Json = None,  # noqa: ARG002
-        stream_state: Json = None,  # noqa: ARG002
-        stream_slice: Json = None,
-    ) -> None:
-        self.ours([record], names_of(stream_slice, None, self._fields))
-
-
-class FilterFacade(RecordFilter):
-    """A record filter of the manifest."""
-
-    def __init__(self, ours: Select, fields: tuple[str, str]) -> None:
-        self.ours, self._fields = ours, fields
-
-    def filter_records(
-        self,
-        records: Json,
-        stream_state: Json = None,  # noqa: ARG002
-        stream_slice: Json = None,
-        next_page_token: Json = None,
-    ) -> Iterable[Mapping[str, Json]]:
-        return self.ours(list(records), names_of(stream_slice, next_page_token, self._fields))
+    def get_json_schema(self) -> JsonSchema:
+        # A copy: existing code takes fields out of it.
+        return copy.deepcopy(dict(self.native()))

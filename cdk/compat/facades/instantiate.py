@@ -1,23 +1,23 @@
 """Objects for custom code: instances of its classes, and what they are given for the components of their fields."""
 
 import inspect
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
 from cdk.base.errors import CdkError, ManifestError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
-from cdk.compat.airbyte.current import current
+from cdk.base.values import JsonObject, JsonValue
+from cdk.compat.airbyte.custom_object import CustomObject, running
 from cdk.compat.airbyte.http.adapters import CustomSigner
-from cdk.compat.airbyte.http.auth import NoAuth
+from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth
 from cdk.compat.airbyte.http.custom_tokens import CustomTokens
 from cdk.compat.airbyte.http.error_handlers import DefaultErrorHandler
 from cdk.compat.airbyte.http.requesters import HttpRequester, RequestOption, RequestOptionType
 from cdk.compat.airbyte.interpolation import InterpolatedString
 from cdk.compat.airbyte.partition_routers import ParentStreamConfig
-from cdk.compat.airbyte.streams import SeenStream
+from cdk.compat.airbyte.streams import StreamFacade
 from cdk.compat.facades.facades import (
     AuthenticatorFacade,
     BackoffFacade,
@@ -28,8 +28,8 @@ from cdk.compat.facades.facades import (
     PaginationStrategyFacade,
     PaginatorFacade,
     PartitionRouterFacade,
-    PartsFacade,
     RecordSelectorFacade,
+    RequesterFacade,
     SchemaLoaderFacade,
     TransformationFacade,
 )
@@ -82,17 +82,17 @@ _IMPLIED: Mapping[str, tuple[str, str]] = {
 }
 
 
-def instance(component: CustomComponent, ctx: BuildContext, **known: Json) -> Json:
+def instance(component: CustomComponent, ctx: BuildContext, **known: object) -> CustomObject:
     """The object of the class that a custom component names.
 
     known: arguments that the manifest does not give. Raises ManifestError: an argument is missing, or making it fails.
     """
     where = ctx.where(component, "class_name")
-    current.runtime = ctx.runtime
-    kind = custom_class(component.class_name, ctx, where)
+    with running(ctx.runtime):
+        kind = custom_class(component.class_name, ctx, where)
     fields = dict(component.model_extra or {})
     names, required = _accepted(kind)
-    offered: dict[str, Json] = {
+    offered: dict[str, object] = {
         "config": ctx.config,
         "parameters": dict(component.parameters),
         "options": dict(component.parameters),
@@ -107,43 +107,44 @@ def instance(component: CustomComponent, ctx: BuildContext, **known: Json) -> Js
             f"{where}: {component.class_name} needs {', '.join(missing)}, which the manifest does not give"
         )
     try:
-        custom = kind(**arguments)
+        with running(ctx.runtime):
+            custom = CustomObject(kind(**arguments), ctx.runtime)
     except CdkError:
         raise
     except Exception as error:
         raise ManifestError(
             f"{where}: {component.class_name} cannot be made: {type(error).__name__}: {error}"
         ) from error
-    _behind(custom, fields, component, ctx)
+    _behind(custom.instance, fields, component, ctx)
     if isinstance(component, CustomAuthenticator):
         _hand_out(custom, component, ctx, arguments.get("name"))
     return custom
 
 
-def _hand_out(custom: Json, component: CustomAuthenticator, ctx: BuildContext, name: Json) -> None:
+def _hand_out(custom: CustomObject, component: CustomAuthenticator, ctx: BuildContext, name: object) -> None:
     """Have the tokens of an authenticator obtained where those of the run are, if it says how it gets one.
 
-    name: what it was told of the stream. Those that were given the same share their tokens.
+    name: the stream's, if it takes one. Those with the same definition and name share their tokens.
     """
-    own = getattr(custom, "get_access_token", None)
-    if callable(own) and hasattr(custom, "__dict__") and not isinstance(getattr(own, "__self__", None), CustomTokens):
-        login = ["custom", name, definition(component, ctx)]
-        CustomTokens(custom, login, learner(ctx), ctx.runtime.clock)
+    own = custom.get("get_access_token")
+    shared = isinstance(getattr(own, "__self__", None), CustomTokens)
+    if callable(own) and hasattr(custom.instance, "__dict__") and not shared:
+        CustomTokens(
+            custom, ["custom", name if isinstance(name, str) else None, definition(component, ctx)], learner(ctx)
+        )
         report(CustomSigner(custom))
 
 
-def _behind(custom: Json, fields: Mapping[str, Json], component: CustomComponent, ctx: BuildContext) -> None:
-    """Put the component of ours behind an object that extends one."""
+def _behind(custom: Any, fields: JsonObject, component: CustomComponent, ctx: BuildContext) -> None:  # noqa: ANN401
+    """Put the manifest's component behind an object of a class that extends it."""
     blob = {**fields, "$parameters": dict(component.parameters)}
     if isinstance(custom, DefaultErrorHandler) and "DefaultErrorHandler" in Component.registry:
-        handler = cast("AnyErrorHandler", _component({**blob, "type": "DefaultErrorHandler"}, ctx))
-        object.__setattr__(custom, "_native", handler.build(ctx))
-    elif isinstance(custom, HttpRequester) and custom.plain:
+        handler = AnyErrorHandler.pick({**blob, "type": "DefaultErrorHandler"})
+        object.__setattr__(custom, "_manifest_handler", handler.build(ctx))
+    elif getattr(custom, "kit_client", None) is not None:
         # Only how it is sent counts here: what is asked for, the object's own methods say.
         sending = {name: blob[name] for name in _SENDING if name in blob}
-        requester = cast(
-            "AnyRequester", _component({**sending, "type": "HttpRequester", "url": "https://localhost/"}, ctx)
-        )
+        requester = AnyRequester.pick({**sending, "type": "HttpRequester", "url": "https://localhost/"})
         custom.use(requester.build(ctx).client)
 
 
@@ -157,11 +158,13 @@ _SENDING = (
 )
 
 
-def _value(name: str, value: Json, ctx: BuildContext) -> Json:
+def _value(name: str, value: JsonValue, ctx: BuildContext) -> object:  # noqa: PLR0911 - one for each form
     """A field's value: components in it are built, everything else is as the manifest has it."""
+    if isinstance(value, list):
+        return [_value(name, item, ctx) for item in value]
+    if not isinstance(value, dict):
+        return value
     match value:
-        case list():
-            return [_value(name, item, ctx) for item in value]
         case {"type": str() as kind} if kind in Component.registry:
             return show(_component(value, ctx), ctx)
         case {"type": str() as kind} if name in _IMPLIED or name in _LISTS:
@@ -169,18 +172,18 @@ def _value(name: str, value: Json, ctx: BuildContext) -> Json:
             raise ManifestError(f"{where}: unknown type {kind!r}{did_you_mean(kind, Component.registry)}")
         case {"type": _}:
             return value
-        case dict() if name in _IMPLIED:
+        case _ if name in _IMPLIED:
             kind = _IMPLIED[name]["class_name" in value]
             return show(_component({"type": kind, **value}, ctx), ctx) if kind else value
-        case dict() if value and all(isinstance(item, dict) and item.get("type") in Component.registry
+        case _ if value and all(isinstance(item, dict) and item.get("type") in Component.registry
                                      for item in value.values()):  # fmt: skip
             return {key: _value("", item, ctx) for key, item in value.items()}
         case _:
             return value
 
 
-def _component(blob: Mapping[str, Json], ctx: BuildContext) -> Component:
-    kind = Component.registry[blob["type"]]
+def _component(blob: Mapping[str, JsonValue], ctx: BuildContext) -> Component:
+    kind = Component.registry[str(blob["type"])]
     try:
         return kind.model_validate(blob)
     except ValidationError as error:
@@ -201,46 +204,12 @@ def _accepted(kind: type) -> tuple[set[str], set[str]]:
     return names, required
 
 
-def show(component: Component, ctx: BuildContext) -> Json:  # noqa: C901, PLR0911, PLR0912 - one line a kind
+def show(component: Component, ctx: BuildContext) -> Any:  # noqa: ANN401 - what the field of a custom class takes
     """What custom code is given for a component: an object with the methods it expects, else the component itself."""
-    match component:
-        case CustomComponent():
-            return instance(component, ctx)
-        case routers.ParentStreamConfig():
-            return _parent(component, ctx)
-        case options.RequestOption():
-            return _option(component)
-        case AnyAuthenticator():
-            signer = component.build(ctx)
-            return NoAuth(parameters={}) if signer is None else AuthenticatorFacade(signer, ctx.runtime.transport)
-        case AnyErrorHandler():
-            return ErrorHandlerFacade(component.build(ctx))
-        case AnyBackoffStrategy():
-            return BackoffFacade(component.build(ctx))
-        case AnyDecoder():
-            return DecoderFacade(component.build(ctx))
-        case AnyExtractor():
-            return ExtractorFacade(component.build(ctx, JsonDocument()))
-        case requesters.HttpRequester():
-            return _requester(component, ctx)
-        case retrievers.RecordSelector():
-            return selector(component, ctx, StreamParts(name=ctx.stream), JsonDocument())
-        case AnyPaginator():
-            return PaginatorFacade(component.build(ctx, JsonDocument()))
-        case AnyPaginationStrategy():
-            return PaginationStrategyFacade(component.build(ctx, JsonDocument()))
-        case AnyPartitionRouter():
-            return PartitionRouterFacade(component.build(ctx), ctx.window)
-        case AnyStream():
-            return SeenStream(component.build(ctx, as_parent=True))
-        case AnySchemaLoader():
-            return SchemaLoaderFacade(component.build(ctx))
-        case AnyTransformation():
-            return TransformationFacade(component.build(ctx), ctx.window)
-        case AnyRecordFilter():
-            return FilterFacade(component.build(ctx), ctx.window)
-        case _:
-            return component
+    if isinstance(component, CustomComponent):
+        return instance(component, ctx).instance
+    facade = next((_FACADES[kind] for kind in type(component).__mro__ if kind in _FACADES), None)
+    return component if facade is None else facade(component, ctx)
 
 
 def selector(
@@ -252,9 +221,14 @@ def selector(
         component.extractor.build(ctx, decoder),
         component.select(ctx, parts),
         component.select(ctx, plain),
-        [TransformationFacade(transform, ctx.window) for transform in parts.transforms],
+        parts.transforms,
         ctx,
     )
+
+
+def _authenticator(component: AnyAuthenticator, ctx: BuildContext) -> DeclarativeAuthenticator:
+    native = component.build(ctx)
+    return NoAuth(parameters={}) if native is None else AuthenticatorFacade(native, ctx.runtime.transport)
 
 
 def _option(component: options.RequestOption) -> RequestOption:
@@ -268,7 +242,7 @@ def _option(component: options.RequestOption) -> RequestOption:
 
 def _parent(component: routers.ParentStreamConfig, ctx: BuildContext) -> ParentStreamConfig:
     return ParentStreamConfig(
-        stream=SeenStream(component.stream.build(ctx, as_parent=True)),
+        stream=StreamFacade(component.stream.build(ctx, as_parent=True)),
         parent_key=component.parent_key,
         partition_field=component.partition_field,
         config=ctx.config,
@@ -292,7 +266,30 @@ def _requester(component: requesters.HttpRequester, ctx: BuildContext) -> HttpRe
         path=component.path and InterpolatedString.create(component.path, parameters=parameters),
         http_method=component.http_method,
         authenticator=None if component.authenticator is None else show(component.authenticator, ctx),
-        request_options_provider=PartsFacade(native, ctx.window),
+        request_options_provider=RequesterFacade(native, ctx.window),
     )
     requester.use(native.client)
     return requester
+
+
+_FACADES: Mapping[type, Callable[[Any, BuildContext], object]] = {
+    routers.ParentStreamConfig: _parent,
+    options.RequestOption: lambda component, _: _option(component),
+    requesters.HttpRequester: _requester,
+    retrievers.RecordSelector: lambda component, ctx: selector(
+        component, ctx, StreamParts(name=ctx.stream), JsonDocument()
+    ),
+    AnyAuthenticator: _authenticator,
+    AnyErrorHandler: lambda component, ctx: ErrorHandlerFacade(component.build(ctx)),
+    AnyBackoffStrategy: lambda component, ctx: BackoffFacade(component.build(ctx)),
+    AnyDecoder: lambda component, ctx: DecoderFacade(component.build(ctx)),
+    AnyExtractor: lambda component, ctx: ExtractorFacade(component.build(ctx, JsonDocument())),
+    AnyPaginator: lambda component, ctx: PaginatorFacade(component.build(ctx, JsonDocument())),
+    AnyPaginationStrategy: lambda component, ctx: PaginationStrategyFacade(component.build(ctx, JsonDocument())),
+    AnyPartitionRouter: lambda component, ctx: PartitionRouterFacade(component.build(ctx), ctx.window),
+    AnyStream: lambda component, ctx: StreamFacade(component.build(ctx, as_parent=True)),
+    AnySchemaLoader: lambda component, ctx: SchemaLoaderFacade(component.build(ctx)),
+    AnyTransformation: lambda component, ctx: TransformationFacade(component.build(ctx), ctx.window),
+    AnyRecordFilter: lambda component, ctx: FilterFacade(component.build(ctx), ctx.window),
+}
+"""What stands for a component in custom code, by the component's type or family."""

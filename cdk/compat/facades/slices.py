@@ -1,9 +1,11 @@
-"""Names of expressions and slices of ours as custom code passes them, and back."""
+"""Names of expressions and slices as custom code passes them, and back."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.compat.airbyte.plain_types import StreamSlice
+from cdk.compat.airbyte.streams import slice_facade
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import slice_names, view
@@ -14,39 +16,57 @@ _TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions know
 _EMPTY = StreamSlice(partition={})
 
 
-def slice_facade(names: Names) -> StreamSlice:
+class RequestOptions(Protocol):
+    """Whatever has the methods for the parts of a request."""
+
+    def get_request_params(self, **names: object) -> Mapping[str, JsonValue] | None: ...
+
+    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue] | None: ...
+
+    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str | None: ...
+
+    def get_request_body_json(self, **names: object) -> JsonValue: ...
+
+
+def slice_in(names: Names) -> StreamSlice:
     """The slice in names, as custom code sees it."""
     slice = names.get("stream_slice")
     if slice is None:
         return _EMPTY
     if isinstance(slice, StreamSlice):
         return slice
-    partition: Json = getattr(slice, "partition", slice)
+    fields = slice if isinstance(slice, Mapping) else {}
     return StreamSlice(
-        partition=dict(partition),
+        partition=dict(getattr(slice, "partition", fields)),
         cursor_slice=getattr(slice, "cursor_slice", {}),
         extra_fields=getattr(slice, "extra_fields", {}),
     )
 
 
-def request_arguments(names: Names) -> dict[str, Json]:
+def request_arguments(names: Names) -> dict[str, object]:
     """The arguments that every method for a part of a request takes."""
-    return {"stream_state": {}, "stream_slice": slice_facade(names), _TOKEN: names.get(_TOKEN)}
+    return {"stream_state": {}, "stream_slice": slice_in(names), _TOKEN: names.get(_TOKEN)}
 
 
-def slice_of(facade: Mapping[str, Json] | None, fields: tuple[str, str]) -> Slice:
-    """A slice of ours for one that custom code has. fields: the names of a window's start and end."""
-    if isinstance(facade, StreamSlice) and facade.ours is not None:
-        return facade.ours
-    facade = facade or {}
-    partition = getattr(facade, "partition", {k: v for k, v in facade.items() if k not in fields})
-    cursor: Mapping[str, Json] = getattr(facade, "cursor_slice", {k: v for k, v in facade.items() if k in fields})
+def slice_arguments(slice: Slice, fields: tuple[str, str]) -> dict[str, object]:
+    """The arguments of a method for a part of a request, which adds what says which slice is read."""
+    return {"stream_state": {}, "stream_slice": slice_facade(slice, fields), _TOKEN: None}
+
+
+def slice_of(facade: object, fields: tuple[str, str]) -> Slice:
+    """The slice for one that custom code has. fields: the names of a window's start and end."""
+    native: Slice | None = getattr(facade, "native", None)
+    if native is not None:
+        return native
+    items = dict(facade) if isinstance(facade, Mapping) else {}
+    partition = getattr(facade, "partition", {k: v for k, v in items.items() if k not in fields})
+    cursor: Mapping[str, JsonValue] = getattr(facade, "cursor_slice", items)
     start, end = (cursor.get(field) for field in fields)
     window = None if start is None and end is None else Window(start, end, end)
     return Slice(Partition(partition, extra=getattr(facade, "extra_fields", {})), window)
 
 
-def names_of(facade: Mapping[str, Json] | None, token: Json, fields: tuple[str, str]) -> dict[str, Json]:
+def names_of(facade: object, token: object, fields: tuple[str, str]) -> dict[str, object]:
     """The names of expressions for a slice that custom code has, and the token of the page."""
     return {**slice_names(view(slice_of(facade, fields), fields)), _TOKEN: token}
 
@@ -56,7 +76,7 @@ def blank(where: str) -> RequestBuilder:
     return RequestBuilder("GET", "https://localhost/", where)
 
 
-def fill(draft: RequestBuilder, provider: Json, names: Mapping[str, Json]) -> None:
+def fill(draft: RequestBuilder, provider: RequestOptions, names: Mapping[str, object]) -> None:
     """Put into a request what the methods of `provider` give for `names`."""
     draft.params.update(provider.get_request_params(**names) or {})
     headers = provider.get_request_headers(**names) or {}
@@ -67,4 +87,4 @@ def fill(draft: RequestBuilder, provider: Json, names: Mapping[str, Json]) -> No
     elif form:
         draft.form.update(form)
     if body := provider.get_request_body_json(**names):
-        draft.json = body if isinstance(body, list) else {**draft.json, **body}
+        draft.json = {**draft.json, **body} if isinstance(body, dict) and isinstance(draft.json, dict) else body

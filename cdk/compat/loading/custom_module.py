@@ -11,7 +11,7 @@ from types import ModuleType
 
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.compat.loading.import_hook import DOCUMENTED, serving
 from cdk.declarative.model.context import BuildContext
 
@@ -19,7 +19,6 @@ CODE = "__injected_components_py"
 CHECKSUMS = "__injected_components_py_checksums"
 
 _HASHES = ("sha256", "md5")
-_MODULES = "custom_modules"
 _COMPONENTS = "components"
 
 
@@ -40,11 +39,11 @@ def custom_class(name: str, ctx: BuildContext, where: str) -> type:
 
 
 def _module(name: str, ctx: BuildContext, where: str) -> ModuleType:
-    known: dict[str, ModuleType] = ctx.runtime.shared.setdefault(_MODULES, {})
-    if name not in known:
+    modules = ctx.runtime.modules
+    if name not in modules:
         with _explained(where), serving():
-            known[name] = _imported(name, ctx, where)
-    return known[name]
+            modules[name] = _imported(name, ctx, where)
+    return modules[name]
 
 
 def _imported(name: str, ctx: BuildContext, where: str) -> ModuleType:
@@ -94,7 +93,7 @@ def _module_name(file: Path, folder: Path) -> str:
     return f"{name}.{inside.stem}"
 
 
-def _injected(config: Mapping[str, Json], where: str) -> ModuleType:
+def _injected(config: Mapping[str, JsonValue], where: str) -> ModuleType:
     text, sums = config[CODE], config.get(CHECKSUMS)
     if not isinstance(text, str) or not isinstance(sums, Mapping) or not sums:
         raise ManifestError(f"{where}: the config has {CODE} without {CHECKSUMS}; give its sha256 or md5 there")

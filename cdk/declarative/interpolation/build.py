@@ -10,7 +10,6 @@ from jinja2.visitor import NodeTransformer
 
 from cdk.base.logs import logger
 from cdk.base.suggestions import nearest
-from cdk.base.values import Json
 from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
 from cdk.declarative.interpolation.environment import budget, environment
 from cdk.declarative.interpolation.errors import ExpressionError
@@ -86,7 +85,7 @@ def _jinja(env: SandboxedEnvironment, template: nodes.Template, text: str) -> Ev
     template.set_environment(env)
     compiled = env.template_class.from_code(env, env.compile(template), env.globals)
 
-    def render(scope: Mapping[str, Json]) -> str:
+    def render(scope: Mapping[str, object]) -> str:
         own = EvaluationBudget(text)
         before = budget.set(own)
         try:

@@ -17,9 +17,18 @@ from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
-from cdk.base.values import Json
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope
-from cdk.declarative.interpolation.limits import GROWING, add, check_call, join_texts, modulo, multiply, power, sized
+from cdk.declarative.interpolation.limits import (
+    GROWING,
+    Operand,
+    add,
+    check_call,
+    join_texts,
+    modulo,
+    multiply,
+    power,
+    sized,
+)
 from cdk.declarative.interpolation.macros import IMPURE
 
 _PLAIN = frozenset((str, dict, list, tuple, int, float, datetime, date, timedelta))
@@ -70,12 +79,12 @@ class _Code:
         self._run: Run | None = None
         self._column: Column | None = None
 
-    def run(self, scope: Scope) -> Json:
+    def run(self, scope: Scope) -> object:
         if self._run is None:
             self._run = self._function(_RUN, self._names)
         return self._run(scope)
 
-    def column(self, scope: Scope, records: Sequence[Json]) -> list[Json]:
+    def column(self, scope: Scope, records: Sequence[object]) -> list[object]:
         if self._column is None:
             self._column = self._function(_COLUMN, [name for name in self._names if name != "record"])
         return self._column(scope, records)
@@ -293,7 +302,7 @@ class _Compiler:
             return self._called(method, [node.node.node, *node.args], node)
         raise Unsupported
 
-    def _callable(self, call: object) -> Callable[..., Json]:
+    def _callable(self, call: object) -> Callable[..., object]:
         """The function, with what it wants of Jinja as its first argument. Jinja itself reports unknown ones."""
         if not callable(call):
             raise Unsupported
@@ -309,7 +318,7 @@ class _Compiler:
                 raise Unsupported
 
     def _called(
-        self, call: Callable[..., Json], args: Sequence[nodes.Node], node: nodes.Filter | nodes.Test | nodes.Call
+        self, call: Callable[..., object], args: Sequence[nodes.Node], node: nodes.Filter | nodes.Test | nodes.Call
     ) -> ast.expr:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise Unsupported
@@ -320,20 +329,20 @@ class _Compiler:
         return self._calling(call, *self._values(args), named=named)
 
 
-def _sliced(value: Json, start: Json, stop: Json, step: Json) -> Json:
+def _sliced(value: Operand, start: Operand, stop: Operand, step: Operand) -> Operand:
     return value[start:stop:step]
 
 
-def _missing(get: Callable[[Json, str], Json], key: str, nothing: Json) -> Callable[[Json], Json]:
+def _missing(get: Callable[[object, str], object], key: str, nothing: object) -> Callable[[object], object]:
     return lambda value: nothing if type(value) is dict else get(value, key)
 
 
-def _method(env: SandboxedEnvironment, name: str) -> Callable[..., Json]:
+def _method(env: SandboxedEnvironment, name: str) -> Callable[..., object]:
     # `format` reaches attributes from within its text: only the sandbox's own is safe.
     plain = frozenset() if name.startswith(("_", "format")) else _PLAIN
     grows = name in GROWING
 
-    def call(subject: Json, *args: Json, **kwargs: Json) -> Json:
+    def call(subject: object, *args: object, **kwargs: object) -> object:
         if type(subject) in plain and hasattr(subject, name):
             method = getattr(subject, name)
         else:

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
 
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
-from cdk.base.values import Json
 from cdk.declarative.interpolation.filters import FILTERS
 from cdk.declarative.interpolation.limits import BINARY, GROWING, EvaluationBudget, check_call, guarded, measure, sized
 from cdk.declarative.interpolation.macros import build_macros
@@ -17,14 +15,14 @@ from cdk.declarative.interpolation.macros import build_macros
 class _Environment(SandboxedEnvironment):
     intercepted_binops = frozenset(BINARY)
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:  # noqa: ANN401 - Jinja's
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         # Manifests reach the fields of a slice's partition by this name, too; no other object has the attribute.
         return attr == "_partition" or super().is_safe_attribute(obj, attr, value)
 
-    def call_binop(self, context: Context, operator: str, left: Json, right: Json) -> Json:  # noqa: ARG002
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:  # noqa: ARG002
         return BINARY[operator](left, right)
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063, ANN401 - Jinja's
+    def call(__self, __context: Context, __obj: object, *args: object, **kwargs: object) -> object:  # noqa: N805, PYI063 - Jinja's
         # The sandbox wraps `format`; the method, and with it the text, is behind it.
         subject = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
         name = getattr(__obj, "__name__", "")
@@ -55,7 +53,7 @@ budget: ContextVar[EvaluationBudget | None] = ContextVar("budget", default=None)
 """Of the template that is evaluated by Jinja here."""
 
 
-def _put_out(value: Json) -> Json:
+def _put_out(value: object) -> object:
     """What is written into a text, unless it is huge."""
     size = measure(value)
     if (limit := budget.get()) is not None:
@@ -63,7 +61,7 @@ def _put_out(value: Json) -> Json:
     return value
 
 
-def _passing(original: Callable[..., Json], guarded: Callable[..., Json]) -> Callable[..., Json]:
+def _passing(original: Callable[..., object], guarded: Callable[..., object]) -> Callable[..., object]:
     """Keep what Jinja notes on a filter: whether it wants the environment as its first argument."""
     guarded.__dict__.update(getattr(original, "__dict__", {}))
     return guarded

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from cdk.base.values import Json
+V = TypeVar("V")
 
-Scope: TypeAlias = Mapping[str, Json]
-Run: TypeAlias = Callable[[Scope], Json]
-Column: TypeAlias = Callable[[Scope, Sequence[Json]], list[Json]]
+Scope: TypeAlias = Mapping[str, object]
+Run: TypeAlias = Callable[[Scope], object]
+Column: TypeAlias = Callable[[Scope, Sequence[object]], list[object]]
 """The values for records: what Run gives for a scope in which `record` is one after the other."""
 
 
@@ -26,12 +26,12 @@ class Evaluation:
     quotes: bool = False
 
 
-def one_by_one(run: Run) -> Column:
+def one_by_one(run: Callable[[Scope], V]) -> Callable[[Scope, Sequence[object]], list[V]]:
     """The values for records, by one call for each."""
 
-    def column(scope: Scope, records: Sequence[Json]) -> list[Json]:
+    def column(scope: Scope, records: Sequence[object]) -> list[V]:
         names = dict(scope)
-        values = []
+        values: list[V] = []
         for record in records:
             names["record"] = record
             values.append(run(names))

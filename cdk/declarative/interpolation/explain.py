@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 
 from cdk.base.suggestions import did_you_mean, nearest
-from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
 from cdk.declarative.interpolation.macros import build_macros
 
@@ -20,7 +19,7 @@ _REASONS = {
 }
 
 
-def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, Json]) -> str:
+def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, object]) -> str:
     """The reason in words: an unknown name and its nearest spelling, a missing value, or types that do not fit."""
     for name in sorted(names):
         if name not in scope:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import FatalError
-from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
 from cdk.declarative.interpolation.limits import MAX_TEXT
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import regex as regex_module
 
 
-def _hash(value: Json, hash_type: str = "md5", salt: str | None = None) -> str:
+def _hash(value: object, hash_type: str = "md5", salt: str | None = None) -> str:
     """The hex digest of the text and, behind it, the salt."""
     if hash_type not in hashlib.algorithms_guaranteed or hash_type.startswith("shake_"):
         raise Refused("hash() does not know this type; take md5, sha1, sha256, sha512 or another of hashlib")
@@ -27,7 +26,7 @@ def _hash(value: Json, hash_type: str = "md5", salt: str | None = None) -> str:
     return digest.hexdigest()
 
 
-def _base64encode(value: Json) -> str:
+def _base64encode(value: object) -> str:
     return base64.b64encode(value if isinstance(value, bytes) else str(value).encode()).decode()
 
 
@@ -38,7 +37,7 @@ def _base64decode(value: str) -> str:
         raise Refused("base64decode got a text that is not the base64 of a text") from None
 
 
-def _string(value: Json) -> str:
+def _string(value: object) -> str:
     """A text as it is; any other value as JSON in three quotes, which keep it a text when it is read as a literal."""
     return value if isinstance(value, str) else f'"""{json.dumps(value)}"""'
 
@@ -73,13 +72,13 @@ def _refused() -> Iterator[None]:
         raise Refused(error.message) from None
 
 
-def _hmac(value: Json, key: Json, hash_type: str = "sha256") -> str:
+def _hmac(value: object, key: object, hash_type: str = "sha256") -> str:
     if hash_type != "sha256":
         raise Refused("hmac() only knows the type sha256")
     return hmac.new(str(key).encode(), str(value).encode(), hash_type).hexdigest()
 
 
-FILTERS: Mapping[str, Callable[..., Json]] = {
+FILTERS: Mapping[str, Callable[..., object]] = {
     "hash": _hash,
     "base64encode": _base64encode,
     "base64decode": _base64decode,

@@ -8,11 +8,13 @@ expression that has no loop does as many operations as it has letters.
 
 import operator
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
+
+Operand: TypeAlias = Any
+"""What an expression computes with: whether an operator takes it, Python says when it is evaluated."""
 
 MAX_SIZE = 1_000_000
 """Elements, or characters of padding, that one operation may make."""
@@ -35,9 +37,10 @@ _MAX_DIGITS = 400
 _WIDE = re.compile(r"\d{6}|\*|\{[^{}]*:[^}]*\{")
 
 
-def measure(value: Json) -> int:
+def measure(value: object) -> int:
     """Elements of a value at any depth. Raises Refused: they are too many, or it contains itself."""
     total, rest = 1, [value]
+    items: Collection[object]
     while rest:
         item = rest.pop()
         if isinstance(item, str | bytes):
@@ -45,12 +48,14 @@ def measure(value: Json) -> int:
             continue
         if isinstance(item, Mapping):
             total += len(item)
-            item = item.values()
-        elif not isinstance(item, list | tuple | set | frozenset):
+            items = item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            items = item
+        else:
             continue
-        total += len(item)
+        total += len(items)
         _small(total <= MAX_SIZE)
-        for inner in item:
+        for inner in items:
             # `tojson` and `escape` make strings of a class of their own.
             if isinstance(inner, str | bytes):
                 total += len(inner) // _LETTERS
@@ -60,7 +65,7 @@ def measure(value: Json) -> int:
     return total
 
 
-def sized(value: Json) -> Json:
+def sized(value: object) -> object:
     """`value`, unless it is huge."""
     if isinstance(value, str):
         _small(len(value) <= MAX_TEXT)
@@ -71,7 +76,7 @@ def sized(value: Json) -> Json:
     return value
 
 
-def _counted(values: Iterable[Json]) -> Iterator[Json]:
+def _counted(values: Iterable[object]) -> Iterator[object]:
     """`values`, which are made one by one, unless all of them together are huge."""
     total = 0
     for value in values:
@@ -87,7 +92,7 @@ class EvaluationBudget:
         """text: the template, whose plain parts may be put out by each step."""
         self._left, self._step = MAX_SIZE, 1 + len(text) // _LETTERS
 
-    def steps(self, items: Iterable[Json]) -> Iterator[Json]:
+    def steps(self, items: Iterable[object]) -> Iterator[object]:
         """`items`, each of which is a step."""
         for item in items:
             self.spend()
@@ -104,18 +109,18 @@ class EvaluationBudget:
             raise Refused("its loops do not end soon enough")
 
 
-def add(first: Json, second: Json) -> Json:
+def add(first: Operand, second: Operand) -> object:
     """`left + right`, unless that is huge."""
     return sized(first + second)
 
 
-def join_texts(*parts: Json) -> str:
+def join_texts(*parts: object) -> str:
     """The texts of values, one behind the other, as `~` makes them; unless that is huge."""
     text = "".join(str(sized(part)) for part in parts)
     return str(sized(text))
 
 
-def multiply(first: Json, second: Json) -> Json:
+def multiply(first: Operand, second: Operand) -> object:
     """`left * right`, unless that is huge."""
     if isinstance(first, int) and isinstance(second, int):
         _small(first.bit_length() + second.bit_length() <= _MAX_BITS)
@@ -126,21 +131,21 @@ def multiply(first: Json, second: Json) -> Json:
     return sized(first * second)
 
 
-def power(base: Json, exponent: Json) -> Json:
+def power(base: Operand, exponent: Operand) -> Operand:
     """`base ** exponent`, unless that is huge."""
     if isinstance(base, int) and isinstance(exponent, int):
         _small(base.bit_length() * exponent <= _MAX_BITS)
     return base**exponent
 
 
-def modulo(first: Json, second: Json) -> Json:
+def modulo(first: Operand, second: Operand) -> object:
     """`left % right`, unless it pads a text to a huge width."""
     if isinstance(first, str):
         check_growth(first, second if isinstance(second, tuple) else (second,))
     return sized(first % second)
 
 
-BINARY: Mapping[str, Callable[[Json, Json], Json]] = {
+BINARY: Mapping[str, Callable[[Operand, Operand], object]] = {
     "+": add,
     "-": operator.sub,
     "*": multiply,
@@ -176,7 +181,7 @@ GROWING = frozenset(
 """Methods and filters whose result can be far larger than what they are given."""
 
 
-def check_growth(subject: Json, arguments: Iterable[Json], *, by_number: bool = False) -> None:
+def check_growth(subject: object, arguments: Iterable[object], *, by_number: bool = False) -> None:
     """Refuse to call a growing method or filter of `subject` with arguments that make its result huge.
 
     by_number: a number is put in many times, as a width of each line is.
@@ -193,10 +198,10 @@ def check_growth(subject: Json, arguments: Iterable[Json], *, by_number: bool = 
         _small(_WIDE.search(subject) is None or ("%" not in subject and "{" not in subject))
 
 
-def guarded(name: str, call: Callable[..., Json]) -> Callable[..., Json]:
+def guarded(name: str, call: Callable[..., object]) -> Callable[..., object]:
     """A filter that refuses to make something huge."""
 
-    def bounded(*args: Any, **kwargs: Any) -> Json:  # noqa: ANN401 - whatever the filter takes
+    def bounded(*args: object, **kwargs: object) -> object:
         if name in GROWING:
             # Some get the environment first.
             values = [value for value in (*args, *kwargs.values()) if isinstance(value, _ARGUMENTS)]
@@ -209,7 +214,7 @@ def guarded(name: str, call: Callable[..., Json]) -> Callable[..., Json]:
 _ARGUMENTS = (str, int, float, list, tuple, dict)
 
 
-def check_call(name: str, subject: Json, arguments: Sequence[Json]) -> None:
+def check_call(name: str, subject: object, arguments: Sequence[object]) -> None:
     """Refuse to call a growing method or filter of `subject` with arguments that make its result huge."""
     if name == "round":
         _small(all(abs(value) <= _MAX_DIGITS for value in arguments if isinstance(value, int)))
@@ -220,15 +225,12 @@ def check_call(name: str, subject: Json, arguments: Sequence[Json]) -> None:
         check_growth(subject, arguments, by_number=name in {"indent", "expandtabs"})
 
 
-def _length(value: Json) -> int:
+def _length(value: object) -> int:
     """Characters of a text, or of all texts in a list."""
     if isinstance(value, str):
         return len(value)
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return sum(len(item) if isinstance(item, str) else 1 for item in value)
-    return 1
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [None]
+    return sum(len(item) if isinstance(item, str) else 1 for item in items)
 
 
 def _small(fits: bool) -> None:  # noqa: FBT001 - reads like an assertion

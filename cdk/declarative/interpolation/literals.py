@@ -9,8 +9,9 @@ import ast
 import math
 import re
 from functools import lru_cache
+from typing import Any
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 
 STARTS = frozenset(" \t\n\r'\"([{+-.0123456789NTFrRuU")
 """What a literal can begin with; most words are told apart by their first letter alone."""
@@ -29,25 +30,23 @@ _WORD = re.compile(r"(?:None|True|False)\b|[rRuU]['\"]")
 _JOINED = re.compile(r"[,#(\n\r]")
 _CACHED = 256
 _LONG = 4000  # Python turns no text of more than 4300 digits into a number
-_NONE = object()
 
 
 class _NotLiteral(Exception):
     """The value has no literal that gives it back."""
 
 
-def typed(value: Json) -> Json:
+def typed(value: Any) -> JsonValue:  # noqa: ANN401 - `type` tells faster than isinstance what it is
     """What the text of `value` stands for, without writing that text where the answer is known.
 
     Lists and maps are copied, so that nobody changes what the expression read.
     """
     kind = type(value)
-    if kind is str:
+    if type(value) is str:
         return literal(value) if value[:1] in STARTS else value
-    if kind in _SCALARS:
-        return value
-    if kind is float and math.isfinite(value):
-        return value
+    if kind in _SCALARS or (kind is float and math.isfinite(value)):
+        scalar: JsonValue = value
+        return scalar
     if kind is list or kind is dict or kind is tuple:
         try:
             return _copy(value)
@@ -56,7 +55,7 @@ def typed(value: Json) -> Json:
     return literal(str(value))
 
 
-def literal(text: str) -> Json:
+def literal(text: str) -> JsonValue:
     """The value a text stands for; the text itself where it is no literal."""
     first = text[:1]
     if first in _NUMERIC:
@@ -71,7 +70,7 @@ def literal(text: str) -> Json:
     return _parsed(bare, text)
 
 
-def _number(bare: str, text: str) -> Json:
+def _number(bare: str, text: str) -> JsonValue:
     if len(bare) < _LONG and bare[0] != "0" and bare.isdecimal() and bare.isascii():
         return int(bare)
     if _NUMBER.fullmatch(bare):
@@ -89,32 +88,33 @@ def _number(bare: str, text: str) -> Json:
     return text
 
 
-def _parsed(bare: str, text: str) -> Json:
-    value = _cached_parse(bare) if len(bare) <= _CACHED else _parse(bare)
-    return text if value is _NONE else _copy(value)
+def _parsed(bare: str, text: str) -> JsonValue:
+    parsed = _cached_parse(bare) if len(bare) <= _CACHED else _parse(bare)
+    return text if parsed is None else _copy(parsed[0])
 
 
-def _parse(text: str) -> Json:
+def _parse(text: str) -> tuple[JsonValue] | None:
+    """The value that a text spells; None where it spells none."""
     try:
-        return _copy(ast.literal_eval(text))
+        return (_copy(ast.literal_eval(text)),)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, _NotLiteral):
-        return _NONE
+        return None
 
 
 _cached_parse = lru_cache(maxsize=4096)(_parse)
 
 
-def _copy(value: Json) -> Json:
+def _copy(value: Any) -> JsonValue:  # noqa: ANN401 - as above
     kind = type(value)
-    if kind is str or kind in _SCALARS:
-        return value
-    if kind is float and math.isfinite(value):
-        return value
+    if kind is str or kind in _SCALARS or (kind is float and math.isfinite(value)):
+        scalar: JsonValue = value
+        return scalar
     if kind is list:
         return [item if type(item) is str else _copy(item) for item in value]
     if kind is dict:
         return {
-            key if type(key) is str else _copy(key): item if type(item) is str else _copy(item)
+            # A key may be a number, as in Python; JSON's are texts.
+            key if type(key) is str else _copy(key): item if type(item) is str else _copy(item)  # type: ignore[misc]
             for key, item in value.items()
         }
     if kind is tuple:

@@ -10,10 +10,9 @@ from zoneinfo import ZoneInfo
 
 from cdk.base.times.clock import Clock, parse_timestamp, system_clock, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, parse_duration
-from cdk.base.values import Json
 from cdk.declarative.interpolation.errors import Refused
 
-Macro: TypeAlias = Callable[..., Json]
+Macro: TypeAlias = Callable[..., object]
 
 IMPURE = frozenset(("now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"))
 """Macros that answer differently each time."""

@@ -3,15 +3,25 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
+from typing import NoReturn
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope, one_by_one
 from cdk.declarative.interpolation.literals import STARTS, literal, typed
 
 _EXPRESSION = re.compile(r"\{[{%#]")
-_UNSET = object()
+
+
+class _Unset(Enum):
+    """The absence of a default, which may itself be None."""
+
+    UNSET = auto()
+
+
+_UNSET = _Unset.UNSET
 _NOTHING: frozenset[str] = frozenset()
 _FALSE = frozenset(("", "False", "false", "{}", "[]", "()", "set()", "0", "0.0"))
 
@@ -41,7 +51,7 @@ class Template:
         """Whether it reads no names and nothing that varies."""
         return not self.names and not self.varies
 
-    def value(self, scope: Scope, types: tuple[type, ...] = (), default: Json = _UNSET) -> Json:
+    def value(self, scope: Scope, types: tuple[type, ...] = (), default: JsonValue | _Unset = _UNSET) -> JsonValue:
         """The rendered text as the literal it is: `10` a number, `[1]` a list, `hello` a text.
 
         types: literals of other types stay texts.
@@ -56,7 +66,7 @@ class Template:
                 return default
             raise error if isinstance(error, ExpressionError) else self._failed(error, scope) from None
 
-    def values(self, scope: Scope, records: Sequence[Json], types: tuple[type, ...] = ()) -> list[Json]:
+    def values(self, scope: Scope, records: Sequence[object], types: tuple[type, ...] = ()) -> list[JsonValue]:
         """What `value` gives for scopes in which `record` is each of the records.
 
         Raises ExpressionError: it cannot be evaluated for one of them.
@@ -68,9 +78,9 @@ class Template:
             # Most values are texts that are no literals: these cost a look at the first letter.
             return [value if type(value) is str and value[:1] not in STARTS else typed(value) for value in values]
         except Exception:  # noqa: BLE001 - evaluated once more, for the record that it fails on
-            return one_by_one(lambda seen: self.value(seen, types))(scope, records)
+            return one_by_one(lambda names: self.value(names, types))(scope, records)
 
-    def _meaning(self, result: Json, types: tuple[type, ...] = (), default: Json = _UNSET) -> Json:
+    def _meaning(self, result: object, types: tuple[type, ...] = (), default: JsonValue | _Unset = _UNSET) -> JsonValue:
         """The literal that an evaluated expression is."""
         if type(result) is str:
             if not result:
@@ -101,7 +111,7 @@ class Template:
         except Exception:  # noqa: BLE001 - evaluated once more, for what is missing and how it is told
             return self._holds_or_fails(scope)
 
-    def matching(self, scope: Scope, records: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
+    def matching(self, scope: Scope, records: Sequence[JsonObject]) -> list[JsonObject]:
         """The records for which `true` holds, each as `record` in the scope."""
         try:
             values = self._column(scope, records)
@@ -112,7 +122,7 @@ class Template:
             hold = one_by_one(self.true)(scope, records)
             return [record for record, holds in zip(records, hold, strict=True) if holds]
 
-    def _holds(self, result: Json) -> bool:
+    def _holds(self, result: object) -> bool:
         if result is True or result is False:
             return result
         value = self._meaning(result, default=False)
@@ -141,7 +151,7 @@ def broken(error: ExpressionError) -> Template:
     One stream that uses what the language no longer has must not keep the others from being read.
     """
 
-    def fail(_: Scope) -> Json:
+    def fail(_: Scope) -> NoReturn:
         raise error
 
     return Template(error.expression, error.path, _NOTHING, varies=True, _run=fail, _column=one_by_one(fail))
@@ -172,9 +182,9 @@ def _template(text: str, where: str, evaluation: Evaluation) -> Template:
 
 def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
     """An evaluation that needs to be done once."""
-    known: Json = _UNSET
+    known: object = _UNSET
 
-    def remembered(scope: Scope) -> Json:
+    def remembered(scope: Scope) -> object:
         nonlocal known
         if known is _UNSET:
             known = run(scope)
@@ -187,14 +197,14 @@ def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
 class MappingTemplate:
     """A map whose keys and texts are templates, or one template that gives the map. Made by `compile_mapping`."""
 
-    _entries: tuple[tuple[Template | str, Template | Json], ...]
+    _entries: tuple[tuple[Template | str, Template | JsonValue], ...]
     _single: Template | None = None
 
-    def value(self, scope: Scope, types: tuple[type, ...] = ()) -> Json:
+    def value(self, scope: Scope, types: tuple[type, ...] = ()) -> JsonValue:
         """The map, without entries that are null or empty. A whole template that gives no map is given as it is."""
         if self._single is not None:
             return self._single.value(scope, default={})
-        result: dict[str, Json] = {}
+        result: JsonObject = {}
         for key, entry in self._entries:
             value = entry.value(scope, types, None) if isinstance(entry, Template) else entry
             if value is not None:
@@ -202,7 +212,7 @@ class MappingTemplate:
         return result
 
 
-def compile_mapping(source: Mapping[str, Json] | str, where: str = "") -> MappingTemplate:
+def compile_mapping(source: Mapping[str, JsonValue] | str, where: str = "") -> MappingTemplate:
     """Compile a map of texts, or a text that gives a map. Values that are no texts are passed through.
 
     Raises ExpressionError as `compile_template` does.
@@ -221,31 +231,31 @@ def compile_mapping(source: Mapping[str, Json] | str, where: str = "") -> Mappin
 class NestedTemplate:
     """A value with templates at any depth. Made by `compile_nested`."""
 
-    _source: Json
+    _source: JsonValue
     _where: str
-    _run: Run
+    _run: Callable[[Scope], JsonValue]
 
-    def __reduce__(self) -> tuple[Callable[[Json, str], "NestedTemplate"], tuple[Json, str]]:
+    def __reduce__(self) -> tuple[Callable[[JsonValue, str], "NestedTemplate"], tuple[JsonValue, str]]:
         return compile_nested, (self._source, self._where)
 
-    def value(self, scope: Scope) -> Json:
+    def value(self, scope: Scope) -> JsonValue:
         """The value with every template evaluated; entries of maps that are null or empty texts are left out."""
         return self._run(scope)
 
 
-def compile_nested(source: Json, where: str = "") -> NestedTemplate:
+def compile_nested(source: JsonValue, where: str = "") -> NestedTemplate:
     """Compile maps, lists and texts, one in the other. Raises ExpressionError as `compile_template`."""
     return NestedTemplate(source, where, _nested(source, where))
 
 
-def _nested(source: Json, where: str) -> Run:
+def _nested(source: JsonValue, where: str) -> Callable[[Scope], JsonValue]:
     if isinstance(source, str):
         template = compile_template(source, where)
         return lambda scope: template.value(scope, default=None)
     if isinstance(source, Mapping):
         entries = [(_key(key, where), _nested(value, where)) for key, value in source.items()]
 
-        def build(scope: Scope) -> dict[str, Json]:
+        def build(scope: Scope) -> JsonObject:
             pairs = [(key.render(scope) if isinstance(key, Template) else key, run(scope)) for key, run in entries]
             return {key: value for key, value in pairs if value is not None}
 

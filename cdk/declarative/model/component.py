@@ -6,15 +6,13 @@ abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import ClassVar, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
-
-C = TypeVar("C", bound="Component")
+from cdk.base.values import JsonValue
 
 
 class Component(BaseModel):
@@ -30,10 +28,10 @@ class Component(BaseModel):
 
     registry: ClassVar[dict[str, type["Component"]]] = {}
 
-    parameters: Mapping[str, Json] = Field(default_factory=dict, alias="$parameters", repr=False)
+    parameters: Mapping[str, JsonValue] = Field(default_factory=dict, alias="$parameters", repr=False)
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:  # noqa: ANN401 - the hook's signature
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
         name = cls.type_name()
         if name is None:
             return
@@ -48,7 +46,7 @@ class Component(BaseModel):
         return None if field is None else str(get_args(field)[0])
 
     @classmethod
-    def members(cls) -> dict[str, type["Component"]]:
+    def members(cls) -> dict[str, type[Self]]:
         """The components of this family, by type."""
         return {name: kind for name, kind in Component.registry.items() if issubclass(kind, cls)}
 
@@ -56,10 +54,10 @@ class Component(BaseModel):
     def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
         if cls is Component or cls.type_name() is not None:
             return handler(source)
-        return core_schema.no_info_plain_validator_function(cls._pick)
+        return core_schema.no_info_plain_validator_function(cls.pick)
 
     @classmethod
-    def _pick(cls, value: Json) -> "Component":
+    def pick(cls, value: object) -> Self:
         """The member of this family that `value` names. Raises PydanticCustomError, or the member's own errors."""
         if isinstance(value, cls):
             return value
@@ -99,21 +97,21 @@ class Default:
     type: str
     custom: str | None = None
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self.fill, handler(source))
 
-    def fill(self, value: Json) -> Json:
+    def fill(self, value: object) -> object:
         """`value` with a `type`, if it is an object without one."""
         if isinstance(value, Mapping) and "type" not in value and (implied := self.of(value)) is not None:
             return {**value, "type": implied}
         return value
 
-    def of(self, value: Mapping[str, Json]) -> str | None:
+    def of(self, value: Mapping[str, object]) -> str | None:
         """The type that an object without one has; None where there is none."""
         return (self.custom if "class_name" in value else self.type) or None
 
 
-def _listed(value: Json) -> Json:
+def _listed(value: object) -> object:
     return [value] if isinstance(value, Mapping) else value
 
 
@@ -121,7 +119,7 @@ ONE_OR_MANY = BeforeValidator(_listed)
 """Marks a list that may also be written as its one element."""
 
 
-def _named(value: Json) -> str:
+def _named(value: object) -> str:
     match value:
         case None:
             return "nothing (null)"

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol, TypeAlias
 
+from cdk.base.errors import ManifestError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.template import (
     MappingTemplate,
@@ -19,10 +21,12 @@ from cdk.declarative.interpolation.template import (
     compile_template,
 )
 from cdk.declarative.model.component import Component
-from cdk.rest import RequestsTransport, Transport
+from cdk.rest import Authenticator, RequestsTransport, Transport
+from cdk.rest.async_jobs import JobBudget
 from cdk.rest.http.origin import CredentialScope
+from cdk.rest.limits.budget import CallBudget
 
-Names: TypeAlias = Mapping[str, Json]
+Names: TypeAlias = Mapping[str, object]
 """Names that an expression may use, besides `config` and `parameters`."""
 
 NO_NAMES: Names = {}
@@ -47,24 +51,36 @@ class CustomCode(Protocol):
 
 @dataclass(slots=True)
 class Runtime:
-    """What the streams of a source share.
-
-    transport: sends requests. learn: told of each secret that a run learns, to hide it. keep: told of config values
-    that a run changed, by their path, to save them. limited: told which stream the API lets wait, and for how long.
-    folder: where the manifest lies; schema files are looked for there. custom: builds components
-    that are Python classes of the manifest; None where they may not run.
-    shared: things that components share under a key, such as budgets and token pools.
-    """
+    """What the streams of a source share."""
 
     transport: Transport = field(default_factory=RequestsTransport)
     clock: Clock = system_clock
     sleep: Sleep = sleep
     learn: Callable[[str], None] = _ignore
-    keep: Callable[[Mapping[tuple[str, ...], Json]], None] = _ignore
+    """Called with each secret that a run learns, to hide it."""
+    keep: Callable[[Mapping[tuple[str, ...], JsonValue]], None] = _ignore
+    """Called with the config values that a run changed, by their path, to save them."""
     limited: Callable[[str, float], None] = _ignore
+    """Called with the stream that the API lets wait, and the seconds."""
     folder: Path = Path()
+    """Where the manifest lies; schema files are looked for there."""
     custom: CustomCode | None = None
-    shared: dict[str, Json] = field(default_factory=dict)
+    """Builds components that are Python classes of the manifest; None where they may not run."""
+    budget: CallBudget | None = None
+    budgeted: Transport | None = None
+    """Sends within `budget`, below the caches of all requesters."""
+    jobs: JobBudget | None = None
+    """How many jobs of asynchronous APIs run at once."""
+    parents: frozenset[str] = frozenset()
+    """The names of the streams that others read as their parents."""
+    selected: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The properties that the catalog selects, by stream; none for a stream that is not listed."""
+    authenticators: dict[str, Authenticator] = field(default_factory=dict)
+    """Those that streams share, by what tells them apart."""
+    staging: Path | None = None
+    """The folder for files of records; None for the one shared with the destination."""
+    modules: dict[str, ModuleType] = field(default_factory=dict)
+    """The imported modules of custom code, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +93,7 @@ class BuildContext:
     before a page's link is followed.
     """
 
-    config: Mapping[str, Json]
+    config: Mapping[str, JsonValue]
     runtime: Runtime
     stream: str = ""
     window: tuple[str, str] = ("start_time", "end_time")
@@ -92,13 +108,13 @@ class BuildContext:
         """The same for building a part of `stream`."""
         return replace(self, stream=stream, window=window or self.window)
 
-    def expression(self, component: Component, field: str, text: Json = None) -> "Expression":
+    def expression(self, component: Component, field: str, text: JsonValue = None) -> "Expression":
         """The expression in a field of a component, or `text`, which stands in that field.
 
         Numbers, booleans and other values that are no text are expressions that give themselves.
         """
         value = getattr(component, field) if text is None else text
-        base = {"config": self.config, "parameters": component.parameters}
+        base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         if not isinstance(value, str):
             return Expression(None, base, value)
         template = _compiled(value, self.where(component, field))
@@ -109,16 +125,16 @@ class BuildContext:
     def mapping(self, component: Component, field: str) -> "MappingExpression":
         """The map of expressions in a field of a component: each key and value is one, and null values are left out."""
         value = getattr(component, field)
-        base = {"config": self.config, "parameters": component.parameters}
+        base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         where = self.where(component, field)
         try:
-            return MappingExpression(compile_mapping(value or {}, where), base)
+            return MappingExpression(compile_mapping(value or {}, where), base, where)
         except ExpressionError as error:
-            return MappingExpression(MappingTemplate((), broken(error)), base)
+            return MappingExpression(MappingTemplate((), broken(error)), base, where)
 
     def nested(self, component: Component, field: str) -> "NestedExpression":
         """The value with expressions inside, at any depth, in a field of a component."""
-        base = {"config": self.config, "parameters": component.parameters}
+        base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         value, where = getattr(component, field), self.where(component, field)
         try:
             return NestedExpression(compile_nested(value, where), base)
@@ -147,12 +163,12 @@ class Expression:
     """
 
     template: Template | None
-    base: dict[str, Json]
-    constant: Json = None
+    base: dict[str, object]
+    constant: JsonValue = None
     fixed: bool = False
-    _known: tuple[Json, str] | None = None
+    _known: tuple[JsonValue, str] | None = None
 
-    def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> Json:
+    def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> JsonValue:
         """The text rendered, as the literal it then is: `"10"` is a number, `"[1]"` a list; `""` is an empty text.
 
         types: literals of other types stay texts.
@@ -160,24 +176,24 @@ class Expression:
         if self.template is None:
             return self.constant
         if self.fixed and not types:
-            return self._settled()[0]
+            return self._evaluated()[0]
         return self.template.value({**self.base, **names}, types=types)
 
     def text(self, names: Names = NO_NAMES) -> str:
         """The text rendered, and nothing more."""
         if self.template is None:
             return "" if self.constant is None else str(self.constant)
-        return self._settled()[1] if self.fixed else self.template.render({**self.base, **names})
+        return self._evaluated()[1] if self.fixed else self.template.render({**self.base, **names})
 
     def true(self, names: Names = NO_NAMES) -> bool:
         """The text as a condition: empty, `False`, `0`, `{}`, `[]`, `()` and `None` are false."""
         return bool(self.constant) if self.template is None else self.template.true({**self.base, **names})
 
-    def scope(self, names: Names = NO_NAMES) -> dict[str, Json]:
+    def scope(self, names: Names = NO_NAMES) -> dict[str, object]:
         """All names the template sees; a loop may change what it adds to it, and ask `template` each time."""
         return {**self.base, **names}
 
-    def _settled(self) -> tuple[Json, str]:
+    def _evaluated(self) -> tuple[JsonValue, str]:
         if self._known is None:
             assert self.template is not None
             self._known = (self.template.value(self.base), self.template.render(self.base))
@@ -189,14 +205,19 @@ class MappingExpression:
     """A map whose keys and values are expressions."""
 
     template: MappingTemplate
-    base: dict[str, Json]
+    base: dict[str, object]
+    where: str
 
-    def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> Json:
-        """The map, without the entries that are null; what it rendered to, where it was written as one text.
+    def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> JsonObject:
+        """The map, without the entries that are null.
 
-        types: literals of other types stay texts.
+        types: literals of other types stay texts. Raises ManifestError: it was written as one text that renders to
+        something else.
         """
-        return self.template.value({**self.base, **names}, types)
+        value = self.template.value({**self.base, **names}, types)
+        if not isinstance(value, dict):
+            raise ManifestError(f"{self.where}: renders to a {type(value).__name__}, expected a map of names to values")
+        return value
 
 
 @dataclass(slots=True)
@@ -204,8 +225,8 @@ class NestedExpression:
     """A value with expressions at any depth."""
 
     template: NestedTemplate
-    base: dict[str, Json]
+    base: dict[str, object]
 
-    def value(self, names: Names = NO_NAMES) -> Json:
+    def value(self, names: Names = NO_NAMES) -> JsonValue:
         """The value with every expression in its place."""
         return self.template.value({**self.base, **names})

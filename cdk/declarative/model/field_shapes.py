@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -34,14 +34,14 @@ class Scalar:
     """A text, a number or a boolean. bounds: JSON Schema's words for the limits it has."""
 
     type: type
-    bounds: tuple[tuple[str, Json], ...] = ()
+    bounds: tuple[tuple[str, JsonValue], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of some values."""
 
-    values: tuple[Json, ...]
+    values: tuple[JsonValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class FieldShape:
     key: str
     shape: Shape
     required: bool
-    default: Json
+    default: JsonValue
     description: str
 
 
@@ -167,7 +167,7 @@ def models_in(shape: Shape) -> Iterator[type[BaseModel]]:
             return
 
 
-def _unresolved(annotation: Any) -> bool:  # noqa: ANN401 - annotations have no common type
+def _unresolved(annotation: object) -> bool:
     if get_origin(annotation) is Literal:
         return False
     return isinstance(annotation, str | ForwardRef) or any(map(_unresolved, get_args(annotation)))
@@ -182,7 +182,7 @@ def _field(name: str, info: FieldInfo) -> FieldShape:
     return FieldShape(info.alias or name, shape, required, default, info.description or "")
 
 
-def shape_of(annotation: Any, marks: Sequence[Any] = ()) -> Shape:  # noqa: ANN401 - annotations have no common type
+def shape_of(annotation: object, marks: Sequence[object] = ()) -> Shape:
     """The shape that an annotation means. marks: what is annotated onto it."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
@@ -193,7 +193,7 @@ def shape_of(annotation: Any, marks: Sequence[Any] = ()) -> Shape:  # noqa: ANN4
     return shape
 
 
-def _bare(annotation: Any) -> Shape:  # noqa: ANN401, PLR0911 - annotations have no common type
+def _bare(annotation: object) -> Shape:  # noqa: PLR0911
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation is None or annotation is NoneType:
         return Nothing()
@@ -222,7 +222,7 @@ _BOUNDS = {
 }
 
 
-def _marked(shape: Shape, mark: Any) -> Shape:  # noqa: ANN401 - marks have no common type
+def _marked(shape: Shape, mark: object) -> Shape:
     match shape:
         case Either(options=options):
             return Either(tuple(_marked(option, mark) for option in options))
@@ -230,8 +230,8 @@ def _marked(shape: Shape, mark: Any) -> Shape:  # noqa: ANN401 - marks have no c
             return Family(kind, mark)
         case ListOf(item=item, least=least) if mark is ONE_OR_MANY:
             return ListOf(item, alone=True, least=least)
-        case ListOf(item=item, alone=alone) if getattr(mark, "min_length", None):
-            return ListOf(item, alone, mark.min_length)
+        case ListOf(item=item, alone=alone) if minimum := getattr(mark, "min_length", None):
+            return ListOf(item, alone, minimum)
         case Scalar(type=kind, bounds=bounds):
             more = (
                 (word, getattr(mark, name)) for name, word in _BOUNDS.items() if getattr(mark, name, None) is not None

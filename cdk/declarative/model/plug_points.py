@@ -12,29 +12,29 @@ from typing import Protocol, TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import CdkError
-from cdk.base.values import Json, JsonSchema, Record
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.datetime_cursor import ManifestCountCursor, ManifestCursor
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, Response, Retriever
+from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, Response
+from cdk.rest.limits.rate_policies import CallRatePolicy
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.count_cursor import CountCursor
-from cdk.streams.datetime_cursor import DatetimeCursor
-from cdk.streams.stream import Stream
+from cdk.streams.stream import Item, Stream
 
 # --- records of a page -------------------------------------------------------------------------------------------
 
-Transform: TypeAlias = Callable[[list[dict[str, Json]], Names], None]
+Transform: TypeAlias = Callable[[list[JsonObject], Names], None]
 """Changes a page of records in place. The names are those of the slice."""
 
-Select: TypeAlias = Callable[[list[dict[str, Json]], Names], list[dict[str, Json]]]
+Select: TypeAlias = Callable[[list[JsonObject], Names], list[JsonObject]]
 """Gives the records of a page to keep."""
 
-Normalize: TypeAlias = Callable[[list[dict[str, Json]]], None]
+Normalize: TypeAlias = Callable[[list[JsonObject]], None]
 """Casts the values of a page's records to their schema's types, in place."""
 
 Backoff: TypeAlias = Callable[[Response | CdkError, int], float | None]
@@ -140,11 +140,11 @@ class PageResult:
     """
 
     response: Response
-    body: Json
+    body: JsonValue
     raw: int
     selected: int
     last: Record | None
-    token: Json
+    token: JsonValue
     names: Names
 
 
@@ -160,10 +160,10 @@ class PageStrategy(Protocol):
     reads_body: bool
     counts: str | None
 
-    def first(self) -> Json:
+    def first(self) -> JsonValue:
         """The token of the first page; None when it is asked for without one."""
 
-    def next(self, page: PageResult, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> JsonValue:
         """The token of the page after `page`; None when it was the last. size: records of a full page."""
 
 
@@ -180,16 +180,16 @@ class Pages(Protocol):
     reads_body: bool
     counts: str | None
 
-    def first(self) -> Json:
+    def first(self) -> JsonValue:
         """The token of the first page."""
 
     def size(self) -> int | None:
         """Records of a full page, where that is said."""
 
-    def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
+    def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None:
         """Put a page's token, and the size, into a request."""
 
-    def next(self, page: PageResult, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> JsonValue:
         """The token of the page after `page`; None when it was the last."""
 
 
@@ -206,22 +206,19 @@ class AnyPaginator(Component):
 class Router(Protocol):
     """The partitions of a stream."""
 
-    parents: Sequence[Stream] = ()
-    """The streams whose records make the partitions, where a state may tell how far these were read."""
-
-    follows: bool = False
-    """The progress of parents is part of the state."""
-
-    shares_cursor: bool = False
-    """One cursor serves all partitions."""
-
-    @abstractmethod
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         """The partitions, in order, when the parents stand at `parents`."""
 
-    @abstractmethod
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         """Put what says which partition into a request."""
+
+    @property
+    def parents(self) -> Sequence[Stream]:
+        """The streams whose records make the partitions, where a state may tell how far these were read."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the progress of parents is part of the state."""
 
 
 class AnyPartitionRouter(Component):
@@ -241,7 +238,7 @@ class Incremental:
     the pages. catalog_cursor: the catalog may choose the field.
     """
 
-    cursor: DatetimeCursor | CountCursor
+    cursor: ManifestCursor | ManifestCountCursor
     apply: Callable[[RequestBuilder, Slice], None]
     fields: tuple[str, str] = ("start_time", "end_time")
     shared: bool = False
@@ -266,7 +263,7 @@ class AnyStateMigration(Component):
     """Turns an old form of a stream's state into today's."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]: ...
+    def build(self, ctx: BuildContext, stream: Component) -> Callable[[JsonValue], JsonValue]: ...
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
@@ -283,10 +280,13 @@ class StreamParts:
     cached: bool = False
 
 
-class SliceReader(Retriever, Protocol):
+class SliceReader(Protocol):
     """Reads the slices of a stream, and knows its partitions."""
 
     router: Router | None
+
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """The records of a slice, in pages that say where a cut read may go on."""
 
 
 class AnyRetriever(Component):
@@ -324,18 +324,18 @@ class AnyComponentsResolver(Component):
     """Makes streams of a template."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]: ...
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]: ...
 
 
 class AnyCheck(Component):
     """Says whether a connection works."""
 
-    config_overrides: dict[str, Json] | None = Field(None, description="Values of the config that only the check uses.")
+    config_overrides: JsonObject | None = Field(None, description="Values of the config that only the check uses.")
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]: ...
 
-    def names(self, config: Mapping[str, Json]) -> Sequence[str]:  # noqa: ARG002 - for overriding
+    def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:  # noqa: ARG002 - for overriding
         """The streams that the check needs; none where it needs to know all there are."""
         return ()
 
@@ -347,25 +347,25 @@ class AnyConfigTransformation(Component):
     """Changes a config in place."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Callable[[dict[str, Json]], None]: ...
+    def build(self, ctx: BuildContext) -> Callable[[JsonObject], None]: ...
 
 
 class AnyValidator(Component):
     """Raises ConfigError for a config it does not accept."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], None]: ...
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], None]: ...
 
 
 class AnyValidationStrategy(Component):
     """Raises ValueError for a value it does not accept."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Callable[[Json], None]: ...
+    def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]: ...
 
 
 class AnyCallRatePolicy(Component):
     """How often some requests may be sent."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Json: ...
+    def build(self, ctx: BuildContext) -> CallRatePolicy: ...

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, to_json
+from cdk.base.values import JsonObject, JsonValue, to_json
 from cdk.rest import Request
 from cdk.rest.http.origin import CredentialScope
 
@@ -44,13 +44,13 @@ class RequestBuilder:
         self.base: Callable[[], str] | None = None
         self.scope: CredentialScope | None = None
         self._first = url
-        self.params: dict[str, Json] = {}
-        self.headers: dict[str, Json] = {}
-        self.form: dict[str, Json] = {}
-        self.json: Json = {}
+        self.params: JsonObject = {}
+        self.headers: JsonObject = {}
+        self.form: JsonObject = {}
+        self.json: JsonValue = {}
         self.text: str | None = None
 
-    def put(self, part: RequestPart, path: Sequence[str], value: Json) -> None:
+    def put(self, part: RequestPart, path: Sequence[str], value: JsonValue) -> None:
         """Add one value; `path` has one part except in a JSON body.
 
         Raises ManifestError: something is there already, other than the same value in a JSON body.
@@ -67,11 +67,11 @@ class RequestBuilder:
                 self._free_body()
                 self._put_deep(path, value)
 
-    def put_params(self, params: Mapping[str, Json]) -> None:
+    def put_params(self, params: Mapping[str, JsonValue]) -> None:
         for name, value in params.items():
             self._put_flat(self.params, name, value, "the query parameter")
 
-    def put_headers(self, headers: Mapping[str, Json]) -> None:
+    def put_headers(self, headers: Mapping[str, JsonValue]) -> None:
         for name, value in headers.items():
             self._put_flat(self.headers, name, value, "the header")
 
@@ -110,18 +110,18 @@ class RequestBuilder:
                 f"{self.where}: the body is a text, so nothing can be added to it; write it as an object"
             )
 
-    def _put_flat(self, fields: dict[str, Json], name: str, value: Json, what: str) -> None:
+    def _put_flat(self, fields: JsonObject, name: str, value: JsonValue, what: str) -> None:
         if name in fields:
             raise self._twice(f"{what} {name!r}")
         fields[name] = value
 
-    def _put_deep(self, path: Sequence[str], value: Json) -> None:
+    def _put_deep(self, path: Sequence[str], value: JsonValue) -> None:
         *outer, last = path
         node = self.json
         for key in outer:
-            node = node.setdefault(key, {})
-            if type(node) is not dict:
-                raise self._twice(f"{' > '.join(path)} of the JSON body")
+            node = node.setdefault(key, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            raise self._twice(f"{' > '.join(path)} of the JSON body")
         if last in node and node[last] != value:
             raise self._twice(f"{' > '.join(path)} of the JSON body")
         node[last] = value
@@ -130,13 +130,13 @@ class RequestBuilder:
         return ManifestError(f"{self.where}: {what} is set twice; keep it in one place")
 
 
-def _texts(fields: Mapping[str, Json], url: str) -> dict[str, Json]:
+def _texts(fields: Mapping[str, JsonValue], url: str) -> JsonObject:
     """Fields as they are sent: texts, and lists of texts."""
     in_url = set(parse_qsl(urlsplit(url).query, keep_blank_values=True)) if "?" in url else ()
-    texts: dict[str, Json] = {}
+    texts: JsonObject = {}
     for name, value in fields.items():
         if type(value) is str:
-            text: Json = value
+            text: JsonValue = value
         elif value is None:
             continue
         elif isinstance(value, list | tuple):

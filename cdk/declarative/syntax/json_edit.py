@@ -4,21 +4,34 @@ A path is a list of names. A text of digits is also an index into a list, `-1` t
 `*`, `?` and `[ab]` match names as in file names, and `**` any number of them. Airbyte: the same, by way of dpath.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TypeAlias
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 
 Path: TypeAlias = Sequence[str]
-Edit: TypeAlias = Callable[[dict[str, Json]], None]
+Keys: TypeAlias = Sequence[str | int]
+Edit: TypeAlias = Callable[[JsonObject], None]
 
 _ANY = "**"
 _GLOBS = frozenset("*?[")
 
 
-def set_at(target: Json, path: Path, value: Json) -> None:
+def part_at(value: JsonValue, keys: Keys) -> JsonValue:
+    """What the names and indexes lead to, one after the other. Raises LookupError: there is nothing."""
+    for key in keys:
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]  # type: ignore[index] # a name: it is in there
+        elif isinstance(value, list) and isinstance(key, int):
+            value = value[key]
+        else:
+            raise LookupError(key)
+    return value
+
+
+def set_at(target: JsonValue, path: Path, value: JsonValue) -> None:
     """Put `value` at `path`; what is there is replaced.
 
     Objects on the way are made, lists where the next name is an index; lists are filled up with null.
@@ -29,7 +42,7 @@ def set_at(target: Json, path: Path, value: Json) -> None:
     _put(target, path[-1], value)
 
 
-def replace_at(target: Json, pointer: Path, value: Json) -> bool:
+def replace_at(target: JsonValue, pointer: Path, value: JsonValue) -> bool:
     """Put `value` at every place that a pointer leads to; whether there was one.
 
     Raises ValueError: the pointer has more than one `**`.
@@ -40,19 +53,19 @@ def replace_at(target: Json, pointer: Path, value: Json) -> bool:
     return bool(places)
 
 
-def setter(path: Path) -> Callable[[dict[str, Json], Json], None]:
+def setter(path: Path) -> Callable[[JsonObject, JsonValue], None]:
     """The function that puts a value at `path` of an object, as `set_at` does."""
     if len(path) == 1:
         only = path[0]
 
-        def put(target: dict[str, Json], value: Json) -> None:
+        def put(target: JsonObject, value: JsonValue) -> None:
             target[only] = value
 
         return put
     return lambda target, value: set_at(target, path, value)
 
 
-def matches_at(value: Json, pointer: Path) -> list[Json]:
+def matches_at(value: JsonValue, pointer: Path) -> list[JsonValue]:
     """The values that a pointer leads to, in order; none where there are none."""
     return [item for _, item in _matches(value, _checked(pointer))]
 
@@ -72,7 +85,7 @@ def remover(pointer: Path) -> Edit:
     if not way:
         return lambda target: _pop(target, last)
 
-    def remove(target: Json) -> None:
+    def remove(target: JsonValue) -> None:
         for name in way:
             if type(target) is dict:
                 target = target.get(name)
@@ -85,16 +98,16 @@ def remover(pointer: Path) -> Edit:
     return remove
 
 
-def remove_leaves(target: Json, predicate: Callable[[Json], bool]) -> None:
+def remove_leaves(target: JsonValue, predicate: Callable[[JsonValue], bool]) -> None:
     """Remove every value that `predicate` accepts, at any depth; objects and lists are only looked into."""
     _remove_all(target, [path for path, value in _leaves(target, ()) if predicate(value)])
 
 
-def _pop(target: dict[str, Json], name: str) -> None:
+def _pop(target: JsonObject, name: str) -> None:
     target.pop(name, None)
 
 
-def _below(target: Json, name: str, make: Json) -> Json:
+def _below(target: JsonValue, name: str, make: JsonValue) -> JsonValue:
     if isinstance(target, dict):
         below = target.setdefault(name, make)
     elif isinstance(target, list) and name.isdecimal():
@@ -108,7 +121,7 @@ def _below(target: Json, name: str, make: Json) -> Json:
     return below
 
 
-def _put(target: Json, name: str, value: Json) -> None:
+def _put(target: JsonValue, name: str, value: JsonValue) -> None:
     if isinstance(target, dict):
         target[name] = value
     elif isinstance(target, list) and name.isdecimal():
@@ -122,28 +135,29 @@ def _put(target: Json, name: str, value: Json) -> None:
         raise ValueError(_no_place(target, name))
 
 
-def _pad(target: list[Json], length: int) -> None:
+def _pad(target: list[JsonValue], length: int) -> None:
     target.extend([None] * (length - len(target)))
 
 
-def _no_place(target: Json, name: str) -> str:
+def _no_place(target: JsonValue, name: str) -> str:
     kind = "null" if target is None else "a list" if isinstance(target, list) else f"a {type(target).__name__}"
     return f"found {kind} where {name!r} should go, expected an object or, for an index, a list"
 
 
-def _remove_all(target: Json, paths: Sequence[tuple[str, ...]]) -> None:
+def _remove_all(target: JsonValue, paths: Sequence[tuple[str, ...]]) -> None:
     for *way, last in paths:
-        parent = target
+        parent: JsonValue = target
         for name in way:
             if isinstance(parent, dict):
                 parent = parent.get(name)
+            elif isinstance(parent, list) and (index := _index(parent, name)) is not None:
+                parent = parent[index]
             else:
-                index = _index(parent, name) if isinstance(parent, list) else None
-                parent = None if index is None else parent[index]
+                parent = None
         _remove(parent, last)
 
 
-def _remove(parent: Json, name: str) -> None:
+def _remove(parent: JsonValue, name: str) -> None:
     if isinstance(parent, dict):
         parent.pop(name, None)
     elif isinstance(parent, list) and (index := _index(parent, name)) is not None:
@@ -153,7 +167,7 @@ def _remove(parent: Json, name: str) -> None:
             parent[index] = None
 
 
-def _index(items: list[Json], name: str) -> int | None:
+def _index(items: list[JsonValue], name: str) -> int | None:
     """The place in a list that a name means; None if it means none."""
     digits = name.removeprefix("-")
     if not digits.isdecimal():
@@ -173,7 +187,7 @@ def _is_glob(part: str) -> bool:
     return not _GLOBS.isdisjoint(part)
 
 
-def _matches(value: Json, pointer: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Json]]:
+def _matches(value: JsonValue, pointer: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
     """The places that match, with what lies there: parents before what is in them."""
     if not pointer:
         return
@@ -195,7 +209,7 @@ def _matches(value: Json, pointer: tuple[str, ...]) -> Iterator[tuple[tuple[str,
         yield from (((name,), child) for name, child in _named(value, first))
 
 
-def _named(value: Json, part: str) -> Iterator[tuple[str, Json]]:
+def _named(value: JsonValue, part: str) -> Iterator[tuple[str, JsonValue]]:
     """The children that one part of a pointer means."""
     if _is_glob(part):
         yield from ((name, child) for name, child in _children(value) if fnmatchcase(name, part))
@@ -206,13 +220,13 @@ def _named(value: Json, part: str) -> Iterator[tuple[str, Json]]:
         yield str(index), value[index]
 
 
-def _children(value: Json) -> list[tuple[str, Json]]:
+def _children(value: JsonValue) -> list[tuple[str, JsonValue]]:
     if isinstance(value, dict):
         return list(value.items())
     return [(str(i), item) for i, item in enumerate(value)] if isinstance(value, list) else []
 
 
-def _leaves(value: Json, way: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Json]]:
+def _leaves(value: JsonValue, way: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
     for name, child in _children(value):
         if isinstance(child, dict | list):
             yield from _leaves(child, (*way, name))

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 
-Node: TypeAlias = dict[str, Json]
+Node: TypeAlias = JsonObject
 
 _OLD_REF = re.compile(r"\*ref\(([^()]+)\)")
 _BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
@@ -82,7 +82,7 @@ def renamed(field: str) -> str | None:
     return _NEW_FIELDS.get(field)
 
 
-def migrate(manifest: Mapping[str, Json]) -> Mapping[str, Json]:
+def migrate(manifest: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """A manifest with the old ways of writing parameters and references in today's way.
 
     The manifest itself when it uses none of them.
@@ -91,7 +91,7 @@ def migrate(manifest: Mapping[str, Json]) -> Mapping[str, Json]:
     usage.look(manifest)
     if not usage.old_syntax:
         return manifest
-    return _Rewritten(parameters=usage.options).of(manifest)  # type: ignore[no-any-return] # a map stays one
+    return _Rewritten(parameters=usage.options).node(manifest)
 
 
 def adapt(root: Node, *, old: bool = False) -> Node:
@@ -103,7 +103,7 @@ def adapt(root: Node, *, old: bool = False) -> Node:
     usage.look(root)
     if not (old or usage.old_types):
         return root
-    return _Adapted().of(root)  # type: ignore[no-any-return] # a map stays one
+    return _Adapted().node(root)
 
 
 class _LegacyUsage:
@@ -117,7 +117,7 @@ class _LegacyUsage:
     def old_syntax(self) -> bool:
         return self.options or self.references
 
-    def look(self, value: Json) -> None:
+    def look(self, value: JsonValue) -> None:
         if isinstance(value, str):
             self.references |= value.startswith("*ref(")
         elif isinstance(value, Mapping | list) and id(value) not in self._seen:
@@ -133,7 +133,7 @@ class _LegacyUsage:
                 self.look(part)
 
 
-def _is_old(value: Mapping[str, Json]) -> bool:
+def _is_old(value: Mapping[str, JsonValue]) -> bool:
     match value:
         case {"type": "DpathExtractor", "field_pointer": _}:
             return "field_path" not in value
@@ -147,9 +147,9 @@ class _Walk:
     """Changes every object of a manifest, each once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Json] = {}
+        self._known: dict[int, JsonValue] = {}
 
-    def of(self, value: Json) -> Json:
+    def of(self, value: JsonValue) -> JsonValue:
         if isinstance(value, str):
             return self.text(value)
         if not isinstance(value, Mapping | list):
@@ -161,10 +161,16 @@ class _Walk:
                 self._known[id(value)] = self.object({name: self.of(part) for name, part in value.items()})
         return self._known[id(value)]
 
+    def node(self, value: Mapping[str, JsonValue]) -> Node:
+        """The whole manifest, which stays an object."""
+        changed = self.of(value)
+        assert isinstance(changed, dict)
+        return changed
+
     def text(self, value: str) -> str:
         return value
 
-    def object(self, value: Node) -> Json:
+    def object(self, value: Node) -> JsonValue:
         return value
 
 
@@ -187,14 +193,15 @@ class _Rewritten(_Walk):
             return value
         rest = {name: part for name, part in value.items() if name not in {"$options", "$parameters"}}
         # `$options: "*ref(definitions.x)"` has become a text already; a reference is resolved with the others.
-        own, newer = value["$options"], value.get("$parameters") or {}
+        own, newer = value["$options"], value.get("$parameters")
+        newer = newer if isinstance(newer, dict) else {}
         return {**rest, "$parameters": {**own, **newer} if isinstance(own, dict) else own}
 
 
 class _Adapted(_Walk):
     """Old types and fields, in today's. Works from the inside out, so parts are adapted already."""
 
-    def object(self, value: Node) -> Json:
+    def object(self, value: Node) -> JsonValue:
         kind = value.get("type")
         if isinstance(kind, str):
             _rename(value, _FIELDS.get(kind, {}))
@@ -229,7 +236,9 @@ def _lift_request(requester: Node) -> None:
 
 def _lift_slicer(stream: Node) -> None:
     """What slices a stream: its cursor belongs to the stream today, its partitions to the retriever."""
-    retriever = dict(stream["retriever"])
+    retriever = stream["retriever"]
+    assert isinstance(retriever, dict)
+    retriever = dict(retriever)
     slicer = retriever.pop("stream_slicer", None)
     slicers = slicer if isinstance(slicer, list) else [] if slicer is None else [slicer]
     cursors = [one for one in slicers if isinstance(one, Mapping) and one.get("type") == "DatetimeBasedCursor"]
@@ -261,8 +270,9 @@ def _datetime(value: Node) -> Node:
     return {**value, "type": "DatetimeBasedCursor"}
 
 
-def _product(value: Node) -> Json:
-    return [part for part in value.get("stream_slicers", []) if part is not None]
+def _product(value: Node) -> JsonValue:
+    slicers = value.get("stream_slicers")
+    return [part for part in slicers if part is not None] if isinstance(slicers, list) else []
 
 
 def _session(value: Node) -> Node:
@@ -274,7 +284,7 @@ def _gzip(value: Node) -> Node:
     return {"type": "GzipDecoder", "decoder": value.get("inner_parser") or {"type": "JsonDecoder"}}
 
 
-_REBUILDS: Mapping[str, Callable[[Node], Json]] = {
+_REBUILDS: Mapping[str, Callable[[Node], JsonValue]] = {
     "CartesianProductStreamSlicer": _product,
     "CompositeRawDecoder": lambda value: value.get("parser"),
     "DatetimeStreamSlicer": _datetime,

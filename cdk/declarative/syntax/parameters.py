@@ -7,7 +7,7 @@ since manifests rely on them.
 
 from collections.abc import Mapping
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import Family, ListOf, Part, Shape, fields_of, flat, kind_of
 
@@ -15,13 +15,13 @@ _PARAMETERS = "$parameters"
 
 
 def propagate(
-    component: Mapping[str, Json],
+    component: Mapping[str, JsonValue],
     *,
     parent: str = "",
     field: str = "",
-    inherited: Mapping[str, Json] | None = None,
+    inherited: Mapping[str, JsonValue] | None = None,
     parent_wins: bool = False,
-) -> dict[str, Json]:
+) -> JsonObject:
     """`component` with the types that are implied and the parameters that apply, in it and in all below it.
 
     parent, field: the type of the component around it, and the field of that where it stands. inherited: the parameters
@@ -48,14 +48,14 @@ def propagate(
     return result
 
 
-def implied_type(component: str, field: str, value: Mapping[str, Json]) -> str | None:
+def implied_type(component: str, field: str, value: Mapping[str, JsonValue]) -> str | None:
     """The type that an object without one has in a field of a component; None where there is none."""
     kind = Component.registry.get(component)
     known = None if kind is None else fields_of(kind).get(field)
     return None if known is None else _implied(known.shape, value)
 
 
-def _implied(shape: Shape, value: Mapping[str, Json]) -> str | None:
+def _implied(shape: Shape, value: Mapping[str, JsonValue]) -> str | None:
     """The first that an option of a shape implies; what families say counts before what stands there plainly."""
     options = [option.item if isinstance(option, ListOf) else option for option in flat(shape)]
     options = [inner for option in options for inner in flat(option)]
@@ -64,7 +64,7 @@ def _implied(shape: Shape, value: Mapping[str, Json]) -> str | None:
     return next((name for name in (*family_types, *plain) if name is not None), None)
 
 
-def _descend(result: dict[str, Json], kind: str, current: Mapping[str, Json], *, parent_wins: bool) -> None:
+def _descend(result: JsonObject, kind: str, current: Mapping[str, JsonValue], *, parent_wins: bool) -> None:
     for name, value in result.items():
         if not isinstance(value, dict | list):
             continue
@@ -81,7 +81,7 @@ def _descend(result: dict[str, Json], kind: str, current: Mapping[str, Json], *,
             ]
 
 
-def _through(result: dict[str, Json], inherited: Mapping[str, Json], *, parent_wins: bool) -> dict[str, Json]:
+def _through(result: JsonObject, inherited: Mapping[str, JsonValue], *, parent_wins: bool) -> JsonObject:
     """A plain object: only looked through for components, which stand directly in it."""
     if any(isinstance(value, dict) and _is_component(value) for value in result.values()):
         for name, value in result.items():
@@ -90,10 +90,10 @@ def _through(result: dict[str, Json], inherited: Mapping[str, Json], *, parent_w
     return result
 
 
-def _is_component(value: Mapping[str, Json]) -> bool:
+def _is_component(value: Mapping[str, JsonValue]) -> bool:
     return isinstance(kind := value.get("type"), str) and kind in Component.registry
 
 
-def _is_schema(value: Mapping[str, Json]) -> bool:
+def _is_schema(value: Mapping[str, JsonValue]) -> bool:
     """Whether it is a JSON Schema, whose `type` names no component."""
     return value["type"] not in Component.registry if isinstance(value["type"], str) else True

@@ -1,12 +1,11 @@
 """`$ref` and `#/...`: parts of a manifest that are written once and used in several places."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
-
-Keys = Sequence[str | int]
+from cdk.base.values import JsonObject, JsonValue
+from cdk.declarative.syntax.json_edit import Keys, part_at
 
 _REF = "$ref"
 # What these hold is data for the API or a person, where a text may begin like a reference.
@@ -20,13 +19,13 @@ class References:
     by what it refers to. Airbyte: the same, except that what nothing uses is not looked at.
     """
 
-    def __init__(self, manifest: Mapping[str, Json]) -> None:
+    def __init__(self, manifest: Mapping[str, JsonValue]) -> None:
         self._manifest = manifest
-        self._known: dict[str, Json] = {}
-        self._seen: dict[int, Json] = {}
+        self._known: JsonObject = {}
+        self._seen: dict[int, JsonValue] = {}
         self._open: list[str] = []
 
-    def resolve(self, value: Json, keys: Keys = ()) -> Json:
+    def resolve(self, value: JsonValue, keys: Keys = ()) -> JsonValue:
         """`value` without references. Parts may be shared: do not change them.
 
         Raises ManifestError naming the place: a reference leads nowhere, or in a circle.
@@ -40,38 +39,37 @@ class References:
             self._seen[id(value)] = self._parts_of(value, keys)
         return self._seen[id(value)]
 
-    def _parts_of(self, value: dict[str, Json] | list[Json], keys: Keys) -> Json:
-        match value:
-            case {"$ref": str() as link, **own}:
-                target = self._target(link, (*keys, _REF))
-                if not own:
-                    return target
-                if not isinstance(target, Mapping):
-                    raise ManifestError(
-                        f"{link!r} leads to {_kind(target)}, so no fields can stand beside the $ref", path=_dotted(keys)
-                    )
-                return {**target, **{name: self._part(str(name), part, keys) for name, part in own.items()}}
-            case dict():
-                return {name: self._part(name, part, keys) for name, part in value.items()}
-            case _:
-                return [self.resolve(part, (*keys, i)) for i, part in enumerate(value)]
+    def _parts_of(self, value: JsonObject | list[JsonValue], keys: Keys) -> JsonValue:
+        if isinstance(value, list):
+            return [self.resolve(part, (*keys, i)) for i, part in enumerate(value)]
+        parts = {name: part for name, part in value.items() if name != _REF}
+        if not isinstance(link := value.get(_REF), str):
+            return {name: self._part(name, part, keys) for name, part in value.items()}
+        target = self._target(link, (*keys, _REF))
+        if not parts:
+            return target
+        if not isinstance(target, Mapping):
+            raise ManifestError(
+                f"{link!r} leads to {_kind(target)}, so no fields can stand beside the $ref", path=_dotted(keys)
+            )
+        return {**target, **{name: self._part(str(name), part, keys) for name, part in parts.items()}}
 
     def where(self, keys: Keys) -> Keys:
         """The place in the manifest as it is written, of `keys` in the manifest as it is resolved."""
-        node: Json = self._manifest
+        node: JsonValue = self._manifest
         location: Keys = []
         for key in keys:
             node, location = self._through(node, location)
             if isinstance(node, Mapping) and key not in node and isinstance(link := node.get(_REF), str):
                 node, location = self._through(link, location)
             try:
-                node = node[key]
-            except (KeyError, IndexError, TypeError):
+                node = part_at(node, (key,))
+            except LookupError:
                 return location
             location = [*location, key]
         return location
 
-    def _through(self, node: Json, location: Keys) -> tuple[Json, list[str | int]]:
+    def _through(self, node: JsonValue, location: Keys) -> tuple[JsonValue, list[str | int]]:
         followed = 0
         while followed < 64:  # noqa: PLR2004 - a circle is found when it is resolved
             link = node if isinstance(node, str) else node.get(_REF) if isinstance(node, Mapping) else None
@@ -83,10 +81,10 @@ class References:
                 break
         return node, list(location)
 
-    def _part(self, name: str, part: Json, keys: Keys) -> Json:
+    def _part(self, name: str, part: JsonValue, keys: Keys) -> JsonValue:
         return part if name in _PLAIN else self.resolve(part, (*keys, name))
 
-    def _target(self, link: str, keys: Keys) -> Json:
+    def _target(self, link: str, keys: Keys) -> JsonValue:
         if link in self._known:
             return self._known[link]
         if link in self._open:
@@ -99,8 +97,8 @@ class References:
             self._open.pop()
         return resolved
 
-    def _at(self, link: str, keys: Keys = ()) -> Json:
-        node: Json = self._manifest
+    def _at(self, link: str, keys: Keys = ()) -> JsonValue:
+        node: JsonValue = self._manifest
         rest = link.removeprefix("#/")
         while rest:
             key, after = next(_steps(node, rest), (None, ""))
@@ -110,14 +108,14 @@ class References:
                 raise ManifestError(
                     f"the reference {link!r} leads nowhere: there is no {first!r}{hint}", path=_dotted(keys)
                 )
-            node, rest = node[key], after
+            node, rest = part_at(node, (key,)), after
             if rest and isinstance(node, str | dict):
                 # A reference inside the path: the rest is looked for where it leads.
                 node = node if isinstance(node, dict) and _REF not in node else self.resolve(node)
         return node
 
 
-def _steps(node: Json, rest: str) -> Iterator[tuple[str | int, str]]:
+def _steps(node: JsonValue, rest: str) -> Iterator[tuple[str | int, str]]:
     """How the path may go on from `node`: a key may itself hold slashes."""
     first, _, after = rest.partition("/")
     if isinstance(node, Mapping):
@@ -133,11 +131,11 @@ def _parts(link: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in link.removeprefix("#/").split("/")]
 
 
-def bounded(value: Json, most: int) -> bool:
+def bounded(value: JsonValue, most: int) -> bool:
     """Whether a value written out, with what it shares repeated, has at most so many parts. Counts each part once."""
     sizes: dict[int, int] = {}
 
-    def size(part: Json) -> int:
+    def size(part: JsonValue) -> int:
         if not isinstance(part, dict | list):
             return 1
         if id(part) not in sizes:
@@ -148,7 +146,7 @@ def bounded(value: Json, most: int) -> bool:
     return size(value) <= most
 
 
-def _kind(value: Json) -> str:
+def _kind(value: JsonValue) -> str:
     return "a list" if isinstance(value, list) else "a text" if isinstance(value, str) else repr(value)
 
 

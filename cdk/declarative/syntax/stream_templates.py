@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import yaml
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.base.yaml_file import check_depth
 from cdk.declarative.model.context import Expression, Names
 from cdk.declarative.syntax.json_edit import replace_at, set_at
@@ -32,7 +32,7 @@ class Setting:
         self._path, self._value, self._create, self._when, self._types = path, value, create, when, types
         self._as_yaml = as_yaml
 
-    def apply(self, copy: Json, names: Names) -> None:
+    def apply(self, copy: JsonValue, names: Names) -> None:
         """Set the value in a copy of the template; a place that the copy cannot have stays missing."""
         if self._when is not None and not self._when.true(names):
             return
@@ -46,8 +46,8 @@ class Setting:
 
 
 def filled(
-    template: Mapping[str, Json], settings: Sequence[Setting], scopes: Iterable[Names]
-) -> Iterator[dict[str, Json]]:
+    template: Mapping[str, JsonValue], settings: Sequence[Setting], scopes: Iterable[Names]
+) -> Iterator[JsonObject]:
     """A copy of `template` for each scope of names, with the settings made in order."""
     for names in scopes:
         copy = deepcopy(dict(template))
@@ -56,10 +56,11 @@ def filled(
         yield copy
 
 
-def _parsed(text: str) -> Json:
+def _parsed(text: str) -> JsonValue:
     """A rendered text as the YAML value it spells; itself where it spells none."""
     try:
         check_depth(text, anchors=False)
-        return yaml.safe_load(text)
+        value: JsonValue = yaml.safe_load(text)
     except yaml.YAMLError:
         return text
+    return value

@@ -6,6 +6,7 @@ components declare, so where a field takes several forms there is one sentence, 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -13,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from cdk.base.keys import dotted
 from cdk.base.suggestions import nearest
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     Anything,
@@ -32,6 +33,7 @@ from cdk.declarative.model.field_shapes import (
     open_to_more,
     words,
 )
+from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import removed_fields, renamed
 from cdk.declarative.syntax.wording import an, failed_check, named
 
@@ -61,7 +63,7 @@ class Problem:
         return self.sure and (around or (self.inside and self.keys == keys[: len(self.keys)]))
 
 
-def explained(value: Json, model: type[BaseModel], error: ValidationError) -> list[Problem]:
+def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) -> list[Problem]:
     """The problems of a value that is no `model`, in the order of the manifest, guesses last."""
     details = [(_location(detail["loc"], value), detail) for detail in error.errors(include_url=False)]
     places = {keys for keys, _ in details}
@@ -80,10 +82,9 @@ def _same(keys: Keys, location: Keys) -> bool:
     return location[: len(keys)] == keys or location == keys[:-1]
 
 
-def _inherited(detail: ErrorDetails, value: Json, keys: Keys) -> str:
+def _inherited(detail: ErrorDetails, value: JsonValue, keys: Keys) -> str:
     """Which of the fields that an error names came from `$parameters`."""
-    for key in keys:
-        value = value[key]
+    value = part_at(value, keys)
     if not isinstance(value, Mapping) or not isinstance(parameters := value.get("$parameters"), Mapping):
         return ""
     named_fields = set(re.findall(r"\w+", detail["msg"]))
@@ -100,12 +101,12 @@ def listed(error: ValidationError) -> list[Problem]:
     return list(by_keys.values())
 
 
-def misspelt(value: Json, model: type[BaseModel]) -> Iterator[Problem]:
+def misspelt(value: JsonValue, model: type[BaseModel]) -> Iterator[Problem]:
     """Fields that nothing knows and that look like one that is known, in a value that is a `model`."""
     return (problem for problem in _explain(Part(model), value, ()) if not problem.sure)
 
 
-def _explain(shape: Shape, value: Json, keys: Keys) -> Iterator[Problem]:
+def _explain(shape: Shape, value: JsonValue, keys: Keys) -> Iterator[Problem]:
     match shape:
         case Either():
             yield from _either(shape, value, keys)
@@ -126,7 +127,7 @@ def _explain(shape: Shape, value: Json, keys: Keys) -> Iterator[Problem]:
                 yield _wrong(shape, value, keys)
 
 
-def _is(shape: Shape, value: Json) -> bool:
+def _is(shape: Shape, value: JsonValue) -> bool:
     """Whether a value without parts has a shape."""
     match shape:
         case Anything():
@@ -141,7 +142,7 @@ def _is(shape: Shape, value: Json) -> bool:
             return False
 
 
-def _either(shape: Either, value: Json, keys: Keys) -> Iterator[Problem]:
+def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[Problem]:
     """The problems with the form that was meant; those of no form in particular when that cannot be told."""
     tries = [(option, list(_explain(option, value, keys))) for option in flat(shape)]
     best = min(tries, key=lambda one: sum(problem.sure for problem in one[1]))[1]
@@ -152,13 +153,13 @@ def _either(shape: Either, value: Json, keys: Keys) -> Iterator[Problem]:
     yield from best
 
 
-def _may_be_meant(option: Shape, value: Json) -> bool:
+def _may_be_meant(option: Shape, value: JsonValue) -> bool:
     """Whether a list or an object is written the way an option is."""
     alone = isinstance(option, ListOf) and option.alone
     return isinstance(option, Part | Family) or alone if isinstance(value, Mapping) else isinstance(option, ListOf)
 
 
-def _member(shape: Family, value: Json, keys: Keys) -> Iterator[Problem]:
+def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[Problem]:
     kind, members = shape.kind, shape.kind.members()
     if not isinstance(value, Mapping):
         yield _wrong(shape, value, keys)
@@ -174,7 +175,7 @@ def _member(shape: Family, value: Json, keys: Keys) -> Iterator[Problem]:
         yield from _fields(member, value, keys)
 
 
-def _part(model: type[BaseModel], shape: Part, value: Json, keys: Keys) -> Iterator[Problem]:
+def _part(model: type[BaseModel], shape: Part, value: JsonValue, keys: Keys) -> Iterator[Problem]:
     if not isinstance(value, Mapping):
         yield _wrong(shape, value, keys)
         return
@@ -187,7 +188,7 @@ def _part(model: type[BaseModel], shape: Part, value: Json, keys: Keys) -> Itera
     yield from _fields(model, value, keys)
 
 
-def _fields(model: type[BaseModel], value: Mapping[str, Json], keys: Keys) -> Iterator[Problem]:
+def _fields(model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys) -> Iterator[Problem]:
     fields, kind = fields_of(model), kind_of(model)
     strange = _strange(model, value, root=not keys)
     reported: set[str] = set()
@@ -207,7 +208,7 @@ def _fields(model: type[BaseModel], value: Mapping[str, Json], keys: Keys) -> It
 
 
 def _slips(
-    model: type[BaseModel], value: Mapping[str, Json], keys: Keys, strange: Mapping[str, str]
+    model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys, strange: Mapping[str, str]
 ) -> Iterator[Problem]:
     """What is not wrong, and probably not meant: fields with a slip, and fields of old manifests."""
     kind = kind_of(model)
@@ -219,13 +220,14 @@ def _slips(
             yield Problem((*keys, name), text, sure=False)
 
 
-def _strange(model: type[BaseModel], value: Mapping[str, Json], *, root: bool) -> dict[str, str]:
+def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bool) -> dict[str, str]:
     """Fields that a model does not know, and the known one that each is near.
 
     Parameters become fields, so they are none. What another component knows is often left over from it: below the root
     it counts only where it is near a required field.
     """
-    fields, parameters = fields_of(model), value.get("$parameters") or {}
+    fields, parameters = fields_of(model), value.get("$parameters")
+    parameters = parameters if isinstance(parameters, Mapping) else {}
     odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OWN_KEYS]
     if not odd or open_to_more(model):
         return {}
@@ -254,7 +256,7 @@ def _known_everywhere() -> frozenset[str]:
 _KNOWN: dict[int, frozenset[str]] = {}
 
 
-def _stranger(name: Json, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
+def _stranger(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
     """What to say of a `type` that cannot stand where a `kind` is expected."""
     if not isinstance(name, str):
         return f"found {named(name)}, expected the type of {an(kind)}, a text"
@@ -277,15 +279,15 @@ def _expected(members: Mapping[str, type[BaseModel]]) -> str:
     return f", expected one of {', '.join(names[:_SHOWN])}{more}"
 
 
-def _wrong(shape: Shape, value: Json, keys: Keys) -> Problem:
+def _wrong(shape: Shape, value: JsonValue, keys: Keys) -> Problem:
     return Problem(keys, f"found {named(value)}, expected {words(shape)}{_advice(shape, value)}")
 
 
-def _advice(shape: Shape, value: Json) -> str:
+def _advice(shape: Shape, value: JsonValue) -> str:
     options = list(flat(shape))
     if isinstance(value, str):
         choices = [one for option in options if isinstance(option, Choice) for one in option.values]
-        if (near := nearest(value, filter(_is_text, choices))) is not None:
+        if (near := nearest(value, [choice for choice in choices if isinstance(choice, str)])) is not None:
             return f"; did you mean {near!r}?"
     if isinstance(value, bool | int | float) and any(o == Scalar(str) for o in options):
         return f"; write '{named(value).rpartition(' ')[2]}', in quotes"
@@ -297,11 +299,11 @@ def _advice(shape: Shape, value: Json) -> str:
     return ""
 
 
-def _explains(item: Shape, value: Json) -> bool:
+def _explains(item: Shape, value: JsonValue) -> bool:
     return not list(_explain(item, value, ()))
 
 
-def _accepts(kind: type, value: Json) -> bool:
+def _accepts(kind: type, value: JsonValue) -> bool:
     try:
         TypeAdapter(kind).validate_python(value)
     except ValidationError:
@@ -309,22 +311,17 @@ def _accepts(kind: type, value: Json) -> bool:
     return True
 
 
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
-
-
-def _location(loc: Sequence[str | int], value: Json) -> Keys:
+def _location(loc: Sequence[str | int], value: JsonValue) -> Keys:
     """The keys in `value` that an error's place has; the names of forms that were tried are none."""
     keys: list[str | int] = []
     for key in loc:
-        inside = isinstance(value, Mapping) and key in value
-        if inside or (isinstance(value, list) and isinstance(key, int) and key < len(value)):
-            value = value[key]
+        with suppress(LookupError):
+            value = part_at(value, (key,))
             keys.append(key)
     return tuple(keys)
 
 
-def problems(error: Exception, value: Json = None) -> str:
+def problems(error: Exception, value: JsonValue = None) -> str:
     """What a ValidationError says, in one line each, without places in a file.
 
     value: the component that was validated, for errors that name the form that was meant.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pydantic_core import ErrorDetails
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.declarative.model.component import Component
 
 _LONG = 60
@@ -48,7 +48,7 @@ def failed_check(detail: ErrorDetails) -> str:
     return f"found {value}, which cannot stand here"
 
 
-def named(value: Json) -> str:
+def named(value: JsonValue) -> str:
     """A value as errors show it."""
     if isinstance(value, str):
         return f"the text {value!r}" if len(value) < _LONG else f"the text {value[: _LONG - 3]!r}..."

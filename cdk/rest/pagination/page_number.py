@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import Json, Record
 from cdk.rest.http.messages import Request, Response
-from cdk.streams.stream import Token
+from cdk.rest.pagination.paginator import Token
 
 
 class PageNumber:

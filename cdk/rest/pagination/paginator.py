@@ -1,11 +1,13 @@
 """Paginator: whether a response has a next page, and how to ask for it."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
 
-from cdk.base.values import Record
+from cdk.base.values import Json, Record
 from cdk.rest.http.messages import Request, Response
-from cdk.streams.stream import Token
+
+Token: TypeAlias = Mapping[str, Json]
+"""What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
 
 
 class Paginator(Protocol):

@@ -1,8 +1,9 @@
 import pytest
 
+from cdk.base.values import JsonValue
 from cdk.compat.airbyte.paths import get, values
 
-BODY = {"data": {"items": [{"id": 1}, {"id": 2}], "map": {"a": {"id": 3}}}}
+BODY: JsonValue = {"data": {"items": [{"id": 1}, {"id": 2}], "map": {"a": {"id": 3}}}}
 
 
 def test_a_path_leads_through_objects_and_lists() -> None:

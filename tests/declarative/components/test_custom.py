@@ -42,7 +42,7 @@ class Short:
 
 def context(*, trusted: bool) -> BuildContext:
     sums = {"sha256": hashlib.sha256(CODE.encode()).hexdigest()}
-    config = {"__injected_components_py": CODE, "__injected_components_py_checksums": sums}
+    config: Json = {"__injected_components_py": CODE, "__injected_components_py_checksums": sums}
     return BuildContext(config, Runtime(custom=airbyte_code(allowed=trusted)), "items")
 
 

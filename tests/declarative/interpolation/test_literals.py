@@ -90,7 +90,9 @@ def test_what_json_does_not_have_stays_a_text(text: str) -> None:
 
 
 def test_each_reading_of_a_list_is_a_new_list() -> None:
-    literal("[1, [2]]")[1].append(3)
+    items: Json = literal("[1, [2]]")
+
+    items[1].append(3)
 
     assert literal("[1, [2]]") == [1, [2]]
 
@@ -125,6 +127,8 @@ def test_a_value_is_typed_as_its_text_would_be(value: Json) -> None:
 
 def test_a_typed_list_is_a_copy() -> None:
     value = [{"a": [1]}]
-    typed(value)[0]["a"].append(2)
+    copied: Json = typed(value)
+
+    copied[0]["a"].append(2)
 
     assert value == [{"a": [1]}]

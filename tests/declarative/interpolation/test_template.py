@@ -154,8 +154,11 @@ def test_a_template_knows_what_it_reads() -> None:
 
 
 def test_what_an_expression_gives_is_not_what_it_read() -> None:
-    compile_template("{{ record.address }}").value(SCOPE)["city"] = "Rome"
-    compile_template("{{ [1] }}").value(SCOPE).append(2)
+    address: Json = compile_template("{{ record.address }}").value(SCOPE)
+    items: Json = compile_template("{{ [1] }}").value(SCOPE)
+
+    address["city"] = "Rome"
+    items.append(2)
 
     assert RECORD["address"] == {"city": "Oslo"}
     assert compile_template("{{ [1] }}").value(SCOPE) == [1]

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from cdk.base.values import Json
@@ -10,13 +12,17 @@ REQUESTER = {"type": "HttpRequester", "url_base": "https://api.example.com"}
 SELECTOR = {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": []}}
 
 
+def expanded(component: dict[str, Json], **options: Any) -> Json:
+    return propagate(component, **options)
+
+
 def stream(**fields: Json) -> dict[str, Json]:
     retriever = {"type": "SimpleRetriever", "requester": REQUESTER, "record_selector": SELECTOR}
     return {"type": "DeclarativeStream", "retriever": retriever, **fields}
 
 
 def test_a_parameter_is_a_field_of_every_component_below() -> None:
-    made = propagate(stream(**{"$parameters": {"name": "users", "path": "/users"}}))
+    made = expanded(stream(**{"$parameters": {"name": "users", "path": "/users"}}))
 
     assert (made["name"], made["path"]) == ("users", "/users")
     assert made["retriever"]["requester"]["path"] == "/users"
@@ -24,7 +30,7 @@ def test_a_parameter_is_a_field_of_every_component_below() -> None:
 
 
 def test_a_field_that_is_there_stays_and_an_empty_one_is_filled() -> None:
-    made = propagate(stream(name="mine", primary_key="", **{"$parameters": {"name": "users", "primary_key": "id"}}))
+    made = expanded(stream(name="mine", primary_key="", **{"$parameters": {"name": "users", "primary_key": "id"}}))
 
     assert (made["name"], made["primary_key"]) == ("mine", "id")
 
@@ -34,19 +40,19 @@ def test_the_parameters_of_the_inner_component_win() -> None:
     outer = stream(**{"$parameters": {"path": "/outer", "x": 1}})
     outer["retriever"] = {**outer["retriever"], "requester": inner}
 
-    assert propagate(outer)["retriever"]["requester"]["$parameters"] == {"path": "/inner", "x": 1}
-    assert propagate(outer, parent_wins=True)["retriever"]["requester"]["path"] == "/outer"
+    assert expanded(outer)["retriever"]["requester"]["$parameters"] == {"path": "/inner", "x": 1}
+    assert expanded(outer, parent_wins=True)["retriever"]["requester"]["path"] == "/outer"
 
 
 def test_a_parameter_is_not_put_into_the_field_that_it_names() -> None:
-    made = propagate(stream(**{"$parameters": {"retriever": {"x": 1}, "path": "/a"}}))
+    made = expanded(stream(**{"$parameters": {"retriever": {"x": 1}, "path": "/a"}}))
 
     assert "retriever" not in made["retriever"]
     assert made["retriever"]["path"] == "/a"
 
 
 def test_types_are_implied_by_the_field() -> None:
-    made = propagate(
+    made = expanded(
         {
             "type": "DeclarativeSource",
             "check": {"stream_names": ["a"]},
@@ -86,7 +92,7 @@ def test_what_a_field_implies(component: str, field: str, value: dict[str, Json]
 
 def test_objects_without_a_type_are_looked_through_for_components_directly_inside() -> None:
     groups = {"a": {"type": "StreamGroup", "streams": []}, "b": 1}
-    made = propagate({"type": "DeclarativeSource", "$parameters": {"x": 1}, "stream_groups": groups})
+    made = expanded({"type": "DeclarativeSource", "$parameters": {"x": 1}, "stream_groups": groups})
 
     assert made["stream_groups"]["a"]["$parameters"] == {"x": 1}
     assert "x" not in made["stream_groups"]
@@ -95,7 +101,7 @@ def test_objects_without_a_type_are_looked_through_for_components_directly_insid
 def test_schemas_are_left_alone() -> None:
     schema = {"type": "object", "properties": {"a": {"type": ["null", "string"]}, "b": {"type": "Spec"}}}
     loader = {"type": "InlineSchemaLoader", "schema": schema}
-    made = propagate(stream(schema_loader=loader, **{"$parameters": {"name": "users"}}))
+    made = expanded(stream(schema_loader=loader, **{"$parameters": {"name": "users"}}))
 
     assert schema == made["schema_loader"]["schema"]
 
@@ -105,16 +111,16 @@ def test_parameters_beside_a_schema_are_no_part_of_it(kind: Json) -> None:
     schema = {"type": kind, "properties": {"a": {"type": "string"}}}
     loader = {"type": "InlineSchemaLoader", "schema": {**schema, "$parameters": {"x": 1}}}
 
-    assert propagate(stream(schema_loader=loader))["schema_loader"]["schema"] == schema
+    assert expanded(stream(schema_loader=loader))["schema_loader"]["schema"] == schema
 
 
 def test_what_was_given_is_not_changed() -> None:
     given = stream(**{"$parameters": {"name": "users"}})
     before = repr(given)
-    propagate(given)
+    expanded(given)
 
     assert before == repr(given)
 
 
 def test_parameters_that_are_no_object_are_left_for_validation() -> None:
-    assert propagate(stream(**{"$parameters": "x"}))["$parameters"] == "x"
+    assert expanded(stream(**{"$parameters": "x"}))["$parameters"] == "x"

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cdk.base.values import JsonObject
 from cdk.declarative.components import register
 from cdk.declarative.components.streams.dynamic_streams import ComponentMappingDefinition
 from cdk.declarative.model.context import BuildContext, Runtime
@@ -11,7 +12,7 @@ from cdk.declarative.syntax.stream_templates import filled
 
 register()
 
-TEMPLATE = {"name": "", "list": [{"a": 1}, {"a": 2}], "map": {"x": {"k": 0}, "y": {"k": 0}}, "flat": [1, 2]}
+TEMPLATE: JsonObject = {"name": "", "list": [{"a": 1}, {"a": 2}], "map": {"x": {"k": 0}, "y": {"k": 0}}, "flat": [1, 2]}
 
 
 def setting(path: list[str], value: str, *, as_yaml: bool = False, **more: Any) -> Any:

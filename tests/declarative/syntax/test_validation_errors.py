@@ -96,7 +96,7 @@ def test_an_error_without_its_value_names_no_forms() -> None:
 
 
 def test_a_value_that_is_right_has_no_slips() -> None:
-    value = {"type": "RequestPath", "$parameters": {"feild_name": 1}, "feild_name": 1, "class_name": "a.B"}
+    value: Json = {"type": "RequestPath", "$parameters": {"feild_name": 1}, "feild_name": 1, "class_name": "a.B"}
 
     assert list(misspelt(value, Component.registry["RequestPath"])) == []
 

@@ -1,17 +1,16 @@
 """Custom authenticators, error handlers and backoff strategies, behind our interfaces."""
 
-import inspect
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 from cdk.base.errors import CdkError, ConfigError, FatalError, TransientError
-from cdk.base.times.clock import Clock
-from cdk.base.values import Json, from_json, to_json
-from cdk.compat.airbyte.guard import guard
-from cdk.compat.airbyte.http.error_handlers import DefaultErrorHandler, ErrorResolution, ResponseAction
-from cdk.compat.airbyte.http.response import from_prepared, prepared, seen, texts
+from cdk.base.values import from_json, to_json
+from cdk.compat.airbyte.custom_object import CustomObject
+from cdk.compat.airbyte.http.error_handlers import ErrorResolution, ResponseAction
+from cdk.compat.airbyte.http.response import from_prepared, outcome_facade, prepared, texts
 from cdk.compat.airbyte.models import FailureType
 from cdk.declarative.model.plug_points import Backoff
 from cdk.rest import (
@@ -38,22 +37,22 @@ _KINDS: Mapping[FailureType | None, type[CdkError]] = {
 }
 
 
-def signer(custom: Json) -> Authenticator:
-    """An authenticator of ours for what custom code holds: its own, or one of ours that it was shown."""
-    native: Authenticator | None = getattr(custom, "ours", None)
+def signer(custom: CustomObject) -> Authenticator:
+    """The authenticator behind a facade; around any other object, one that calls it."""
+    native: Authenticator | None = custom.get("native")
     return native or CustomSigner(custom)
 
 
-def judge(custom: Json, clock: Clock) -> ErrorHandler:
-    """An error handler of ours for what custom code holds."""
-    native: ErrorHandler | None = getattr(custom, "ours", None)
-    return native or CustomJudge(custom, clock)
+def judge(custom: CustomObject) -> ErrorHandler:
+    """The error handler behind a facade; around any other object, one that calls it."""
+    native: ErrorHandler | None = custom.get("native")
+    return native or CustomJudge(custom)
 
 
 class CustomSigner:
     """A custom authenticator: it is called with a request of the `requests` library, or asked for its headers."""
 
-    def __init__(self, custom: Json) -> None:
+    def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
         # Existing authenticators keep their token in themselves, without a lock.
         self._lock = threading.Lock()
@@ -80,7 +79,7 @@ class CustomSigner:
         """It signs a request that is not sent: only the object knows which tokens it uses."""
         with asking() as used:
             try:
-                with self._lock, guard(self._custom, "get_auth_header"):
+                with self._lock, self._custom.at_work("get_auth_header"):
                     self._signed(Request("GET", "https://localhost/"))
             except CdkError:
                 if used:
@@ -89,14 +88,14 @@ class CustomSigner:
 
     def _sign(self, request: Request) -> tuple[Request, Mapping[TokenOwner, str]]:
         """The request with credentials, and the tokens in them."""
-        with asking() as used, self._lock, guard(self._custom, "get_auth_header"):
+        with asking() as used, self._lock, self._custom.at_work("get_auth_header"):
             return self._signed(request), used
 
     def _signed(self, request: Request) -> Request:
-        if callable(self._custom):
-            signed = from_prepared(self._custom(prepared(request)), request)
+        if callable(self._custom.instance):
+            signed = from_prepared(self._custom.instance(prepared(request)), request)
         else:
-            signed = request.with_headers(texts(self._custom.get_auth_header()), secret=True)
+            signed = request.with_headers(texts(self._custom.call("get_auth_header")), secret=True)
         if params := self._more("get_request_params"):
             signed = signed.with_params(params, secret=True)
         if form := self._more("get_request_body_data"):
@@ -108,29 +107,27 @@ class CustomSigner:
             signed = signed.with_headers({"Content-Type": "application/json"})
         return signed
 
-    def _more(self, method: str) -> Json:
-        give = getattr(self._custom, method, None)
-        return give() if give is not None else None
+    def _more(self, method: str) -> Any:  # noqa: ANN401 - what custom code adds
+        return self._custom.call(method) if hasattr(self._custom.instance, method) else None
 
     def __repr__(self) -> str:
-        return f"CustomSigner({type(self._custom).__name__})"
+        return f"CustomSigner({self._custom.name})"
 
 
 class CustomJudge:
     """A custom error handler."""
 
-    def __init__(self, custom: Json, clock: Clock) -> None:
+    def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
-        retries = getattr(custom, "max_retries", None)
+        retries = custom.get("max_retries")
         self._retries = 5 if retries is None else int(retries)
-        self._usual = StatusErrorHandler(retries=self._retries, clock=clock)
+        self._usual = StatusErrorHandler(retries=self._retries, clock=custom.runtime.clock)
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
-        with guard(self._custom, "interpret_response"):
-            resolution = self._custom.interpret_response(seen(outcome))
+        resolution = self._custom.call("interpret_response", outcome_facade(outcome))
         if resolution is None:
             return self._usual.judge(outcome, attempt)
-        native = self._custom.native if isinstance(self._custom, DefaultErrorHandler) else None
+        native: ErrorHandler | None = self._custom.get("manifest_handler")
         if resolution.verdict is not None and native is not None:
             return native.judge(outcome, attempt)
         return self._verdict(resolution, outcome, attempt)
@@ -148,8 +145,8 @@ class CustomJudge:
                 return fail(_error(resolution, outcome))
 
     def _wait(self, outcome: Response | CdkError, attempt: int) -> float:
-        for strategy in getattr(self._custom, "backoff_strategies", None) or ():
-            if (wait := custom_backoff(strategy)(outcome, attempt)) is not None:
+        for strategy in self._custom.get("backoff_strategies") or ():
+            if (wait := custom_backoff(CustomObject(strategy, self._custom.runtime))(outcome, attempt)) is not None:
                 # One second more than it says, as the language does: APIs round their waits down.
                 return wait + 1
         verdict = self._usual.judge(outcome, attempt)
@@ -170,16 +167,15 @@ def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkErro
     return error_for(outcome) if isinstance(outcome, Response) else outcome
 
 
-def custom_backoff(custom: Json) -> Backoff:
-    """A custom backoff strategy as the function we use."""
-    if (native := getattr(custom, "ours", None)) is not None:
-        return native  # type: ignore[no-any-return] # one of ours that custom code was shown
-    names = list(inspect.signature(custom.backoff_time).parameters)
+def custom_backoff(custom: CustomObject) -> Backoff:
+    """The function behind a facade; for any other backoff strategy, one that calls it."""
+    native: Backoff | None = custom.get("native")
+    if native is not None:
+        return native
+    count = len(custom.parameters("backoff_time"))
 
     def backoff(outcome: Response | CdkError, attempt: int) -> float | None:
-        with guard(custom, "backoff_time"):
-            args = (seen(outcome), attempt)[: len(names)]
-            wait = custom.backoff_time(*args)
+        wait = custom.call("backoff_time", *(outcome_facade(outcome), attempt)[:count])
         return None if wait is None else float(wait)
 
     return backoff

@@ -11,7 +11,7 @@ from requests.auth import AuthBase
 
 from cdk.base.errors import CredentialsError
 from cdk.base.values import Json
-from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.datetimes import ab_datetime_parse
 from cdk.compat.airbyte.http.response import texts
 from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString
@@ -265,7 +265,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
             token, seconds = self.refresh_access_token()
             self._held = token
             self.set_token_expiry_date(seconds)
-            current.runtime.learn(token)
+            runtime().learn(token)
         return self.access_token
 
     def lend(self, token: str | None) -> None:
@@ -276,7 +276,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """Whether a token must be asked for."""
         if not self._held:
             return True
-        return self._expires is not None and current.runtime.clock() >= self._expires
+        return self._expires is not None and runtime().clock() >= self._expires
 
     def get_token_expiry_date(self) -> datetime | None:
         return self._expires
@@ -290,7 +290,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         elif self.token_expiry_is_time_of_expiration:
             self._expires = ab_datetime_parse(value)
         else:
-            self._expires = current.runtime.clock() + timedelta(seconds=float(value))
+            self._expires = runtime().clock() + timedelta(seconds=float(value))
 
     def refresh_access_token(self) -> tuple[str, Json]:
         """A new token, and how long it lives."""
@@ -306,7 +306,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         content = body if isinstance(body, str) else urlencode({k: v for k, v in body.items() if v is not None})
         secrets = frozenset(filter(None, (self.get_client_secret(), self.get_refresh_token())))
         request = Request("POST", self.get_token_refresh_endpoint(), {}, headers, content.encode(), hidden=secrets)
-        response = current.runtime.transport.send(request)
+        response = runtime().transport.send(request)
         if not response.ok:
             raise CredentialsError(f"no access token: {error_for(response).message}")
         return response.json()

@@ -11,9 +11,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from cdk.base.errors import CredentialsError
-from cdk.base.times.clock import Clock
-from cdk.base.values import Json
-from cdk.compat.airbyte.guard import guard
+from cdk.base.values import JsonValue
+from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.auth import LENT, DeclarativeOauth2Authenticator
 from cdk.compat.airbyte.http.single_use_tokens import DeclarativeSingleUseRefreshTokenOauth2Authenticator
 from cdk.rest import Request, Response
@@ -33,21 +32,21 @@ class CustomTokens(TokenOwner):
     a token ends and which refresh token comes next; any other is asked each time, and may answer with what it has.
     """
 
-    def __init__(self, custom: Json, login: Sequence[Json], learn: Learn, clock: Clock) -> None:
-        super().__init__(learn, clock)
-        self._custom, self._get = custom, getattr(custom, _METHOD)
+    def __init__(self, custom: CustomObject, login: Sequence[JsonValue], learn: Learn) -> None:
+        super().__init__(learn, custom.runtime.clock)
+        self._custom, self._get = custom, custom.get(_METHOD)
         self._asking: int | None = None
         self._known: DeclarativeOauth2Authenticator | None = None
         self._refresh_token: str | None = None
         self._client_secret, self._parts = "", login
-        if isinstance(custom, DeclarativeOauth2Authenticator):
-            self._known = custom
+        if isinstance(known := custom.instance, DeclarativeOauth2Authenticator):
+            self._known = known
             # A class that has changed these methods may raise anything before its first request.
             with suppress(Exception):
-                self._refresh_token, self._client_secret = custom.get_refresh_token(), custom.get_client_secret()
+                self._refresh_token, self._client_secret = known.get_refresh_token(), known.get_client_secret()
                 if self._single_use:
-                    self._parts = [custom.get_token_refresh_endpoint(), custom.get_client_id(), self._refresh_token]
-        object.__setattr__(custom, _METHOD, self._handed)
+                    self._parts = [known.get_token_refresh_endpoint(), known.get_client_id(), self._refresh_token]
+        object.__setattr__(custom.instance, _METHOD, self._handed)
 
     def _handed(self) -> str:
         """What whoever calls the object's method is given. Raises CdkErrors, and TokenEnded in a task."""
@@ -64,7 +63,7 @@ class CustomTokens(TokenOwner):
             return token
         raise AssertionError
 
-    def _login(self) -> Sequence[Json]:
+    def _login(self) -> Sequence[JsonValue]:
         return self._parts
 
     @property
@@ -77,7 +76,7 @@ class CustomTokens(TokenOwner):
 
     @property
     def _single_use(self) -> bool:
-        return isinstance(self._custom, DeclarativeSingleUseRefreshTokenOauth2Authenticator)
+        return isinstance(self._custom.instance, DeclarativeSingleUseRefreshTokenOauth2Authenticator)
 
     def _begin(self, state: TokenState, now: datetime) -> None:
         if self._known is not None and state.started is None and (token := self._known.access_token):
@@ -91,7 +90,7 @@ class CustomTokens(TokenOwner):
         yield from ()  # the object sends its requests itself
         self._asking = threading.get_ident()
         try:
-            with guard(self._custom, _METHOD):
+            with self._custom.at_work(_METHOD):
                 if self._known is not None:
                     self._known.lend(None)
                     if state.refresh_token is not None:
@@ -104,10 +103,10 @@ class CustomTokens(TokenOwner):
         self._store(token, usable, state, elsewhere=self._single_use)
         state.access_token, state.started, state.expires = token, now, usable
 
-    def _after(self, token: Json, state: TokenState) -> datetime:
+    def _after(self, token: object, state: TokenState) -> datetime:
         """Take over what the object has got. Until when the token can be used."""
         if not isinstance(token, str) or not token:
-            name = f"{type(self._custom).__name__}.{_METHOD}"
+            name = f"{self._custom.name}.{_METHOD}"
             raise CredentialsError(f"{name} returned {type(token).__name__}, expected a text that is not empty")
         self._hide(token)
         if self._known is None:

@@ -10,8 +10,8 @@ import requests
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError
 from cdk.base.values import Json
-from cdk.compat.airbyte.current import current
-from cdk.compat.airbyte.http.response import ours
+from cdk.compat.airbyte.custom_object import runtime
+from cdk.compat.airbyte.http.response import native_outcome
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
 from cdk.compat.airbyte.models import FailureType
 from cdk.rest import Action, Response, StatusErrorHandler, Verdict, retry_after
@@ -106,7 +106,7 @@ class HttpResponseFilter:
 
     def matches(self, response_or_exception: Json) -> ErrorResolution | None:
         """What the answer means; None for one that is not judged here."""
-        outcome = ours(response_or_exception)
+        outcome = native_outcome(response_or_exception)
         if isinstance(outcome, CdkError) or not self._applies(outcome):
             return None
         action = self.action or ResponseAction.FAIL
@@ -148,18 +148,18 @@ class DefaultErrorHandler(ErrorHandler):
         self._parameters = parameters
 
     def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
-        if (native := self.native) is not None:
-            return resolution(native.judge(ours(response_or_exception), 1))
+        if (native := self.manifest_handler) is not None:
+            return resolution(native.judge(native_outcome(response_or_exception), 1))
         for chosen in self.response_filters or ():
             if (match := chosen.matches(response_or_exception)) is not None:
                 return match  # type: ignore[no-any-return] # an ErrorResolution, whatever class made it
-        usual = StatusErrorHandler(retries=self.max_retries or 0, clock=current.runtime.clock)
-        return resolution(usual.judge(ours(response_or_exception), 1))
+        usual = StatusErrorHandler(retries=self.max_retries or 0, clock=runtime().clock)
+        return resolution(usual.judge(native_outcome(response_or_exception), 1))
 
     @property
-    def native(self) -> OurHandler | None:
+    def manifest_handler(self) -> OurHandler | None:
         """The handler of the manifest behind it; None for one that custom code made."""
-        return self.__dict__.get("_native")
+        return self.__dict__.get("_manifest_handler")
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int = 0) -> float | None:
         """What the first strategy that can tell says."""
@@ -191,8 +191,8 @@ class HttpStatusErrorHandler(ErrorHandler):
         else:
             kinds = type(response_or_exception).__mro__
             mapped = next((self._mapping[kind] for kind in kinds if kind in self._mapping), None)
-        usual = StatusErrorHandler(retries=self._max_retries, clock=current.runtime.clock)
-        return mapped or resolution(usual.judge(ours(response_or_exception), 1))
+        usual = StatusErrorHandler(retries=self._max_retries, clock=runtime().clock)
+        return mapped or resolution(usual.judge(native_outcome(response_or_exception), 1))
 
 
 DEFAULT_ERROR_MAPPING: dict[Json, ErrorResolution] = {}
@@ -212,7 +212,7 @@ class ConstantBackoffStrategy(BackoffStrategy):
         self._seconds = InterpolatedString.create(self.backoff_time_in_seconds, parameters=parameters)
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
-        return float(self._seconds.eval(self.config))
+        return float(self._seconds.text(self.config))
 
 
 @dataclass
@@ -228,7 +228,7 @@ class ExponentialBackoffStrategy(BackoffStrategy):
         self._factor = InterpolatedString.create(self.factor, parameters=parameters)
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
-        return float(self._factor.eval(self.config)) * 2.0**attempt_count
+        return float(self._factor.text(self.config)) * 2.0**attempt_count
 
 
 @dataclass
@@ -245,7 +245,7 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
         self._header = InterpolatedString.create(self.header, parameters=parameters)
 
     def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
-        outcome = ours(response_or_exception)
+        outcome = native_outcome(response_or_exception)
         if isinstance(outcome, CdkError):
             return None
         name = str(self._header.eval(self.config))
@@ -259,4 +259,4 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
 
 
 def _date(response: Response) -> float | None:
-    return retry_after(response, current.runtime.clock)
+    return retry_after(response, runtime().clock)

@@ -8,8 +8,9 @@ import requests
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.compat.airbyte.current import current
-from cdk.compat.airbyte.http.response import SeenResponse, from_prepared, texts
+from cdk.compat.airbyte.custom_object import CustomObject, runtime
+from cdk.compat.airbyte.http.adapters import judge, signer
+from cdk.compat.airbyte.http.response import ResponseFacade, from_prepared, texts
 from cdk.rest import HttpClient as OurClient
 
 BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
@@ -58,19 +59,17 @@ class HttpClient:
         backoff_strategy: Json = None,
         **_: Json,
     ) -> None:
-        from cdk.compat.airbyte.http.adapters import judge, signer  # noqa: PLC0415 - it knows the handlers, which know this
-
         self._name, self._logger = name, logger or logging.getLogger("airbyte")
         self._session = session or requests.Session()
         self._session.trust_env = False
         self._session.headers.clear()
         self._backoff, self._cached, self._budget = backoff_strategy, use_cache, api_budget
-        runtime = current.runtime
+        source = runtime()
         self.client = OurClient(
-            runtime.transport,
-            authenticator=None if authenticator is None else signer(authenticator),
-            error_handler=None if error_handler is None else judge(error_handler, runtime.clock),
-            sleep=runtime.sleep,
+            source.transport,
+            authenticator=None if authenticator is None else signer(CustomObject(authenticator, source)),
+            error_handler=None if error_handler is None else judge(CustomObject(error_handler, source)),
+            sleep=source.sleep,
         )
 
     def _create_prepared_request(  # noqa: PLR0917
@@ -105,7 +104,7 @@ class HttpClient:
             http_method=http_method, url=url, dedupe_query_params=dedupe_query_params, headers=headers, params=params,
             json=json, data=data,
         )  # fmt: skip
-        return request, SeenResponse(self.client.send(from_prepared(request)))
+        return request, ResponseFacade(self.client.send(from_prepared(request)))
 
 
 class APIBudget:

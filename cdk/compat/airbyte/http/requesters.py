@@ -9,13 +9,13 @@ from enum import Enum
 import requests
 
 from cdk.base.values import Json
-from cdk.compat.airbyte.guard import CustomCodeError
+from cdk.compat.airbyte.custom_object import CustomCodeError
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth
 from cdk.compat.airbyte.http.http_client import HttpClient
 from cdk.compat.airbyte.interpolation import InterpolatedString, part
 from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
 from cdk.declarative.components.requests.requesters import join
-from cdk.rest import HttpClient as OurClient
+from cdk.rest import HttpClient as NativeClient
 
 
 class HttpMethod(Enum):
@@ -198,15 +198,18 @@ class HttpRequester(Requester):
             return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config, **provider)
         return provider
 
-    def use(self, client: OurClient) -> None:
+    def use(self, client: NativeClient) -> None:
         """Send through `client`, unless the subclass has made a client of its own."""
         self._own_client.client = client
 
     @property
-    def plain(self) -> bool:
-        """Whether requests are sent as usual: neither the method nor the client was replaced."""
-        mine = self.__dict__.get("_own_client")
-        return type(self).send_request is HttpRequester.send_request and self.__dict__.get("_http_client") is mine
+    def kit_client(self) -> NativeClient | None:
+        """The client that the kit sends requests with; None where the method or the client was replaced."""
+        own: HttpClient | None = self.__dict__.get("_own_client")
+        if own is None or type(self).send_request is not HttpRequester.send_request:
+            return None
+        replaced = self.__dict__.get("_http_client") is not own
+        return None if replaced else own.client
 
     @property
     def logger(self) -> logging.Logger:
@@ -231,7 +234,7 @@ class HttpRequester(Requester):
             return ""
         scope = {name: names.get(name) or {} for name in ("stream_slice", "next_page_token", "stream_state")}
         parameters = self.__dict__.get("_parameters", {})
-        return str(InterpolatedString.create(value, parameters=parameters).eval(self.config, **scope))
+        return str(InterpolatedString.create(value, parameters=parameters).eval(self.config, valid_types=None, **scope))
 
     def get_method(self) -> HttpMethod:
         return self._http_method

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
@@ -10,68 +11,68 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 
 from cdk.base.errors import CdkError, Timeout
-from cdk.base.values import Json, from_json
+from cdk.base.values import from_json
 from cdk.rest import Headers, Request, Response
 
 
-class SeenResponse(requests.Response):
-    """A response of ours as a `requests.Response`.
+class ResponseFacade(requests.Response):
+    """A response as a `requests.Response`.
 
-    ours: the response itself. extracted: the records that were in it, once a selector of the manifest looked.
+    native: the response itself. extracted: the records that were in it, once a selector of the manifest looked.
     """
 
-    def __init__(self, ours: Response) -> None:
+    def __init__(self, native: Response) -> None:
         super().__init__()
-        self.ours = ours
-        self.status_code, self.url = ours.status, ours.url
-        self.headers = CaseInsensitiveDict(ours.headers)
+        self.native = native
+        self.status_code, self.url = native.status, native.url
+        self.headers = CaseInsensitiveDict(native.headers)
         self.encoding = get_encoding_from_headers(self.headers)
-        self._content, self._content_consumed = ours.body, True
+        self._content, self._content_consumed = native.body, True
         self.extracted: int | None = None
         self._asked: requests.PreparedRequest | None = None
 
     @property
     def request(self) -> requests.PreparedRequest:
         if self._asked is None:
-            self._asked = prepared(self.ours.request)
+            self._asked = prepared(self.native.request)
         return self._asked
 
     @request.setter
     def request(self, value: requests.PreparedRequest | None) -> None:
         self._asked = value
 
-    def json(self, **kwargs: Json) -> Json:
+    def json(self, **kwargs: Any) -> Any:  # noqa: ANN401 - the signature there
         """The body as JSON, new objects each time. Raises requests.JSONDecodeError: it is none."""
         try:
-            return from_json(self.ours.body)
+            return from_json(self.native.body)
         except orjson.JSONDecodeError:
             return super().json(**kwargs)
 
 
-class SeenError(requests.ConnectionError):
-    """An error of the transport as an exception of `requests`. `ours`: the error itself."""
+class ErrorFacade(requests.ConnectionError):
+    """An error of the transport as an exception of `requests`. `native`: the error itself."""
 
-    def __init__(self, ours: CdkError) -> None:
-        super().__init__(ours.message)
-        self.ours = ours
+    def __init__(self, native: CdkError) -> None:
+        super().__init__(native.message)
+        self.native = native
 
 
-class SeenTimeout(SeenError, requests.Timeout):
+class TimeoutFacade(ErrorFacade, requests.Timeout):
     """A source that did not answer in time."""
 
 
-def seen(outcome: Response | CdkError) -> requests.Response | SeenError:
+def outcome_facade(outcome: Response | CdkError) -> requests.Response | ErrorFacade:
     """What became of a request, as custom code sees it."""
     if isinstance(outcome, Response):
-        return SeenResponse(outcome)
-    return SeenTimeout(outcome) if isinstance(outcome, Timeout) else SeenError(outcome)
+        return ResponseFacade(outcome)
+    return TimeoutFacade(outcome) if isinstance(outcome, Timeout) else ErrorFacade(outcome)
 
 
-def ours(outcome: Json) -> Response | CdkError:
-    """What custom code passes on, as we know it."""
+def native_outcome(outcome: object) -> Response | CdkError:
+    """The response or error behind what custom code passes on."""
     match outcome:
-        case SeenResponse() | SeenError():
-            return outcome.ours
+        case ResponseFacade() | ErrorFacade():
+            return outcome.native
         case CdkError():
             return outcome
         case requests.Response():
@@ -92,7 +93,7 @@ def prepared(request: Request) -> requests.PreparedRequest:
 
 
 def from_prepared(asked: requests.PreparedRequest, like: Request | None = None) -> Request:
-    """A request of the library as ours. like: what it was made of; what was added to that is secret."""
+    """A request of the library as native. like: what it was made of; what was added to that is secret."""
     headers = {str(k): _text(v) for k, v in (asked.headers or {}).items() if k.lower() != "content-length"}
     body = asked.body.encode() if isinstance(asked.body, str) else asked.body
     body = body if isinstance(body, bytes) else None
@@ -108,10 +109,10 @@ def from_prepared(asked: requests.PreparedRequest, like: Request | None = None) 
     return request if body == like.body else replace(request, body=body)
 
 
-def texts(fields: Mapping[str, Json] | None) -> dict[str, str]:
+def texts(fields: Mapping[str, object] | None) -> dict[str, str]:
     """Header fields as strings, without those that are null."""
     return {name: _text(value) for name, value in (fields or {}).items() if value is not None}
 
 
-def _text(value: Json) -> str:
+def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)

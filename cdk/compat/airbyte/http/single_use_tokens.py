@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cdk.base.values import Json
-from cdk.compat.airbyte.current import current
+from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.datetimes import ab_datetime_format
 from cdk.compat.airbyte.http.auth import DeclarativeOauth2Authenticator
 from cdk.rest.auth.tokens import TaskAsked, held_tokens
@@ -71,10 +71,10 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
             token, seconds, following = self.refresh_access_token()
             self._held, self.refresh_token = token, following
             for secret in (token, following):
-                current.runtime.learn(secret)
+                runtime().learn(secret)
             self.set_token_expiry_date(seconds)
             expires = self.get_token_expiry_date()
-            current.runtime.keep(
+            runtime().keep(
                 {
                     self._paths[0]: token,
                     self._paths[1]: following,

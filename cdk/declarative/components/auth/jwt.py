@@ -1,6 +1,6 @@
 """JwtAuthenticator: tokens that the connector signs itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Literal
 
@@ -93,7 +93,8 @@ class JwtAuthenticator(AnyAuthenticator):
         extra = ctx.nested(self, more) if getattr(self, more) else None
 
         def fields() -> dict[str, Json]:
-            explicit = {} if extra is None else dict(extra.value())
+            written = None if extra is None else extra.value()
+            explicit = dict(written) if isinstance(written, Mapping) else {}
             return explicit | {name: text for name, expression in texts.items() if (text := expression.text())}
 
         return fields

@@ -1,7 +1,6 @@
 """What the authenticators of a source share: each other, and what is told of the tokens that they learn."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
 from cdk.base.values import Json, canonical
 from cdk.declarative.model.component import Component
@@ -11,15 +10,13 @@ from cdk.rest.auth.oauth2 import Keep, OAuth2
 from cdk.rest.auth.token_owner import report
 from cdk.rest.http.authenticator import Learn
 
-A = TypeVar("A", bound=Authenticator)
 
-
-def shared(ctx: BuildContext, key: str, make: Callable[[], A]) -> A:
+def shared(ctx: BuildContext, key: str, make: Callable[[], Authenticator]) -> Authenticator:
     """The authenticator that was made first under `key`, for all streams of the source."""
-    key = f"authenticator {key}"
-    if key not in ctx.runtime.shared:
-        ctx.runtime.shared[key] = make()
-    authenticator: A = ctx.runtime.shared[key]
+    authenticators = ctx.runtime.authenticators
+    if key not in authenticators:
+        authenticators[key] = make()
+    authenticator = authenticators[key]
     if isinstance(authenticator, OAuth2):
         report(authenticator)
     return authenticator

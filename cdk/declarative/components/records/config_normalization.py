@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.components.records.transformations import AddedFieldDefinition, Text, removers_of
 from cdk.declarative.interpolation.template import compile_nested, compile_template
 from cdk.declarative.model.component import Component, Default
@@ -17,8 +17,11 @@ from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyConfigTransformation, AnyValidationStrategy, AnyValidator
 from cdk.declarative.syntax import json_edit as edits
 
-Change = Callable[[dict[str, Json]], None]
-Check = Callable[[Mapping[str, Json]], None]
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+Change = Callable[[JsonObject], None]
+Check = Callable[[Mapping[str, JsonValue]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +32,21 @@ class ConfigRules:
     transformations: Sequence[Change] = ()
     validations: Sequence[Check] = ()
 
-    def migrate(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+    def migrate(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """Today's form of a config, to be saved; `config` itself if it has that form."""
         return _changed(config, self.migrations)
 
-    def transform(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+    def transform(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """What streams see of a config; `config` itself if nothing changes."""
         return _changed(config, self.transformations)
 
-    def validate(self, config: Mapping[str, Json]) -> None:
+    def validate(self, config: Mapping[str, JsonValue]) -> None:
         """Raise ConfigError: something in the config is not what the connector takes."""
         for check in self.validations:
             check(config)
 
 
-def _changed(config: Mapping[str, Json], changes: Sequence[Change]) -> Mapping[str, Json]:
+def _changed(config: Mapping[str, JsonValue], changes: Sequence[Change]) -> Mapping[str, JsonValue]:
     if not changes:
         return config
     copy = deepcopy(dict(config))
@@ -62,7 +65,7 @@ class ConfigRemapField(AnyConfigTransformation):
     """
 
     type: Literal["ConfigRemapField"] = "ConfigRemapField"
-    map: dict[str, Json] | str = Field(description="The new value for each old one, or an expression that gives them.")
+    map: JsonObject | str = Field(description="The new value for each old one, or an expression that gives them.")
     field_path: list[Text] = Field(min_length=1, description="Where the value is; nothing happens if it is not there.")
 
     def build(self, ctx: BuildContext) -> Change:
@@ -70,14 +73,14 @@ class ConfigRemapField(AnyConfigTransformation):
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
         where = ctx.where(self, "map")
         template = compile_template(self.map, where) if isinstance(self.map, str) else None
-        entries: Mapping[str, Json] = {} if isinstance(self.map, str) else self.map
+        entries: Mapping[str, JsonValue] = {} if isinstance(self.map, str) else self.map
         values = {name: compile_nested(value, where) for name, value in entries.items()}
         parameters = self.parameters
 
-        def change(config: dict[str, Json]) -> None:
-            scope = {"config": config, "parameters": parameters}
+        def change(config: JsonObject) -> None:
+            scope: dict[str, object] = {"config": config, "parameters": parameters}
             *way, last = [part.render(scope) for part in path]
-            parent: Json = config
+            parent: JsonValue = config
             for name in way:
                 parent = parent.get(name) if isinstance(parent, dict) else None
             if not isinstance(parent, dict) or not isinstance(old := parent.get(last), str | int | float):
@@ -85,7 +88,7 @@ class ConfigRemapField(AnyConfigTransformation):
             if template is None:
                 if old in values:
                     parent[last] = values[old].value(scope)
-            elif isinstance(renames := template.value(scope, default={}), Mapping):
+            elif isinstance(renames := template.value(scope, default={}), dict):
                 parent[last] = renames.get(old, old)
 
         return change
@@ -113,9 +116,9 @@ class ConfigAddFields(AnyConfigTransformation):
         condition = compile_template(self.condition, ctx.where(self, "condition")) if self.condition else None
         where, parameters = ctx.where(self, "fields"), self.parameters
 
-        def change(config: dict[str, Json]) -> None:
+        def change(config: JsonObject) -> None:
             for field in added:
-                scope: dict[str, Json] = {"config": config, "parameters": parameters}
+                scope: dict[str, object] = {"config": config, "parameters": parameters}
                 value = field.value_in(scope)
                 scope |= {"value": value, "path": field.path}
                 if condition is not None and not condition.true(scope):
@@ -150,7 +153,7 @@ class ConfigRemoveFields(AnyConfigTransformation):
         condition = compile_template(self.condition, ctx.where(self, "condition")) if self.condition else None
         parameters = self.parameters
 
-        def change(config: dict[str, Json]) -> None:
+        def change(config: JsonObject) -> None:
             if condition is None or condition.true({"config": config, "parameters": parameters}):
                 for remove in removers:
                     remove(config)
@@ -188,16 +191,16 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
     """
 
     type: Literal["ValidateAdheresToSchema"] = "ValidateAdheresToSchema"
-    base_schema: dict[str, Json] | str = Field(description="The schema, as an object, or as an expression or its JSON.")
+    base_schema: JsonObject | str = Field(description="The schema, as an object, or as an expression or its JSON.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Json], None]:
+    def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]:
         """The check. Raises ManifestError: the schema is none."""
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to import, and few connectors check
-        from jsonschema.exceptions import SchemaError, ValidationError, best_match  # noqa: PLC0415 - the same
+        from jsonschema.exceptions import SchemaError, best_match  # noqa: PLC0415 - the same
         from jsonschema.validators import validator_for  # noqa: PLC0415 - the same
 
         where = ctx.where(self, "base_schema")
-        schema = self.base_schema
+        schema: JsonValue = self.base_schema
         if isinstance(schema, str):
             schema = _parsed(ctx.expression(self, "base_schema").value())
         if not isinstance(schema, dict):
@@ -209,32 +212,33 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
             raise ManifestError(f"{where}: this is no JSON Schema: {error.message}") from None
         validator = kind(schema)
 
-        def check(value: Json) -> None:
-            misfit: ValidationError | None = best_match(validator.iter_errors(value))
+        def check(value: JsonValue) -> None:
+            misfit = best_match(validator.iter_errors(value))
             if misfit is not None and isinstance(value, str):
                 misfit = best_match(validator.iter_errors(_parsed(value)))
             if misfit is not None:
-                raise ValueError(
-                    _mismatch(misfit.absolute_path, misfit.instance, str(misfit.validator), misfit.validator_value)
-                )
+                raise ValueError(_mismatch(misfit))
 
         return check
 
 
-def _parsed(value: Json) -> Json:
+def _parsed(value: JsonValue) -> JsonValue:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        parsed: JsonValue = json.loads(value)
     except ValueError:
         return value
+    return parsed
 
 
-def _mismatch(path: Sequence[str | int], value: Json, rule: str, expected: Json) -> str:
+def _mismatch(misfit: "ValidationError") -> str:
     """What does not fit, without the value, which may be a secret."""
+    path, value, rule = misfit.absolute_path, misfit.instance, misfit.validator
+    expected: JsonValue = misfit.validator_value  # type: ignore[assignment] # unset only before it is raised
     location = f"{'.'.join(map(str, path))}: " if path else ""
-    if rule == "required":
-        missing = ", ".join(name for name in expected if name not in value)
+    if rule == "required" and isinstance(expected, list) and isinstance(value, dict):
+        missing = ", ".join(str(name) for name in expected if name not in value)
         return f"{location}found an object without {missing}, expected it to be there"
     limit = expected if isinstance(expected, str | int | float) else canonical(expected)
     return f"{location}found {_KINDS.get(type(value), 'a value')} that does not fit, expected {rule}: {limit}"
@@ -273,7 +277,7 @@ class DpathValidator(AnyValidator):
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
         accept, parameters = self.validation_strategy.build(ctx), self.parameters
 
-        def check(config: Mapping[str, Json]) -> None:
+        def check(config: Mapping[str, JsonValue]) -> None:
             names = [part.render({"config": config, "parameters": parameters}) for part in path]
             for value in edits.matches_at(config, names):
                 _accepted(accept, value, ".".join(("config", *names)))
@@ -293,7 +297,7 @@ class PredicateValidator(AnyValidator):
     """
 
     type: Literal["PredicateValidator"] = "PredicateValidator"
-    value: Json = Field(description="The value; expressions in it, at any depth, read `config`.")
+    value: JsonValue = Field(description="The value; expressions in it, at any depth, read `config`.")
     validation_strategy: Strategy = Field(description="What it must be.")
 
     def build(self, ctx: BuildContext) -> Check:
@@ -304,13 +308,13 @@ class PredicateValidator(AnyValidator):
         )
         accept, parameters = self.validation_strategy.build(ctx), self.parameters
 
-        def check(config: Mapping[str, Json]) -> None:
+        def check(config: Mapping[str, JsonValue]) -> None:
             _accepted(accept, source.value({"config": config, "parameters": parameters}), where)
 
         return check
 
 
-def _accepted(accept: Callable[[Json], None], value: Json, location: str) -> None:
+def _accepted(accept: Callable[[JsonValue], None], value: JsonValue, location: str) -> None:
     try:
         accept(value)
     except ValueError as error:

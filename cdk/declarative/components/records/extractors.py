@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, Record
+from cdk.base.values import Record
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, StreamParts
@@ -193,7 +193,7 @@ def _fetch(retriever: AnyRetriever | None, ctx: BuildContext) -> Callable[[Recor
         return None
     reader = retriever.build(ctx, StreamParts(name=ctx.stream))
 
-    def fetch(record: Record) -> Iterable[Json]:
+    def fetch(record: Record) -> Iterable[Record]:
         for item in reader.read(Slice(Partition({"parent_record": record}))):
             if isinstance(item, Page):
                 yield from item.records

@@ -12,7 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 from pydantic import Field
 
 from cdk.base.errors import FatalError
-from cdk.base.values import Json, to_json
+from cdk.base.values import JsonObject, to_json
 from cdk.declarative.components.streams.async_retriever import values_of
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Expression, Names
@@ -23,7 +23,7 @@ from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
 from cdk.streams.stream import Item, Page
 
-_Record: TypeAlias = dict[str, Json]
+_Record: TypeAlias = JsonObject
 
 _LONGEST_NAME = 200
 # Where Airbyte's platform mounts the folder that the source and the destination share.
@@ -66,10 +66,9 @@ class FileUploader(Component):
 
         It raises FatalError: the file cannot be written.
         """
-        folder = ctx.runtime.shared.get("staging") or staging_folder()
         content = None if self.file_extractor is None else self.file_extractor.build(ctx, JsonDocument())
         return _Upload(
-            Path(folder),
+            ctx.runtime.staging or staging_folder(),
             ctx.stream,
             requester=self.requester.build(ctx),
             target=self.download_target_extractor.build(ctx, JsonDocument()),

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyRecordFilter, Select
@@ -31,12 +31,12 @@ class RecordFilter(AnyRecordFilter):
         template = condition.template
         if template is None or condition.fixed:
 
-            def all_or_none(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+            def all_or_none(records: list[JsonObject], names: Names) -> list[JsonObject]:
                 return records if condition.true(names) else []
 
             return all_or_none
 
-        def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+        def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
             return template.matching(condition.scope(names), records)
 
         return select

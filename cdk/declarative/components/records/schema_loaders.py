@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, JsonSchema, Record
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import (
@@ -37,7 +37,7 @@ class InlineSchemaLoader(AnySchemaLoader):
     """
 
     type: Literal["InlineSchemaLoader"] = "InlineSchemaLoader"
-    schema_: dict[str, Json] = Field({}, alias="schema", description="The JSON Schema of a record.")
+    schema_: JsonObject = Field({}, alias="schema", description="The JSON Schema of a record.")
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         return lambda: self.schema_
@@ -93,7 +93,7 @@ def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSche
     """A schema with the properties of several, and nothing else of them; of two with one name the earlier counts."""
 
     def load() -> JsonSchema:
-        properties: dict[str, Json] = {}
+        properties: JsonObject = {}
         for part in reversed([loader() for loader in loaders]):
             properties |= part.get("properties") or {}
         return {
@@ -133,7 +133,7 @@ class ComplexFieldType(Component):
     field_type: str = Field(description="The type.")
     items: "str | ComplexFieldType | None" = Field(None, description="The type of the elements.")
 
-    def schema_of(self) -> dict[str, Json]:
+    def schema_of(self) -> JsonObject:
         schema = _type_schema(self.field_type)
         if self.items is not None:
             inner = self.items
@@ -217,10 +217,10 @@ class DynamicSchemaLoader(AnySchemaLoader):
 
         return load
 
-    def _properties(self, ctx: BuildContext, reader: SliceReader) -> dict[str, Json]:
+    def _properties(self, ctx: BuildContext, reader: SliceReader) -> JsonObject:
         where = self.schema_type_identifier
         list_of, name_of = path(*_texts(ctx, where, where.schema_pointer)), path(*_texts(ctx, where, where.key_pointer))
-        properties: dict[str, Json] = {}
+        properties: JsonObject = {}
         records = _records(reader)
         for record in islice(records, 1) if where.schema_pointer else records:
             value = list_of(record)
@@ -232,7 +232,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
                 properties[str(name)] = self._field(ctx, entry)
         return properties
 
-    def _field(self, ctx: BuildContext, entry: Json) -> dict[str, Json]:
+    def _field(self, ctx: BuildContext, entry: JsonValue) -> JsonObject:
         where = self.schema_type_identifier
         if where.type_pointer is None:
             return _type_schema("string")
@@ -251,7 +251,7 @@ def _texts(ctx: BuildContext, component: Component, names: Sequence[str]) -> lis
     return [ctx.expression(component, "key_pointer", name).text() for name in names]
 
 
-def _type_schema(kind: Json) -> dict[str, Json]:
+def _type_schema(kind: JsonValue) -> JsonObject:
     """The JSON Schema of a type's name, null included. Raises ManifestError: there is no such type."""
     if isinstance(kind, list):
         if len(kind) == 2 and all(item in _SCHEMAS for item in kind):  # noqa: PLR2004 - two alternatives
@@ -270,7 +270,7 @@ def _records(reader: SliceReader) -> Iterator[Record]:
             yield item
 
 
-_SCHEMAS: dict[str, dict[str, Json]] = {
+_SCHEMAS: dict[str, JsonObject] = {
     "array": {"type": ["null", "array"]},
     "boolean": {"type": ["null", "boolean"]},
     "date": {"type": ["null", "string"], "format": "date"},

@@ -1,6 +1,6 @@
 """Transformations that add and remove fields of records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Annotated, Literal, TypeAlias
 
@@ -8,21 +8,21 @@ from pydantic import BeforeValidator, Field
 
 from cdk.base.errors import FatalError, ManifestError
 from cdk.base.logs import logger
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import EvaluationError
-from cdk.declarative.interpolation.evaluation import Column, Run, one_by_one
+from cdk.declarative.interpolation.evaluation import one_by_one
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyTransformation, Transform
 from cdk.declarative.syntax import json_edit as edits
 
-Scope: TypeAlias = dict[str, Json]
+Scope: TypeAlias = dict[str, object]
 
 _Types: TypeAlias = tuple[type, ...]
 _TYPES: Mapping[str, _Types] = {"string": (str,), "number": (float,), "integer": (int,), "boolean": (bool,)}
 
 
-def _as_text(value: Json) -> Json:
+def _as_text(value: JsonValue) -> JsonValue:
     return str(value) if isinstance(value, bool | int | float) else value
 
 
@@ -81,7 +81,12 @@ class Addition:
 
     __slots__ = ("path", "put", "value_in", "values_in")
 
-    def __init__(self, path: list[str], value_in: Run, values_in: Column | None = None) -> None:
+    def __init__(
+        self,
+        path: list[str],
+        value_in: Callable[[Mapping[str, object]], JsonValue],
+        values_in: Callable[[Mapping[str, object], Sequence[object]], list[JsonValue]] | None = None,
+    ) -> None:
         self.path, self.value_in, self.put = path, value_in, edits.setter(path)
         self.values_in = values_in or one_by_one(value_in)
 
@@ -130,7 +135,7 @@ class AddFields(AnyTransformation):
         run = _adding(added, base) if condition is None else _adding_some(added, base, condition)
         where = ctx.where(self, "fields")
 
-        def checked(records: list[dict[str, Json]], names: Names) -> None:
+        def checked(records: list[JsonObject], names: Names) -> None:
             try:
                 run(records, names)
             except ValueError as error:
@@ -144,7 +149,7 @@ def _adding(added: list[Addition], base: Scope) -> Transform:
     # Field after field rather than record after record: a later field reads earlier ones of its own record only.
     steps = [_adding_one(field, spelled) for field in added]
 
-    def transform(records: list[dict[str, Json]], names: Names) -> None:
+    def transform(records: list[JsonObject], names: Names) -> None:
         scope = {**base, **names}
         for step in steps:
             step(records, scope)
@@ -152,10 +157,10 @@ def _adding(added: list[Addition], base: Scope) -> Transform:
     return transform
 
 
-def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[dict[str, Json]], Scope], None]:
+def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[JsonObject], Scope], None]:
     put, name = field.put, field.path[0]
 
-    def or_spelled(scope: Mapping[str, Json]) -> Json:
+    def or_spelled(scope: Mapping[str, object]) -> JsonValue:
         try:
             return field.value_in(scope)
         except EvaluationError as error:
@@ -163,7 +168,7 @@ def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[dict[str, 
 
     each = one_by_one(or_spelled)
 
-    def add(records: list[dict[str, Json]], scope: Scope) -> None:
+    def add(records: list[JsonObject], scope: Scope) -> None:
         try:
             values = field.values_in(scope, records)
         except EvaluationError:
@@ -181,7 +186,7 @@ def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[dict[str, 
 def _adding_some(added: list[Addition], base: Scope, condition: Expression) -> Transform:
     spelled = _Spelled()
 
-    def transform(records: list[dict[str, Json]], names: Names) -> None:
+    def transform(records: list[JsonObject], names: Names) -> None:
         scope = {**base, **names}
         for record in records:
             scope["record"] = record
@@ -221,7 +226,7 @@ class RemoveFields(AnyTransformation):
         removers = removers_of(self, ctx, self.field_pointers)
         if not self.condition:
 
-            def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+            def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001
                 for remove in removers:
                     for record in records:
                         remove(record)
@@ -229,11 +234,11 @@ class RemoveFields(AnyTransformation):
             return transform
         condition = ctx.expression(self, "condition")
 
-        def transform_some(records: list[dict[str, Json]], names: Names) -> None:
+        def transform_some(records: list[JsonObject], names: Names) -> None:
             scope = condition.scope(names)
             template = condition.template
 
-            def is_removed(value: Json) -> bool:
+            def is_removed(value: JsonValue) -> bool:
                 scope["property"] = value
                 return condition.true() if template is None else template.true(scope)
 

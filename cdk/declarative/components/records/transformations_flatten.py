@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Names
@@ -30,7 +30,7 @@ class FlattenFields(AnyTransformation):
         """The function that flattens a page of records."""
         lists = self.flatten_lists
 
-        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+        def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001
             for record in records:
                 flat = flattened(record, lists=lists)
                 record.clear()
@@ -39,9 +39,9 @@ class FlattenFields(AnyTransformation):
         return transform
 
 
-def flattened(record: dict[str, Json], *, lists: bool) -> dict[str, Json]:
+def flattened(record: JsonObject, *, lists: bool) -> JsonObject:
     """The values inside of a record that hold no others, the last first, as Airbyte orders them."""
-    flat: dict[str, Json] = {}
+    flat: JsonObject = {}
     stack = [(value, name) for name, value in record.items()]
     # Airbyte: from the first list on, whatever comes gets the longer name.
     listed = False
@@ -106,7 +106,7 @@ class DpathFlattenFields(AnyTransformation):
         remove = edits.remover(path)
         before, after = ("", "") if self.key_transformation is None else self.key_transformation.build(ctx)
 
-        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+        def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001
             for record in records:
                 inner = next(iter(edits.matches_at(record, path)), None)
                 if not isinstance(inner, dict):

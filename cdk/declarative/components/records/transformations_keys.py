@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyTransformation, Transform
@@ -43,7 +43,7 @@ class KeysToLower(AnyTransformation):
     def build(self, ctx: BuildContext) -> Transform:
         """The function that renames the fields of a page of records."""
 
-        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+        def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001
             for record in records:
                 for name in list(record):
                     lower = name.lower()
@@ -67,7 +67,7 @@ class KeysToSnakeCase(AnyTransformation):
     def build(self, ctx: BuildContext) -> Transform:
         """The function that renames the fields of a page of records."""
 
-        def transform(records: list[dict[str, Json]], names: Names) -> None:  # noqa: ARG001
+        def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001
             for record in records:
                 _rename(record, snake_case)
 
@@ -91,7 +91,7 @@ class KeysReplace(AnyTransformation):
         """The function that renames the fields of a page of records."""
         old, new = ctx.expression(self, "old"), ctx.expression(self, "new")
 
-        def transform(records: list[dict[str, Json]], names: Names) -> None:
+        def transform(records: list[JsonObject], names: Names) -> None:
             for record in records:
                 scope = {**names, "record": record}
                 _rename(record, _replacing(str(old.value(scope)), str(new.value(scope))))
@@ -116,13 +116,13 @@ def snake_case(name: str) -> str:
     return (before + "_".join(digits) + after).lower()
 
 
-def _rename(record: dict[str, Json], rename: Callable[[str], str]) -> None:
+def _rename(record: JsonObject, rename: Callable[[str], str]) -> None:
     renamed = _renamed(record, rename)
     record.clear()
     record.update(renamed)
 
 
-def _renamed(value: dict[str, Json], rename: Callable[[str], str]) -> dict[str, Json]:
+def _renamed(value: JsonObject, rename: Callable[[str], str]) -> JsonObject:
     return {
         rename(name): _renamed(child, rename) if isinstance(child, dict) else child for name, child in value.items()
     }

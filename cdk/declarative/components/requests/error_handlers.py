@@ -1,5 +1,6 @@
 """Error handlers: what answers mean, and how often a request is tried again."""
 
+from contextlib import suppress
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -108,11 +109,10 @@ class DefaultErrorHandler(AnyErrorHandler):
         if self.max_retries is None:
             return RetryPolicy().retries
         value = ctx.expression(self, "max_retries").value()
-        try:
-            return max(0, int(value))
-        except (TypeError, ValueError):
-            where = ctx.where(self, "max_retries")
-            raise ManifestError(f"{where}: found {value!r}, expected a whole number") from None
+        with suppress(ValueError):
+            if isinstance(value, int | float | str):
+                return max(0, int(value))
+        raise ManifestError(f"{ctx.where(self, 'max_retries')}: found {value!r}, expected a whole number")
 
 
 class CompositeErrorHandler(AnyErrorHandler):

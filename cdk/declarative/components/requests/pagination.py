@@ -165,7 +165,8 @@ class _Counting:
 
     def next(self, page: PageResult, size: int | None) -> Json:
         if self._size_expression is not None:
-            size = int(self._size_expression.value({"response": page.body, **page.names}))
+            rendered: Json = self._size_expression.value({"response": page.body, **page.names})
+            size = int(rendered)
         if page.raw == 0 or (size is not None and page.raw < size):
             return None
         if page.token is not None and type(page.token) is not int:

@@ -81,7 +81,7 @@ class JsonSchemaPropertySelector(Component):
         transforms = [item.build(ctx) for item in self.transformations]
 
         def select(properties: Sequence[str]) -> Sequence[str]:
-            catalog = ctx.runtime.shared.get("selected") or {}
+            catalog = ctx.runtime.selected
             if ctx.stream not in catalog:
                 return properties
             selected: dict[str, Json] = {name: {} for name in catalog[ctx.stream]}

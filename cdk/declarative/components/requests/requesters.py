@@ -1,10 +1,10 @@
 """HttpRequester: what to ask an API for, and how."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 from urllib.parse import urljoin
 
 from pydantic import BeforeValidator, Field
@@ -89,7 +89,8 @@ class HttpRequester(AnyRequester):
     use_tcp_keepalive: bool | None = Field(None, description="Whether idle connections are kept alive.")
 
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
-        transport, budget = ctx.runtime.transport, ctx.runtime.shared.get("budget")
+        runtime = ctx.runtime
+        transport, budget = runtime.transport, runtime.budget
         has_timeouts = self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None
         if has_timeouts and isinstance(transport, RequestsTransport):
             transport = RequestsTransport(
@@ -99,7 +100,8 @@ class HttpRequester(AnyRequester):
         if self.use_cache or (cached and self.use_cache is not False):
             if budget is not None:
                 # Below the cache: an answer that is kept costs no call. One for all, as they share what is kept.
-                transport, budget = ctx.runtime.shared.setdefault("budgeted", Budgeted(transport, budget)), None
+                runtime.budgeted = runtime.budgeted or Budgeted(transport, budget)
+                transport, budget = runtime.budgeted, None
             transport = CachedTransport(transport)
         base = ctx.expression(self, "url_base") if self.url_base else ctx.expression(self, "url", self.url or "")
         client = HttpClient(
@@ -136,11 +138,11 @@ class _HttpRequester:
         if self._base is not None:
             draft.base = partial(self._base.text, names)
         if self._params is not None:
-            draft.params.update(_entries(self._params.value(names, types=(str, list)), self._where))
+            draft.params.update(self._params.value(names, types=(str, list)))
         if self._parameter is not None:
-            draft.params[self._parameter] = ",".join(names[PROPERTIES])
+            draft.params[self._parameter] = ",".join(cast("Sequence[str]", names[PROPERTIES]))
         if self._headers is not None:
-            headers = _entries(self._headers.value(names), self._where)
+            headers = self._headers.value(names)
             draft.headers.update({name: str(value) for name, value in headers.items()})
         if self._fill is not None:
             self._fill(draft, names)
@@ -166,14 +168,6 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
         rest = {name: value for name, value in own.items() if name not in named}
         component = component.model_copy(update={"request_parameters": rest})
     return (sources[0].build(ctx) if sources else None), (named[0] if named else None), component
-
-
-def _entries(value: Json, where: str) -> Mapping[str, Json]:
-    """Parameters or headers. Raises ManifestError: an expression in their place gave something else."""
-    if not isinstance(value, Mapping):
-        kind = type(value).__name__
-        raise ManifestError(f"{where}: the parameters or headers render to a {kind}, expected a map of names to values")
-    return value
 
 
 def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:

@@ -133,9 +133,10 @@ class AsyncRetriever(AnyRetriever):
         """The reader. Raises ManifestError: a word means two things, or a time is no number."""
         router = router_of(self.partition_router, ctx)
         minutes = self._number(ctx, "polling_job_timeout", 60)
+        ctx.runtime.jobs = jobs = ctx.runtime.jobs or JobBudget()
         reader = JobReader(
             _Api(self, ctx, router, parts),
-            budget=ctx.runtime.shared.setdefault("jobs", JobBudget()),
+            budget=jobs,
             sleep=ctx.runtime.sleep,
             timeout=timedelta(minutes=minutes),
             failed_wait=self._number(ctx, "failed_retry_wait_time_in_seconds", 0),
@@ -157,19 +158,19 @@ class AsyncRetriever(AnyRetriever):
             router=None,
             requester=requester,
             extractor=extractor.build(ctx, decoder),
-            decoder=decoder,
             select=self.record_selector.select(ctx, parts),
             pages=None if self.download_paginator is None else self.download_paginator.build(ctx, decoder),
             incremental=None,
-            changes_records=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
+            changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=False,
+            json=isinstance(decoder, JsonDocument),
         )
 
     def _number(self, ctx: BuildContext, field: str, default: float) -> float:
         if getattr(self, field) is None:
             return default
         value = ctx.expression(self, field).value()
-        if type(value) not in (int, float) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise ManifestError(f"{ctx.where(self, field)}: found {value!r}, expected a number")
         return float(value)
 

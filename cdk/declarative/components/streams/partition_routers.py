@@ -1,5 +1,6 @@
 """Partition routers: what a stream is read once for."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Literal, TypeAlias
@@ -18,7 +19,8 @@ from cdk.rest import Extract, path
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.partitions import child_partitions, list_partitions, product
+from cdk.streams.partitions import read_parent
+from cdk.streams.stream import Stream
 
 PARENT_SLICE = "parent_slice"
 """The key under which a partition keeps that of its parent."""
@@ -57,14 +59,17 @@ class ListPartitionRouter(AnyPartitionRouter):
         return values
 
 
-class _Listed(Router):
+class _Listed:
     """The partitions of a list."""
+
+    parents: Sequence[Stream] = ()
+    follows = False
 
     def __init__(self, name: str, values: Callable[[], Sequence[Json]], put: Put | None) -> None:
         self._name, self._values, self._put = name, values, put
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
-        return list_partitions(self._name, self._values())
+        return [Partition({self._name: value}) for value in self._values()]
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         if self._put is not None and (value := slice.partition.get(self._name)):
@@ -133,23 +138,28 @@ class _Parent:
 
     def partitions(self, state: StreamState | None) -> Iterator[Partition | ParentState]:
         """The partitions of the parent's records; where it stands, too, if that is followed."""
-        if self.follows:
-            return child_partitions(self.stream, self._child, state)
-        return (i for i in child_partitions(self.stream, self._child) if not isinstance(i, ParentState))
+        for item in read_parent(self.stream, state if self.follows else None):
+            if isinstance(item, StreamState):
+                if self.follows:
+                    yield ParentState(self.stream.name, item)
+                continue
+            records, partition = item
+            for record in records:
+                value = self._value(record)
+                if value is not None:
+                    yield self._child(record, value, partition)
 
-    def _child(self, record: Record, partition: Partition) -> Partition | None:
-        if (value := self._value(record)) is None:
-            return None
+    def _child(self, record: Record, value: Json, partition: Partition) -> Partition:
         extra = {name: get(record) for name, get in self._extra} if self._extra else None
         return Partition({self.field: value, PARENT_SLICE: dict(partition)}, extra=extra)
 
 
-class _Substream(Router):
+class _Substream:
     """The partitions of all parents."""
 
     def __init__(self, parents: Sequence[_Parent]) -> None:
         self._parents = parents
-        self.parents = [parent.stream for parent in parents]
+        self.parents: Sequence[Stream] = [parent.stream for parent in parents]
         self.follows = any(parent.follows for parent in parents)
         self._puts = [(parent.field, parent.put) for parent in parents if parent.put is not None]
 
@@ -181,14 +191,14 @@ class GroupingPartitionRouter(AnyPartitionRouter):
     deduplicate: bool = Field(True, description="Whether a value that comes again is left out.")
 
     def build(self, ctx: BuildContext) -> Router:
-        return _Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
+        return Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
 
 
-class _Grouped(Router):
-    """Groups of partitions: each field becomes a list, that of their parents' slices, too."""
+class Grouped:
+    """Groups of partitions: each field becomes a list, that of their parents' slices, too.
 
-    # One partition more shifts the others into other groups.
-    shares_cursor = True
+    A cursor of groups is one for all: one partition more shifts the others into other groups.
+    """
 
     def __init__(self, inner: Router, size: int, *, deduplicate: bool) -> None:
         self._inner, self._size, self._deduplicate = inner, size, deduplicate
@@ -200,7 +210,7 @@ class _Grouped(Router):
         states: dict[str, ParentState] = {}
         for item in self._inner.partitions(parents):
             if isinstance(item, ParentState):
-                # It counts once the group that it covers is planned.
+                # Said again once the group that it covers is planned.
                 states[item.name] = item
                 continue
             key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
@@ -244,7 +254,7 @@ class UnionPartitionRouter(AnyPartitionRouter):
         return _United(name, [router.build(ctx) for router in self.partition_routers])
 
 
-class _United(Router):
+class _United:
     """The partitions of several routers, each value once."""
 
     def __init__(self, name: str, routers: Sequence[Router]) -> None:
@@ -274,17 +284,24 @@ def _parent_slice(partition: Partition) -> dict[str, Json]:
     return {PARENT_SLICE: partition[PARENT_SLICE]} if PARENT_SLICE in partition else {}
 
 
-class Product(Router):
+class Product:
     """Every combination of the partitions of several routers, the last varying fastest. Parents are not followed."""
+
+    parents: Sequence[Stream] = ()
+    follows = False
 
     def __init__(self, routers: Sequence[Router]) -> None:
         self._routers = routers
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition]:
-        families = [
-            (item for item in router.partitions({}) if not isinstance(item, ParentState)) for router in self._routers
-        ]
-        return product(*families, shared_fields=True)
+        first, *rest = self._routers
+        held = [_plain(router) for router in rest]
+        for head in _partitions(first):
+            for tail in _combinations(held):
+                parts = (head, *tail)
+                fields = {name: value for part in reversed(parts) for name, value in part.items()}
+                extra = {name: value for part in reversed(parts) for name, value in part.extra.items()}
+                yield Partition({name: fields[name] for part in parts for name in part}, extra=extra)
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         for router in self._routers:
@@ -301,6 +318,21 @@ def router_of(components: Sequence[AnyPartitionRouter] | None, ctx: BuildContext
     """One router for those that a retriever names."""
     routers = [component.build(ctx) for component in components or ()]
     return routers[0] if len(routers) == 1 else Product(routers) if routers else None
+
+
+def _partitions(router: Router) -> Iterator[Partition]:
+    for item in router.partitions({}):
+        if not isinstance(item, ParentState):
+            yield item
+
+
+def _plain(router: Router) -> list[Partition]:
+    return list(_partitions(router))
+
+
+def _combinations(families: Sequence[Sequence[Partition]]) -> Iterator[tuple[Partition, ...]]:
+
+    return itertools.product(*families)
 
 
 def _put(option: RequestOption | None, ctx: BuildContext) -> Put | None:

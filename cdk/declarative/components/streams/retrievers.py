@@ -28,12 +28,12 @@ from cdk.declarative.model.plug_points import (
     SliceReader,
     StreamParts,
 )
-from cdk.declarative.model.slice_names import SliceView
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.declarative.reading.page_size_reduction import Reduction
 from cdk.declarative.reading.query_properties import Properties
 from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
 from cdk.rest import JsonDocument
+from cdk.state.window import Window
 
 _BATCH = 100
 """Records that go through all steps together: those of a whole page have left the processor's cache in between."""
@@ -138,8 +138,8 @@ def _normalizing(parts: StreamParts) -> Select:
 
 def _in_window(incremental: Incremental) -> Select:
     def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-        slice: SliceView = names["stream_slice"]
-        return [record for record in records if incremental.wants(record, slice.window)]
+        window: Window | None = getattr(names["stream_slice"], "window", None)
+        return [record for record in records if incremental.wants(record, window)]
 
     return select
 
@@ -198,8 +198,9 @@ class SimpleRetriever(AnyRetriever):
             ),
             pages=pages,
             incremental=parts.incremental,
-            changes_records=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
+            changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=self.ignore_stream_slicer_parameters_on_paginated_requests,
+            json=isinstance(decoder, JsonDocument),
             decoder=decoder,
             properties=properties,
             reduction=self._reduction(ctx, pages, properties),

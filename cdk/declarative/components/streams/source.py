@@ -261,7 +261,7 @@ class DeclarativeSource(Component):
             if type(count) is not int or count < 1:
                 where = ctx.where(self, "max_concurrent_async_job_count")
                 raise ManifestError(f"{where}: found {count!r}, expected a whole number of at least 1")
-            ctx.runtime.shared.setdefault("jobs", JobBudget(count))
+            ctx.runtime.jobs = ctx.runtime.jobs or JobBudget(count)
         # Streams on a condition have no name before the condition is known.
         written = [(getattr(item, "name", ""), item) for item in self.streams]
         alone = names and set(names) <= {name for name, _ in written}

@@ -15,7 +15,7 @@ from tests.rest.api import response
 
 
 def built(manifest: dict[str, Any]) -> Decoder:
-    return AnyDecoder._pick(manifest).build(BuildContext({}, Runtime(), "users"))  # type: ignore[attr-defined,no-any-return] # the member's
+    return AnyDecoder.pick(manifest).build(BuildContext({}, Runtime(), "users"))
 
 
 def archive(content: bytes) -> bytes:

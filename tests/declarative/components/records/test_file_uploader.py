@@ -19,7 +19,7 @@ URL = "https://api.test"
 
 def files(api: MockApi, folder: Path, **fields: Json) -> list[Json]:
     """The records of one slice, each with its file."""
-    ctx = BuildContext({}, Runtime(transport=api, shared={"staging": folder}), "documents")
+    ctx = BuildContext({}, Runtime(transport=api, staging=folder), "documents")
     retriever = SimpleRetriever.model_validate(
         {
             "requester": {"type": "HttpRequester", "url": f"{URL}/documents"},

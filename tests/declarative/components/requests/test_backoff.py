@@ -11,12 +11,12 @@ from tests.rest.api import NOON, response
 
 register()
 NOW = NOON.timestamp()
-CONFIG = {"wait": 30, "header": "X-Wait"}
+CONFIG: dict[str, Any] = {"wait": 30, "header": "X-Wait"}
 BODY = {"error": {"wait": 8, "text": "8 s"}}
 
 
 def built(manifest: dict[str, Any]) -> Backoff:
-    component = AnyBackoffStrategy._pick(manifest)
+    component = AnyBackoffStrategy.pick(manifest)
     assert isinstance(component, AnyBackoffStrategy)
     return component.build(BuildContext(CONFIG, Runtime(clock=lambda: NOON), "users"))
 

@@ -16,7 +16,7 @@ register()
 
 
 def built(manifest: dict[str, Any], config: dict[str, Any] | None = None) -> ErrorHandler:
-    component = AnyErrorHandler._pick(manifest)
+    component = AnyErrorHandler.pick(manifest)
     assert isinstance(component, AnyErrorHandler)
     return component.build(BuildContext(config or {}, Runtime(), "users"))
 

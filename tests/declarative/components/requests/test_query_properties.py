@@ -121,7 +121,7 @@ def test_only_what_the_catalog_selects_is_asked_for() -> None:
     run(
         api,
         requester={**SHOWN, "query_properties": properties},
-        runtime=Runtime(shared={"selected": {"items": {"A", "c", "x"}}}),
+        runtime=Runtime(selected={"items": frozenset({"A", "c", "x"})}),
     )
 
     assert queries(api) == [{"fields": "a,c"}]

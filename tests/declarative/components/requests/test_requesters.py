@@ -174,4 +174,4 @@ def test_parameters_that_render_to_no_map_are_refused(part: str) -> None:
     ran = run(MockApi(), requester={part: "{{ ['a'] }}"})
 
     assert isinstance(ran.error, ManifestError)
-    assert "render to a list, expected a map" in str(ran.error)
+    assert "renders to a list, expected a map" in str(ran.error)

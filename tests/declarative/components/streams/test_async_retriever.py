@@ -82,8 +82,8 @@ class Reports:
         for status in statuses:
             route.returns(json={"status": status, "files": list(files)})
 
-    def read(self, document: dict[str, Json], run: Run | None = None, shared: dict[str, Json] | None = None) -> Run:
-        runtime = Runtime(transport=self.api, sleep=self.time.sleep, clock=self.time.clock, shared=shared or {})
+    def read(self, document: dict[str, Json], run: Run | None = None) -> Run:
+        runtime = Runtime(transport=self.api, sleep=self.time.sleep, clock=self.time.clock)
         source = ManifestSource(Manifest(document), runtime)
         return read(source, "reports", state=run.state_messages if run is not None else ())
 
@@ -343,7 +343,7 @@ def test_a_job_waits_until_another_stream_has_ended_its_own() -> None:
             assert reports.asked == []
             budget.give_back()
 
-    runtime = Runtime(transport=reports.api, sleep=sleep, clock=reports.time.clock, shared={"jobs": budget})
+    runtime = Runtime(transport=reports.api, sleep=sleep, clock=reports.time.clock, jobs=budget)
     run = read(ManifestSource(Manifest(manifest()), runtime), "reports")
 
     assert len(run.records) == 2
