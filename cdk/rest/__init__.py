@@ -5,10 +5,11 @@ from cdk.rest.auth.static import ApiKey, Basic, Bearer
 from cdk.rest.auth.token_rotation import TokenRotation
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
-from cdk.rest.errors.backoff import Backoff, retry_after
 from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail, rate_limited, retry
+from cdk.rest.errors.http_error_handler import HttpErrorHandler
+from cdk.rest.errors.retry_policy import RetryPolicy
 from cdk.rest.errors.status_errors import BadRequest, error_for, error_text
-from cdk.rest.errors.status_handler import StatusErrorHandler
+from cdk.rest.errors.wait_strategies import Backoff, retry_after
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.json_path import Extract, path
 from cdk.rest.http.messages import Headers, Request, Response
@@ -41,6 +42,7 @@ __all__ = [
     "ForeignHost",
     "Headers",
     "HttpClient",
+    "HttpErrorHandler",
     "HttpStream",
     "JsonDocument",
     "LinkHeader",
@@ -53,8 +55,8 @@ __all__ = [
     "RequestsTransport",
     "Response",
     "Retriever",
+    "RetryPolicy",
     "SinglePage",
-    "StatusErrorHandler",
     "Token",
     "TokenRotation",
     "Transport",

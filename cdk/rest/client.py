@@ -8,8 +8,8 @@ from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Sleep, sleep
 from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
+from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import error_text
-from cdk.rest.errors.status_handler import StatusErrorHandler
 from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
@@ -39,7 +39,7 @@ class HttpClient:
         on_rate_limited: Callable[[float], None] | None = None,
     ) -> None:
         self._transport, self._authenticator, self._budget, self._sleep = transport, authenticator, budget, sleep
-        self._error_handler = error_handler or StatusErrorHandler()
+        self._error_handler = error_handler or HttpErrorHandler()
         self._on_rate_limited = on_rate_limited
 
     def send(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.error_handler import ErrorHandler
-from cdk.rest.errors.status_handler import StatusErrorHandler
+from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.json_path import is_there, path, records_at
 from cdk.rest.http.messages import Request, Response
@@ -51,7 +51,7 @@ class HttpStream(PagedStream):
     paginator: Paginator = SinglePage()
     records_path: Sequence[str] = ()
     decoder: Decoder = JsonDocument()
-    error_handler: ErrorHandler = StatusErrorHandler()
+    error_handler: ErrorHandler = HttpErrorHandler()
     budget: Budget | None = None
     trusted_urls: Sequence[str] = ()
     use_cache: bool = False

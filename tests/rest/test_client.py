@@ -5,7 +5,7 @@ import pytest
 
 from cdk import CredentialsError, RateLimited, ServerError, Timeout
 from cdk.base.errors import BugError, CdkError
-from cdk.rest import Action, Backoff, HttpClient, Request, Response, StatusErrorHandler, Verdict
+from cdk.rest import Action, Backoff, HttpClient, HttpErrorHandler, Request, Response, RetryPolicy, Verdict
 from cdk.rest.errors.signals import ResetPagination
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
@@ -15,7 +15,9 @@ USERS = Request("GET", "https://api.test/users", {"api_key": "kkkk"})
 
 def client(api: MockApi, time: Time) -> HttpClient:
     return HttpClient(
-        api, error_handler=StatusErrorHandler(backoff=Backoff(jitter=0), clock=time.clock), sleep=time.sleep
+        api,
+        error_handler=HttpErrorHandler(retry_policy=RetryPolicy(backoff=Backoff(jitter=0), clock=time.clock)),
+        sleep=time.sleep,
     )
 
 
@@ -84,7 +86,7 @@ def test_a_failure_without_an_error_is_said_to_be_the_handlers() -> None:
 def test_a_wait_for_a_limit_is_told_before_it_begins() -> None:
     api, time, told = MockApi(), Time(), list[float]()
     api.get("/users").returns(status=429, headers={"Retry-After": "3"}).returns(status=500).returns(json=[])
-    handler = StatusErrorHandler(backoff=Backoff(jitter=0), clock=time.clock)
+    handler = HttpErrorHandler(retry_policy=RetryPolicy(backoff=Backoff(jitter=0), clock=time.clock))
 
     HttpClient(api, error_handler=handler, sleep=time.sleep, on_rate_limited=told.append).send(USERS)
 
@@ -109,7 +111,7 @@ def test_other_pages_are_asked_for_by_a_signal() -> None:
     api.get("/users").returns(status=400)
 
     with pytest.raises(ResetPagination):
-        HttpClient(api, error_handler=StatusErrorHandler({400: Action.RESET_PAGINATION})).send(USERS)
+        HttpClient(api, error_handler=HttpErrorHandler({400: Action.RESET_PAGINATION})).send(USERS)
     assert len(api.requests) == 1
 
 
@@ -126,7 +128,7 @@ class Tokens:
         self.number += 1
 
 
-RENEW = StatusErrorHandler({401: Action.REFRESH_TOKEN_THEN_RETRY}, backoff=Backoff(jitter=0))
+RENEW = HttpErrorHandler({401: Action.REFRESH_TOKEN_THEN_RETRY}, retry_policy=RetryPolicy(backoff=Backoff(jitter=0)))
 
 
 def test_a_refused_token_is_renewed_once() -> None:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from cdk import Json, Slice
 from cdk.base.task_map import run_inline
-from cdk.rest import HttpStream, StatusErrorHandler
+from cdk.rest import HttpErrorHandler, HttpStream, RetryPolicy
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
@@ -54,7 +54,10 @@ def runner(folder: Path, stream: HttpStream, workers: Workers | None) -> SyncRun
 def test_a_wait_is_seen_while_it_lasts_and_gone_afterwards(tmp_path: Path) -> None:
     api, time, stream, seen = MockApi(), Time(), Users({}), list[Mapping[str, str]]()
     api.get(f"/users/{SECRET}").returns(status=503).returns(json=[{"id": 1}])
-    stream.transport, stream.error_handler = api, StatusErrorHandler(retries=1, clock=time.clock)
+    stream.transport, stream.error_handler = (
+        api,
+        HttpErrorHandler(retry_policy=RetryPolicy(retries=1, clock=time.clock)),
+    )
     sync = runner(tmp_path, stream, Workers(run_inline, 1))
 
     def sleep(seconds: float) -> None:

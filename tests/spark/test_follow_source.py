@@ -23,7 +23,7 @@ from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
-from cdk.rest import Action, HttpStream, PageNumber, Response, StatusErrorHandler
+from cdk.rest import Action, HttpErrorHandler, HttpStream, PageNumber, Response
 from cdk.rest.conditional_requests import ConditionalStream
 from cdk.sources.discovery import manifest_source
 from cdk.spark.sync_runner import SyncRunner
@@ -507,7 +507,7 @@ def test_a_request_that_a_read_did_not_make_is_forgotten(lake: Lake, api: Api) -
 def test_an_answer_that_is_ignored_is_not_taken_for_the_one_before(lake: Lake, api: Api) -> None:
     class Lenient(Prices):
         name = "prices"
-        error_handler = StatusErrorHandler({404: Action.IGNORE})
+        error_handler = HttpErrorHandler({404: Action.IGNORE})
 
     lake = lake.writing("overwrite", remove_stale={"allow_empty": True})
     lake.sync(lake.prices(Lenient))

@@ -12,7 +12,7 @@ from zlib import crc32
 from cdk import CountCursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
 from cdk.base.errors import TransientError
 from cdk.base.records.raw_json_lines import JsonLines
-from cdk.rest import Headers, HttpStream, PageNumber, Request, Response, StatusErrorHandler
+from cdk.rest import Headers, HttpErrorHandler, HttpStream, PageNumber, Request, Response, RetryPolicy
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
 PARTS = 3
@@ -335,7 +335,7 @@ class Numbered(HttpStream):
     primary_key = "id"
     records_path = ("data",)
     url_base = "https://things.test"
-    error_handler = StatusErrorHandler(retries=0)
+    error_handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=0))
 
     def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
         super().__init__()

@@ -24,7 +24,6 @@ from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyPartitionRouter,
-    Backoff,
     Incremental,
     Normalize,
     PageStrategy,
@@ -36,8 +35,10 @@ from cdk.declarative.model.plug_points import (
     Transform,
 )
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, JsonDocument
+from cdk.rest import Authenticator, Decoder, HttpClient, JsonDocument
 from cdk.rest.auth.token_owner import TokenOwner, collecting, report
+from cdk.rest.errors.http_error_handler import OutcomeHandler
+from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
 
@@ -57,12 +58,12 @@ def authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticato
     return signer
 
 
-def error_handler(component: CustomComponent, ctx: BuildContext) -> ErrorHandler:
+def error_handler(component: CustomComponent, ctx: BuildContext) -> OutcomeHandler:
     """See AnyErrorHandler."""
     return adapt_http.CustomJudge(instance(component, ctx))
 
 
-def backoff(component: CustomComponent, ctx: BuildContext) -> Backoff:
+def backoff(component: CustomComponent, ctx: BuildContext) -> WaitStrategy:
     """See AnyBackoffStrategy."""
     return adapt_http.custom_backoff(instance(component, ctx))
 

@@ -21,7 +21,6 @@ from cdk.compat.airbyte.streams import slice_facade
 from cdk.compat.facades.slices import blank, names_of, slice_of
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
-    Backoff,
     Incremental,
     PageResult,
     Pages,
@@ -35,6 +34,7 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Request, Response, Transport
 from cdk.rest import Decoder as NativeDecoder
 from cdk.rest import ErrorHandler as NativeHandler
+from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Partition, Slice
 
@@ -89,7 +89,7 @@ class ErrorHandlerFacade(Facade[NativeHandler], ErrorHandler):
         return resolution(self.native.judge(native_outcome(response_or_exception), 1))
 
 
-class BackoffFacade(Facade[Backoff], BackoffStrategy):
+class BackoffFacade(Facade[WaitStrategy], BackoffStrategy):
     """A backoff strategy of the manifest."""
 
     def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:

@@ -11,13 +11,14 @@ from typing import Protocol, TypeAlias
 
 from pydantic import Field
 
-from cdk.base.errors import CdkError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.datetime_cursor import ManifestCountCursor, ManifestCursor
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, ErrorHandler, HttpClient, Response
+from cdk.rest import Authenticator, Decoder, HttpClient, Response
+from cdk.rest.errors.http_error_handler import OutcomeHandler
+from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.limits.rate_policies import CallRatePolicy
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Partition, Slice
@@ -36,9 +37,6 @@ Select: TypeAlias = Callable[[list[JsonObject], Names], list[JsonObject]]
 
 Normalize: TypeAlias = Callable[[list[JsonObject]], None]
 """Casts the values of a page's records to their schema's types, in place."""
-
-Backoff: TypeAlias = Callable[[Response | CdkError, int], float | None]
-"""Seconds to wait after the nth attempt ended like this; None when this strategy cannot tell."""
 
 
 class AnyDecoder(Component):
@@ -90,14 +88,14 @@ class AnyBackoffStrategy(Component):
     """Says how long to wait before a request is tried again."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Backoff: ...
+    def build(self, ctx: BuildContext) -> WaitStrategy: ...
 
 
 class AnyErrorHandler(Component):
     """Says what an answer means and whether to try again."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> ErrorHandler: ...
+    def build(self, ctx: BuildContext) -> OutcomeHandler: ...
 
 
 class AnyRequestBody(Component):

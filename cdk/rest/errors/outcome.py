@@ -7,7 +7,7 @@ from http import HTTPStatus
 from cdk.base.errors import CdkError, ConfigError, FailureType, FatalError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import Action
 from cdk.rest.errors.signals import PagingSignal, ReducePageSize, ResetPagination, SplitWindow
-from cdk.rest.errors.status_errors import error_for, error_text
+from cdk.rest.errors.status_errors import STATUSES, answered, error_for
 from cdk.rest.http.messages import Response
 
 _KINDS: Mapping[FailureType, type[CdkError]] = {
@@ -20,65 +20,60 @@ _SIGNALS: Mapping[Action, tuple[type[PagingSignal], str]] = {
     Action.REDUCE_PAGE_SIZE: (ReducePageSize, "the page is too large: set a smaller `page_size`"),
     Action.SPLIT_REQUEST_WINDOW: (SplitWindow, "the window is too large: set a smaller `step`"),
 }
-# The statuses that say by themselves what went wrong.
-_PLAIN = frozenset((400, 401, 403, 404, 405, 408, 410, 422, 429))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an outcome means.
-
-    text: what people are told instead of the usual words. failure_type: what a FAIL is, when not what its status says.
-    error: what to raise, when that is known already. wait: seconds, where no strategy tells.
-    """
+    """What an answer, or the error that came instead of one, means."""
 
     action: Action
     text: str = ""
+    """The message of the error, instead of the usual one."""
     failure_type: FailureType | None = None
+    """What a FAIL is, when not what its status says."""
     error: CdkError | None = None
+    """What to raise, when that is known already."""
     wait: float = 0.0
+    """Seconds to wait where no strategy tells."""
 
 
-def final_error(finding: Outcome, outcome: Response | CdkError) -> CdkError:
-    """The error to raise when an outcome is not tried again, or not any more. Shows no secret of the request."""
-    if finding.error is not None:
-        return finding.error
+def final_error(meaning: Outcome, outcome: Response | CdkError, *, wait: float | None = None) -> CdkError:
+    """The error to raise when an outcome is not tried again, or not any more. Shows no secret of the request.
+
+    wait: seconds the API asked to wait, for RateLimited.
+    """
+    if meaning.error is not None:
+        return meaning.error
     if isinstance(outcome, CdkError):
         return outcome
-    usual = _usual(finding.action, outcome)
-    failure_type = finding.failure_type if finding.action is Action.FAIL else None
+    usual = _usual(meaning.action, outcome, wait)
+    failure_type = meaning.failure_type if meaning.action is Action.FAIL else None
     kind = type(usual) if failure_type in (None, usual.failure_type) else _KINDS[failure_type or "system_error"]
-    if kind is type(usual) and not finding.text:
+    if kind is type(usual) and not meaning.text:
         return usual
-    text = outcome.request.hide(finding.text)
+    text = outcome.request.hide(meaning.text)
     return kind(text or usual.message, detail=usual.message if text else "")
 
 
-def signal(finding: Outcome, outcome: Response | CdkError) -> CdkError:
+def signal(meaning: Outcome, outcome: Response | CdkError) -> CdkError:
     """The signal that a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is for whoever reads pages."""
-    if finding.error is not None or isinstance(outcome, CdkError):
-        return final_error(finding, outcome)
-    kind, advice = _SIGNALS[finding.action]
-    answered = _answered(outcome)
-    text = outcome.request.hide(finding.text)
-    return kind(text or f"{answered}; {advice}", detail=answered if text else "")
+    if meaning.error is not None or isinstance(outcome, CdkError):
+        return final_error(meaning, outcome)
+    kind, advice = _SIGNALS[meaning.action]
+    answer, text = answered(outcome), outcome.request.hide(meaning.text)
+    return kind(text or f"{answer}; {advice}", detail=answer if text else "")
 
 
-def _usual(action: Action, response: Response) -> CdkError:
-    if response.status in _PLAIN or (
+def _usual(action: Action, response: Response, wait: float | None) -> CdkError:
+    if response.status in STATUSES or (
         response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and action is not Action.RATE_LIMITED
     ):
-        return error_for(response)
-    answered = _answered(response)
+        return error_for(response, wait=wait)
+    answer = answered(response)
     match action:
         case Action.FAIL:
-            return FatalError(f"{answered}, which the error handler calls a failure")
+            return FatalError(f"{answer}, which the error handler calls a failure")
         case Action.RATE_LIMITED:
-            return RateLimited(f"{answered}, which the error handler calls a rate limit; try again later")
+            return RateLimited(f"{answer}, which the error handler calls a rate limit; try again later", wait=wait)
         case _:
-            return TransientError(f"{answered} to every attempt, which the error handler tries again; try again later")
-
-
-def _answered(response: Response) -> str:
-    words = error_text(response)
-    return f"{response.request} answered {response.status}{f': {words}' if words else ''}"
+            return TransientError(f"{answer} to every attempt, which the error handler tries again; try again later")

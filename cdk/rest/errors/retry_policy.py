@@ -1,58 +1,68 @@
 """RetryPolicy: how often a request is tried again, and how long it waits before that."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeAlias
 
 from cdk.base.errors import CdkError, RateLimited
 from cdk.base.times.clock import Clock, system_clock
-from cdk.rest.errors.backoff import Backoff, retry_after
+from cdk.rest.errors.status_errors import answered
+from cdk.rest.errors.wait_strategies import Backoff, WaitStrategy, retry_after
 from cdk.rest.http.messages import Response
 
-Wait: TypeAlias = Callable[[Response | CdkError, int], float | None]
-"""Seconds to wait after the nth attempt (from 1) ended like this; None or 0 when this strategy cannot tell.
-
-Raises RateLimited: the wait would be longer than is worth it.
-"""
-
-_ENDLESS = timedelta(days=1)
-"""A wait this long is no wait: the read ends and says so."""
+LONGEST_WAIT = timedelta(days=1)
+"""After a longer wait there is no attempt: the read ends and says so."""
 
 _MARGIN = 1.0
-"""Seconds that are added to what a strategy says, as clocks differ (Airbyte adds the same)."""
+"""Seconds that are added to the wait of a strategy, as clocks differ (Airbyte adds the same)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and after which waits, requests are tried again.
-
-    retries: attempts after the first. waits: strategies; the first that can tell is followed. Where none can, the
-    API's Retry-After is, up to `longest`, and where there is none, `usual` is.
-    """
+    """How often, and after which waits, requests are tried again. Picklable when its strategies are."""
 
     retries: int = 5
-    waits: tuple[Wait, ...] = ()
-    usual: Backoff = field(default_factory=Backoff)
-    longest: timedelta = timedelta(minutes=10)
+    """Attempts after the first."""
+    waits: tuple[WaitStrategy, ...] = ()
+    """The first that can tell a wait is followed."""
+    backoff: Backoff = field(default_factory=Backoff)
+    """The waits where no strategy can tell, and the API names none (Retry-After)."""
+    max_wait: timedelta = timedelta(minutes=10)
+    """The longest wait for the API that is worth it.
+
+    When it asks for a longer one, the read ends with RateLimited, and goes on from its state another time.
+    """
+    shortens: bool = False
+    """Whether a longer Retry-After is cut to `max_wait` instead."""
     clock: Clock = system_clock
 
     def seconds(self, outcome: Response | CdkError, attempt: int, default: float = 0.0) -> float:
-        """How long to wait after the `attempt`th try. default: what is waited when no strategy can tell, if not 0.
+        """How long to wait after the `attempt`th try. default: the wait when no strategy can tell, if not 0.
 
-        Raises RateLimited: a strategy says that the wait is too long, or it is a day or longer.
+        Raises TransientError: the wait is longer than is worth it.
         """
-        seconds = self._seconds(outcome, attempt, default)
-        if seconds < _ENDLESS.total_seconds():
-            return seconds
-        what = f"{outcome.request} answered {outcome.status}" if isinstance(outcome, Response) else outcome.message
-        raise RateLimited(f"{what}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds)
-
-    def _seconds(self, outcome: Response | CdkError, attempt: int, default: float) -> float:
         for wait in self.waits:
             if seconds := wait(outcome, attempt):
-                return max(0.0, seconds + _MARGIN)
+                return _worth_it(max(0.0, seconds + _MARGIN), LONGEST_WAIT, outcome)
         if default:
-            return default
-        requested = retry_after(outcome, self.clock) if isinstance(outcome, Response) else None
-        return self.usual.seconds(attempt) if requested is None else min(requested, self.longest.total_seconds())
+            return _worth_it(default, LONGEST_WAIT, outcome)
+        if (requested := self.requested(outcome)) is None:
+            return self.backoff.seconds(attempt)
+        if self.shortens and isinstance(outcome, Response):
+            return min(requested, self.max_wait.total_seconds())
+        return _worth_it(requested, self.max_wait, outcome)
+
+    def requested(self, outcome: Response | CdkError) -> float | None:
+        """The wait that the API asks for; None when it does not."""
+        if isinstance(outcome, Response):
+            return retry_after(outcome, self.clock)
+        return outcome.wait if isinstance(outcome, RateLimited) else None
+
+
+def _worth_it(seconds: float, longest: timedelta, outcome: Response | CdkError) -> float:
+    if seconds <= longest.total_seconds():
+        return seconds
+    if isinstance(outcome, CdkError):
+        raise outcome
+    raise RateLimited(
+        f"{answered(outcome)}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds
+    )

@@ -1,7 +1,8 @@
-"""From a response that is no success to an error that says what to do about it."""
+"""What the statuses of HTTP mean: the one table from a status to what to do, and the error that says it to people."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
 import orjson
 
@@ -17,37 +18,47 @@ from cdk.base.errors import (
     TransientError,
 )
 from cdk.rest.errors.api_message import find_message
+from cdk.rest.errors.error_handler import Action
 from cdk.rest.http.messages import Response
 
 _LONGEST = 300
+
+RATE_LIMIT_STATUS = 429
 
 
 class BadRequest(FatalError):
     """The API does not accept what it was asked (400, 422)."""
 
 
-_MEANINGS: Mapping[int, tuple[type[CdkError], str]] = {
-    400: (BadRequest, "check the parameters of this stream"),
-    401: (CredentialsError, "the credentials were refused: renew them in the config"),
-    403: (Forbidden, "grant the credentials this permission, or leave the stream out"),
-    404: (NotFound, "check the address and the ids in it"),
-    405: (FatalError, "check `http_method` and the address"),
-    408: (Timeout, "try again later"),
-    410: (NotFound, "the source has removed it"),
-    422: (BadRequest, "check the parameters of this stream"),
+class StatusMeaning(NamedTuple):
+    """What a status means by itself: what to do, and the error, with advice, when that does not help."""
+
+    action: Action
+    error: type[CdkError]
+    advice: str
+
+
+STATUSES: Mapping[int, StatusMeaning] = {
+    400: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
+    401: StatusMeaning(Action.FAIL, CredentialsError, "the credentials were refused: renew them in the config"),
+    403: StatusMeaning(Action.FAIL, Forbidden, "grant the credentials this permission, or leave the stream out"),
+    404: StatusMeaning(Action.FAIL, NotFound, "check the address and the ids in it"),
+    405: StatusMeaning(Action.FAIL, FatalError, "check `http_method` and the address"),
+    408: StatusMeaning(Action.RETRY, Timeout, "try again later"),
+    410: StatusMeaning(Action.FAIL, NotFound, "the source has removed it"),
+    422: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
+    RATE_LIMIT_STATUS: StatusMeaning(Action.RATE_LIMITED, RateLimited, "ask less often (`budget`), or try again later"),
 }
+_SERVER_ERROR = StatusMeaning(Action.RETRY, ServerError, "the source has a problem: try again later")
+_UNKNOWN = StatusMeaning(Action.RETRY, TransientError, "no rule says what this means: add one to `error_handler`")
 
 
 def error_for(response: Response, *, wait: float | None = None) -> CdkError:
     """The error that a response means. wait: seconds the API asked to wait, for RateLimited."""
-    if response.status == HTTPStatus.TOO_MANY_REQUESTS:
-        return RateLimited(_message(response, "ask less often (`budget`), or try again later"), wait=wait)
-    kind, advice = _MEANINGS.get(response.status) or (
-        (ServerError, "the source has a problem: try again later")
-        if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        else (TransientError, "no rule says what this means: add one to `error_handler`")
-    )
-    return kind(_message(response, advice))
+    usual = _SERVER_ERROR if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else _UNKNOWN
+    _, kind, advice = STATUSES.get(response.status, usual)
+    message = _message(response, advice)
+    return RateLimited(message, wait=wait) if kind is RateLimited else kind(message)
 
 
 def error_text(response: Response) -> str:
@@ -61,10 +72,19 @@ def error_text(response: Response) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
+def answered(outcome: Response | CdkError) -> str:
+    """What was asked and what came, in the API's own words if it has any; the message of an error."""
+    return outcome.message if isinstance(outcome, CdkError) else _with_text(outcome, str(outcome.status))
+
+
 def _message(response: Response, advice: str) -> str:
     try:
         phrase = f" {HTTPStatus(response.status).phrase}"
     except ValueError:
         phrase = ""
-    detail = error_text(response)
-    return f"{response.request} answered {response.status}{phrase}{f': {detail}' if detail else ''}; {advice}"
+    return f"{_with_text(response, f'{response.status}{phrase}')}; {advice}"
+
+
+def _with_text(response: Response, status: str) -> str:
+    text = error_text(response)
+    return f"{response.request} answered {status}{f': {text}' if text else ''}"

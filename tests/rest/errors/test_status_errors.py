@@ -5,7 +5,17 @@ import pytest
 
 from cdk import CredentialsError, DecodeError, FatalError, Forbidden, NotFound, RateLimited, ServerError, Timeout
 from cdk.base.errors import CdkError, TransientError
-from cdk.rest import Action, Backoff, BadRequest, Request, StatusErrorHandler, error_for, error_text, retry_after
+from cdk.rest import (
+    Action,
+    Backoff,
+    BadRequest,
+    HttpErrorHandler,
+    Request,
+    RetryPolicy,
+    error_for,
+    error_text,
+    retry_after,
+)
 from tests.rest.api import Time, response
 
 STEADY = Backoff(jitter=0)
@@ -21,7 +31,7 @@ STEADY = Backoff(jitter=0)
     ],
 )
 def test_a_status_decides_what_to_do(status: int, action: Action) -> None:
-    assert StatusErrorHandler().judge(response(status=status), 1).action is action
+    assert HttpErrorHandler().judge(response(status=status), 1).action is action
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,7 @@ def test_retry_after_is_seconds_or_a_date(header: str, seconds: float | None) ->
 
 
 def test_an_attempt_after_the_last_retry_fails_with_the_error() -> None:
-    handler = StatusErrorHandler(retries=5, backoff=STEADY)
+    handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=5, backoff=STEADY))
 
     verdicts = [handler.judge(response(status=500), attempt) for attempt in range(1, 7)]
 
@@ -121,14 +131,14 @@ def test_an_attempt_after_the_last_retry_fails_with_the_error() -> None:
 
 
 def test_a_wait_longer_than_worth_it_ends_with_the_time_to_come_back() -> None:
-    verdict = StatusErrorHandler().judge(response(status=429, headers={"Retry-After": "3600"}), 1)
+    verdict = HttpErrorHandler().judge(response(status=429, headers={"Retry-After": "3600"}), 1)
 
     assert isinstance(verdict.error, RateLimited)
     assert verdict.error.wait == 3600
 
 
 def test_errors_of_the_connection_are_tried_again_and_others_are_not() -> None:
-    handler = StatusErrorHandler(retries=1, backoff=STEADY)
+    handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=1, backoff=STEADY))
 
     assert handler.judge(Timeout("gone"), 1).action is Action.RETRY
     assert isinstance(handler.judge(Timeout("gone"), 2).error, Timeout)
@@ -136,7 +146,7 @@ def test_errors_of_the_connection_are_tried_again_and_others_are_not() -> None:
 
 
 def test_a_connector_says_what_a_status_means() -> None:
-    handler = StatusErrorHandler({404: Action.IGNORE, 403: Action.RATE_LIMITED}, backoff=STEADY)
+    handler = HttpErrorHandler({404: Action.IGNORE, 403: Action.RATE_LIMITED}, retry_policy=RetryPolicy(backoff=STEADY))
 
     assert handler.judge(response(status=404), 1).action is Action.IGNORE
     assert handler.judge(response(status=403), 2).wait == 2

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cdk.base.run import RunScope
-from cdk.rest import HttpClient, Request, StatusErrorHandler
+from cdk.rest import HttpClient, HttpErrorHandler, Request, RetryPolicy
 from cdk.rest.http.activity import Activities, Activity, Doing, activities, note_wait, task_activity, working_for
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time
@@ -48,7 +48,9 @@ def test_the_pause_before_another_attempt_is_noted_for_its_stream() -> None:
         seen.append(activity.seen()["users"])
         time.sleep(seconds)
 
-    client = HttpClient(api, error_handler=StatusErrorHandler(retries=1, clock=time.clock), sleep=sleep)
+    client = HttpClient(
+        api, error_handler=HttpErrorHandler(retry_policy=RetryPolicy(retries=1, clock=time.clock)), sleep=sleep
+    )
     with working_for("users", activity):
         client.send(USERS)
     client.send(USERS)

@@ -20,7 +20,7 @@ from requests.adapters import HTTPAdapter
 
 from cdk import ConfigError, DecodeError, FatalError, Timeout
 from cdk.base.errors import CdkError, TransientError
-from cdk.rest import Backoff, HttpClient, Request, RequestsTransport, StatusErrorHandler
+from cdk.rest import Backoff, HttpClient, HttpErrorHandler, Request, RequestsTransport, RetryPolicy
 from cdk.rest.http.egress import Egress
 from tests.local_server import QuietHandler, answering
 from tests.rest.api import Time
@@ -286,7 +286,7 @@ def test_a_proxy_of_the_environment_is_used(server: Server, monkeypatch: pytest.
 
 def test_a_retry_waits_as_the_server_says(server: Server) -> None:
     time = Time()
-    handler = StatusErrorHandler(backoff=Backoff(jitter=0), clock=time.clock)
+    handler = HttpErrorHandler(retry_policy=RetryPolicy(backoff=Backoff(jitter=0), clock=time.clock))
 
     response = HttpClient(RequestsTransport(), error_handler=handler, sleep=time.sleep).send(get(server, "/limited"))
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,25 +13,30 @@ from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.error_handlers import ErrorResolution, ResponseAction
 from cdk.compat.airbyte.http.response import from_prepared, outcome_facade, prepared, texts
 from cdk.compat.airbyte.models import FailureType
-from cdk.declarative.model.plug_points import Backoff
 from cdk.rest import (
-    IGNORE,
-    SUCCESS,
+    Action,
     Authenticator,
     ErrorHandler,
+    HttpErrorHandler,
     Request,
     Response,
-    StatusErrorHandler,
+    RetryPolicy,
     Verdict,
     error_for,
-    fail,
-    rate_limited,
-    retry,
 )
 from cdk.rest.auth.token_owner import TokenOwner, asking
+from cdk.rest.errors.http_error_handler import decide
+from cdk.rest.errors.outcome import Outcome
+from cdk.rest.errors.wait_strategies import WaitStrategy
 
 _UNAUTHORIZED = 401
 
+_ACTIONS: Mapping[ResponseAction | None, Action] = {
+    ResponseAction.SUCCESS: Action.SUCCESS,
+    ResponseAction.IGNORE: Action.IGNORE,
+    ResponseAction.RETRY: Action.RETRY,
+    ResponseAction.RATE_LIMITED: Action.RATE_LIMITED,
+}
 _KINDS: Mapping[FailureType | None, type[CdkError]] = {
     FailureType.config_error: ConfigError,
     FailureType.transient_error: TransientError,
@@ -121,7 +127,17 @@ class CustomJudge:
         self._custom = custom
         retries = custom.get("max_retries")
         self._retries = 5 if retries is None else int(retries)
-        self._usual = StatusErrorHandler(retries=self._retries, clock=custom.runtime.clock)
+        self._usual = HttpErrorHandler(retry_policy=RetryPolicy(self._retries, clock=custom.runtime.clock))
+
+    @cached_property
+    def retry_policy(self) -> RetryPolicy:
+        runtime = self._custom.runtime
+        strategies = (CustomObject(strategy, runtime) for strategy in self._custom.get("backoff_strategies") or ())
+        return RetryPolicy(self._retries, tuple(map(custom_backoff, strategies)), shortens=True, clock=runtime.clock)
+
+    def find(self, outcome: Response | CdkError) -> Outcome:
+        verdict = self.judge(outcome, 1)
+        return Outcome(verdict.action, error=verdict.error, wait=verdict.wait)
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
         resolution = self._custom.call("interpret_response", outcome_facade(outcome))
@@ -130,27 +146,9 @@ class CustomJudge:
         native: ErrorHandler | None = self._custom.get("manifest_handler")
         if resolution.verdict is not None and native is not None:
             return native.judge(outcome, attempt)
-        return self._verdict(resolution, outcome, attempt)
-
-    def _verdict(self, resolution: ErrorResolution, outcome: Response | CdkError, attempt: int) -> Verdict:
-        match resolution.response_action:
-            case ResponseAction.SUCCESS:
-                return SUCCESS if isinstance(outcome, Response) else fail(outcome)
-            case ResponseAction.IGNORE:
-                return IGNORE if isinstance(outcome, Response) else fail(outcome)
-            case ResponseAction.RETRY | ResponseAction.RATE_LIMITED if attempt <= self._retries:
-                wait = self._wait(outcome, attempt)
-                return retry(wait) if resolution.response_action is ResponseAction.RETRY else rate_limited(wait)
-            case _:
-                return fail(_error(resolution, outcome))
-
-    def _wait(self, outcome: Response | CdkError, attempt: int) -> float:
-        for strategy in self._custom.get("backoff_strategies") or ():
-            if (wait := custom_backoff(CustomObject(strategy, self._custom.runtime))(outcome, attempt)) is not None:
-                # One second more than it says, as the language does: APIs round their waits down.
-                return wait + 1
-        verdict = self._usual.judge(outcome, attempt)
-        return verdict.wait or float(2**attempt)
+        action = _ACTIONS.get(resolution.response_action, Action.FAIL)
+        error = None if action in {Action.SUCCESS, Action.IGNORE} else _error(resolution, outcome)
+        return decide(Outcome(action, error=error), outcome, attempt, self.retry_policy)
 
 
 def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkError:
@@ -167,9 +165,9 @@ def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkErro
     return error_for(outcome) if isinstance(outcome, Response) else outcome
 
 
-def custom_backoff(custom: CustomObject) -> Backoff:
+def custom_backoff(custom: CustomObject) -> WaitStrategy:
     """The function behind a facade; for any other backoff strategy, one that calls it."""
-    native: Backoff | None = custom.get("native")
+    native: WaitStrategy | None = custom.get("native")
     if native is not None:
         return native
     count = len(custom.parameters("backoff_time"))

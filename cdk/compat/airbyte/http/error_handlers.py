@@ -14,7 +14,7 @@ from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.http.response import native_outcome
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
 from cdk.compat.airbyte.models import FailureType
-from cdk.rest import Action, Response, StatusErrorHandler, Verdict, retry_after
+from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict, retry_after
 from cdk.rest import ErrorHandler as OurHandler
 
 
@@ -87,6 +87,12 @@ def resolution(verdict: Verdict) -> ErrorResolution:
     )
 
 
+def _usual(response_or_exception: Json, retries: int) -> ErrorResolution:
+    """What the status of an answer means by itself."""
+    usual = HttpErrorHandler(retry_policy=RetryPolicy(retries, clock=runtime().clock))
+    return resolution(usual.judge(native_outcome(response_or_exception), 1))
+
+
 @dataclass
 class HttpResponseFilter:
     """Judges the answers with certain statuses, with a text in their body, or for which a condition holds."""
@@ -153,8 +159,7 @@ class DefaultErrorHandler(ErrorHandler):
         for chosen in self.response_filters or ():
             if (match := chosen.matches(response_or_exception)) is not None:
                 return match  # type: ignore[no-any-return] # an ErrorResolution, whatever class made it
-        usual = StatusErrorHandler(retries=self.max_retries or 0, clock=runtime().clock)
-        return resolution(usual.judge(native_outcome(response_or_exception), 1))
+        return _usual(response_or_exception, self.max_retries or 0)
 
     @property
     def manifest_handler(self) -> OurHandler | None:
@@ -191,8 +196,7 @@ class HttpStatusErrorHandler(ErrorHandler):
         else:
             kinds = type(response_or_exception).__mro__
             mapped = next((self._mapping[kind] for kind in kinds if kind in self._mapping), None)
-        usual = StatusErrorHandler(retries=self._max_retries, clock=runtime().clock)
-        return mapped or resolution(usual.judge(native_outcome(response_or_exception), 1))
+        return mapped or _usual(response_or_exception, self._max_retries)
 
 
 DEFAULT_ERROR_MAPPING: dict[Json, ErrorResolution] = {}

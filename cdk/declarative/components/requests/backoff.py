@@ -9,10 +9,18 @@ from pydantic import Field, field_validator
 from cdk.base.errors import CdkError, ManifestError
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyBackoffStrategy, Backoff
+from cdk.declarative.model.plug_points import AnyBackoffStrategy
 from cdk.rest import Response
 from cdk.rest.errors.api_message import body_of
-from cdk.rest.errors.wait_strategies import as_seconds, bounded, constant, exponential, from_header, until_header
+from cdk.rest.errors.wait_strategies import (
+    WaitStrategy,
+    as_seconds,
+    bounded,
+    constant,
+    exponential,
+    from_header,
+    until_header,
+)
 
 
 class ConstantBackoffStrategy(AnyBackoffStrategy):
@@ -29,7 +37,7 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
         None, ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."
     )
 
-    def build(self, ctx: BuildContext) -> Backoff:
+    def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
             lambda: constant(
                 _number(ctx, self, "backoff_time_in_seconds") or 0.0, jitter=self.jitter_range_in_seconds or 0.0
@@ -51,7 +59,7 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
         None, ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."
     )
 
-    def build(self, ctx: BuildContext) -> Backoff:
+    def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
             lambda: exponential(_number(ctx, self, "factor") or 0.0, jitter=self.jitter_range_in_seconds or 0.0)
         )
@@ -75,7 +83,7 @@ class WaitTimeFromHeader(AnyBackoffStrategy):
         None, description="A wait this long, or longer, ends the read instead."
     )
 
-    def build(self, ctx: BuildContext) -> Backoff:
+    def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
             lambda: from_header(
                 ctx.expression(self, "header").text(),
@@ -111,7 +119,7 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
         None, description="A wait this long, or longer, ends the read instead."
     )
 
-    def build(self, ctx: BuildContext) -> Backoff:
+    def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
             lambda: until_header(
                 ctx.expression(self, "header").text(),
@@ -137,10 +145,10 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
         None, description="A wait this long, or longer, ends the read instead."
     )
 
-    def build(self, ctx: BuildContext) -> Backoff:
+    def build(self, ctx: BuildContext) -> WaitStrategy:
         expression = ctx.expression(self, "wait_time_in_seconds")
 
-        def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a Backoff
+        def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a WaitStrategy
             longest = _number(ctx, self, "max_waiting_time_in_seconds")
             names = (
                 {"response": body_of(outcome), "headers": outcome.headers}
@@ -169,9 +177,9 @@ def checked_pattern(value: str | None) -> str | None:
     return value
 
 
-def _when_used(make: Callable[[], Backoff]) -> Backoff:
+def _when_used(make: Callable[[], WaitStrategy]) -> WaitStrategy:
     """The strategy, made when first needed: a config that lacks what only a retry needs serves everything else."""
-    strategies: list[Backoff] = []
+    strategies: list[WaitStrategy] = []
 
     def wait(outcome: Response | CdkError, attempt: int) -> float | None:
         if not strategies:

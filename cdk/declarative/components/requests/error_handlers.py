@@ -10,11 +10,10 @@ from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyBackoffStrategy, AnyErrorHandler
-from cdk.rest import Action, ErrorHandler, Response
+from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy
 from cdk.rest.errors.api_message import body_of, message_contains
+from cdk.rest.errors.http_error_handler import HandlerChain, OutcomeHandler, Rule
 from cdk.rest.errors.outcome import Outcome
-from cdk.rest.errors.retry_policy import RetryPolicy
-from cdk.rest.errors.rules import CompositeHandler, Rule, RuleHandler
 
 ActionName: TypeAlias = Literal[
     "SUCCESS",
@@ -27,6 +26,9 @@ ActionName: TypeAlias = Literal[
     "REDUCE_PAGE_SIZE",
     "SPLIT_REQUEST_WINDOW",
 ]
+
+_RETRIED = {410: Action.RETRY, 422: Action.RETRY}
+"""Statuses that the language tries again, where the kit's own table fails."""
 
 
 class HttpResponseFilter(Component):
@@ -59,7 +61,7 @@ class HttpResponseFilter(Component):
             return None
         message = ctx.expression(self, "error_message") if self.error_message else None
         action, failure_type = Action[self.action], self.failure_type
-        settled = Outcome(action, "", failure_type)
+        meaning = Outcome(action, "", failure_type)
 
         def rule(response: Response) -> Outcome | None:
             if not (
@@ -68,7 +70,7 @@ class HttpResponseFilter(Component):
                 or (contains and message_contains(response, contains))
             ):
                 return None
-            return settled if message is None else Outcome(action, _rendered(message, response), failure_type)
+            return meaning if message is None else Outcome(action, _rendered(message, response), failure_type)
 
         return rule
 
@@ -76,7 +78,8 @@ class HttpResponseFilter(Component):
 class DefaultErrorHandler(AnyErrorHandler):
     """Asks its filters in order; an answer that none is about means what its status says.
 
-    Answers below 400 are successes; 400, 401, 403, 404 and 405 fail at once, 429 waits, everything else is tried again.
+    Answers below 400 are successes; 400, 401, 403, 404 and 405 fail at once, a rate limit waits, and everything else is
+    tried again.
 
     Example:
         type: DefaultErrorHandler
@@ -99,11 +102,12 @@ class DefaultErrorHandler(AnyErrorHandler):
         None, description="How long to wait before the next attempt; the first that can tell counts."
     )
 
-    def build(self, ctx: BuildContext) -> ErrorHandler:
+    def build(self, ctx: BuildContext) -> OutcomeHandler:
         """The handler. Raises ManifestError: `max_retries` is no number."""
         rules = [rule for item in self.response_filters or () if (rule := item.build(ctx)) is not None]
         waits = tuple(strategy.build(ctx) for strategy in self.backoff_strategies or ())
-        return RuleHandler(rules, RetryPolicy(self._retries(ctx), waits, clock=ctx.runtime.clock))
+        retry_policy = RetryPolicy(self._retries(ctx), waits, shortens=True, clock=ctx.runtime.clock)
+        return HttpErrorHandler(_RETRIED, rules=rules, retry_policy=retry_policy)
 
     def _retries(self, ctx: BuildContext) -> int:
         if self.max_retries is None:
@@ -140,8 +144,8 @@ class CompositeErrorHandler(AnyErrorHandler):
         min_length=1, description="The handlers."
     )
 
-    def build(self, ctx: BuildContext) -> ErrorHandler:
-        return CompositeHandler([handler.build(ctx) for handler in self.error_handlers])
+    def build(self, ctx: BuildContext) -> OutcomeHandler:
+        return HandlerChain([handler.build(ctx) for handler in self.error_handlers])
 
 
 def _names(response: Response) -> Names:

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from cdk.base.errors import ManifestError, RateLimited, Timeout
 from cdk.declarative.components import register
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import AnyBackoffStrategy, Backoff
+from cdk.declarative.model.plug_points import AnyBackoffStrategy
+from cdk.rest.errors.wait_strategies import WaitStrategy
 from tests.rest.api import NOON, response
 
 register()
@@ -15,7 +16,7 @@ CONFIG: dict[str, Any] = {"wait": 30, "header": "X-Wait"}
 BODY = {"error": {"wait": 8, "text": "8 s"}}
 
 
-def built(manifest: dict[str, Any]) -> Backoff:
+def built(manifest: dict[str, Any]) -> WaitStrategy:
     component = AnyBackoffStrategy.pick(manifest)
     assert isinstance(component, AnyBackoffStrategy)
     return component.build(BuildContext(CONFIG, Runtime(clock=lambda: NOON), "users"))

@@ -29,6 +29,19 @@ def action(handler: ErrorHandler, outcome: Response | CdkError) -> Action:
     return handler.judge(outcome, 1).action
 
 
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        *((status, Action.SUCCESS) for status in (200, 301)),
+        *((status, Action.FAIL) for status in (400, 401, 403, 404, 405)),
+        *((status, Action.RETRY) for status in (408, 410, 418, 422, 500, 503, 599)),
+        (429, Action.RATE_LIMITED),
+    ],
+)
+def test_a_status_that_no_filter_is_about_means_the_usual(status: int, expected: Action) -> None:
+    assert action(filtering(), response(status=status)) is expected
+
+
 NOT_FOUND = response({"code": 7, "error": {"message": "Boom x"}}, status=404, headers={"X-Kind": "shop"})
 
 
