@@ -1,19 +1,34 @@
 """Budget: how often an API may be called."""
 
-import math
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import timedelta
-from typing import Literal, Protocol, TypedDict
+from functools import partial
+from typing import Literal, Protocol, TypeAlias
 
 from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
+from cdk.rest.errors.retry_policy import LONGEST_WAIT
+from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
-from cdk.rest.limits.task_share import BudgetSlice, ledger
+from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow
+from cdk.rest.limits.task_share import BudgetSlice, task_budgets
+
+ResetUnit: TypeAlias = Literal["epoch", "seconds", "either"]
+"""How a header says when there are more calls: seconds since 1970, seconds from now, or whichever a number looks like.
+
+The last also takes milliseconds since 1970.
+"""
 
 # Shorter waits are how a budget works; longer ones look like a read that hangs.
 _QUIET_SECONDS = 1
+# Smaller numbers are no moments of this century but seconds from now; larger ones than the second are milliseconds.
+_SMALLEST_EPOCH = 1e9
+_LARGEST_EPOCH = 1e11
 
 
 class CallBudget(Protocol):
@@ -29,117 +44,139 @@ class CallBudget(Protocol):
         """Learn from an answer how many calls are left."""
 
 
-class _Settings(TypedDict):
-    calls: int | None
-    period: timedelta
-    remaining_header: str | None
-    reset_header: str | None
-    reset: Literal["seconds", "epoch"]
-    max_wait: timedelta
-    clock: Clock
-    sleep: Sleep
-
-
+@dataclass(eq=False)
 class Budget:
     """At most `calls` calls in any stretch of `period`; who asks for more waits.
 
-    remaining_header, reset_header: the headers in which the API says how many calls are left and when there are more
-    (`X-RateLimit-Remaining`, `X-RateLimit-Reset`); when none are left, the next call waits until then. reset: whether
-    the latter counts seconds from now or is an epoch time in seconds. `calls` may be None where the headers are enough.
-    max_wait: the longest wait for a reset that is worth it; a longer one ends the read with RateLimited, and it goes on
-        from its state another time. Waiting for `period` has no limit.
-
-    Thread-safe. The tasks of a sync share it (`cdk.rest.limits.task_share`), where budgets with the same settings count
-    as one; any other process has its own.
+    Thread-safe. Time passes by the clock or by the waits, whichever says more, so a clock that stands still while code
+    runs, or is set back, does not make waits longer. The tasks of a sync share it (`cdk.rest.limits.task_share`), where
+    budgets with the same settings count as one; any other process has its own.
     """
 
-    def __init__(
-        self,
-        calls: int | None = None,
-        period: timedelta = timedelta(seconds=1),
-        *,
-        remaining_header: str | None = None,
-        reset_header: str | None = None,
-        reset: Literal["seconds", "epoch"] = "epoch",
-        max_wait: timedelta = timedelta(minutes=10),
-        clock: Clock = system_clock,
-        sleep: Sleep = sleep,
-    ) -> None:
-        if calls is not None and calls < 1:
-            raise ConfigError(f"a budget of {calls} calls: expected at least 1")
-        if (remaining_header is None) != (reset_header is None):
+    calls: int | None = None
+    """None where the headers, or `policies`, are enough."""
+    period: timedelta = timedelta(seconds=1)
+    _: KW_ONLY
+    policies: Sequence[CallRatePolicy] = ()
+    """For some requests each, instead of `calls`: the first that is about a request counts."""
+    remaining_header: str | None = None
+    """The header in which the API says how many calls are left (`X-RateLimit-Remaining`)."""
+    reset_header: str | None = None
+    """The header that says when there are more; when none are left, the next call waits until then."""
+    reset: ResetUnit = "epoch"
+    limit_statuses: Collection[int] = ()
+    """Answers that mean that none are left."""
+    max_wait: timedelta = timedelta(minutes=10)
+    """The longest wait for a reset that is worth it.
+
+    A longer one ends the read with RateLimited, and it goes on from its state another time. Waiting for `period` has
+    no limit but a day.
+    """
+    clock: Clock = system_clock
+    sleep: Sleep = sleep
+    _windows: Sequence[BudgetSlice | FixedWindow] = field(init=False, repr=False)
+    _lock: threading.Lock = field(init=False, repr=False)
+    _reached: float = field(default=0.0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.remaining_header is None) != (self.reset_header is None):
             raise ConfigError("a budget needs remaining_header and reset_header together")
-        self._settings: _Settings = {
-            "calls": calls,
-            "period": period,
-            "remaining_header": remaining_header,
-            "reset_header": reset_header,
-            "reset": reset,
-            "max_wait": max_wait,
-            "clock": clock,
-            "sleep": sleep,
-        }
-        self._rates = () if calls is None else ((calls, period.total_seconds()),)
-        self._alone = BudgetSlice(self._rates)
+        rates = () if self.calls is None else ((self.calls, self.period.total_seconds()),)
+        self._policies = tuple(self.policies) or (CallRatePolicy(rates),)
+        self._windows = [_own_window(policy) for policy in self._policies]
+        self._lock = threading.Lock()
 
-    def __getstate__(self) -> _Settings:
-        return self._settings
+    def __reduce__(self) -> tuple[Callable[[], "Budget"], tuple[()]]:
+        """A budget starts fresh in another process."""
+        return partial(
+            Budget, **{setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+        ), ()
 
-    def __setstate__(self, settings: _Settings) -> None:
-        self.__init__(**settings)  # type: ignore[misc] # a budget starts fresh in another process
+    def acquire(self, request: Request) -> None:
+        """Wait until `request` may be sent, and count it.
 
-    def acquire(self, request: Request | None = None) -> None:
-        """Wait until a call is allowed, and count it. All requests are counted alike.
-
-        Raises RateLimited: the API allows the next one later than `max_wait`; nothing is counted.
+        Raises RateLimited: the API allows it later than `max_wait`, and nothing is counted; or it is a day or more.
         """
-        portion, now = self._portion(), self._settings["clock"]().timestamp()
-        if (closed := portion.closed() - now) > self._settings["max_wait"].total_seconds():
-            raise self._too_long(closed)
-        # Whoever waits has its place in the window already, so those behind it wait for the next.
-        at = portion.reserve(now)
-        if at - now > _QUIET_SECONDS:
-            logger.info("waiting %.1f s until the budget allows the next call", at - now)
-        if at > now:
-            current_metrics().wait(at - now)
-            self._settings["sleep"](at - now)
+        match = self._find(request)
+        if match is None:
+            return
+        turn, weight = match
+        with self._lock:
+            now, window = self._now(), self._window(turn)
+            if (closed := window.closed - now) > self.max_wait.total_seconds():
+                raise self._too_long(request, closed, self.max_wait)
+            # Whoever waits has its place in the window already, so those behind it wait for the next.
+            at = window.reserve(now, weight)
+        wait = at - now
+        if wait > LONGEST_WAIT.total_seconds():
+            raise self._too_long(request, wait, LONGEST_WAIT)
+        if wait <= 0:
+            return
+        if wait > _QUIET_SECONDS:
+            logger.info("waiting %.1f s until the budget allows the next call", wait)
+        current_metrics().wait(wait)
+        self.sleep(wait)
+        with self._lock:
+            self._reached = max(self._reached, at)
 
     def observe(self, response: Response) -> None:
-        """Learn from an answer's headers whether there are calls left."""
-        remaining_header, reset_header = self._settings["remaining_header"], self._settings["reset_header"]
-        if remaining_header is None or reset_header is None:
+        """Learn from an answer how many calls are left."""
+        calls_left = self._header(response, self.remaining_header)
+        reset = self._header(response, self.reset_header)
+        if calls_left is None and response.status in self.limit_statuses:
+            calls_left = 0
+        if (calls_left is None and reset is None) or (match := self._find(response.request)) is None:
             return
-        remaining = _number(response.headers.get(remaining_header))
-        reset = _number(response.headers.get(reset_header))
-        if remaining is None or reset is None or remaining >= 1:
-            return
-        until = reset if self._settings["reset"] == "epoch" else self._settings["clock"]().timestamp() + reset
-        self._portion().close(until)
+        with self._lock:
+            now = self._now()
+            moment = None if reset is None else self._moment(reset, now)
+            self._window(match[0]).learn(now, None if calls_left is None else int(calls_left), moment)
 
-    def _portion(self) -> BudgetSlice:
-        shared = ledger()
+    def _find(self, request: Request) -> tuple[int, int] | None:
+        """Which policy is about a request, and how many calls the request counts for; None: it is not limited."""
+        for turn, policy in enumerate(self._policies):
+            if (weight := policy.weight(request)) is not None:
+                return None if policy.rates is None else (turn, weight)
+        return None
+
+    def _window(self, turn: int) -> BudgetSlice | FixedWindow:
+        """The window of a policy, or the part of it that the task has which runs here."""
+        shared, policy = task_budgets(), self._policies[turn]
         if shared is None:
-            return self._alone
-        settings = self._settings
-        alike = ("Budget", self._rates, settings["remaining_header"], settings["reset_header"])
-        return shared.portion(repr(alike), self._rates)
+            return self._windows[turn]
+        # Each process builds its own, and they are alike.
+        alike = ("Budget", turn, policy.rates, policy.renews, self.remaining_header, self.reset_header)
+        return shared.slice_of(repr(alike), policy.rates or (), policy.heaviest, renews=policy.renews)
 
-    def _too_long(self, wait: float) -> RateLimited:
-        header, longest = self._settings["reset_header"], self._settings["max_wait"].total_seconds()
+    def _now(self) -> float:
+        return max(self.clock().timestamp(), self._reached)
+
+    def _moment(self, reset: float, now: float) -> float:
+        if self.reset == "epoch":
+            return reset
+        if self.reset == "seconds" or reset < _SMALLEST_EPOCH:
+            return now + reset
+        return reset / 1000 if reset > _LARGEST_EPOCH else reset
+
+    def _too_long(self, request: Request, wait: float, longest: timedelta) -> RateLimited:
+        header = self.reset_header
+        by, check = (
+            (f"by the header {header} ", f", or check that header, read as {self.reset!r}") if header else ("", "")
+        )
         return RateLimited(
-            f"no calls are left, and the header {header} allows the next one in {wait:.0f} s, expected at most "
-            f"{longest:.0f} s (`max_wait` of the budget); try again later, or set `reset` if the header does not count "
-            f"as {self._settings['reset']!r} says",
+            f"{request}: {by}the budget allows it in {wait:.0f} s, expected at most {longest.total_seconds():.0f} s "
+            f"(`max_wait`); try again later{check}",
             wait=wait,
         )
 
+    @staticmethod
+    def _header(response: Response, name: str | None) -> float | None:
+        return None if name is None else as_seconds(response.headers.get(name))
 
-def _number(text: str | None) -> float | None:
-    try:
-        number = math.nan if text is None else float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+
+def _own_window(policy: CallRatePolicy) -> BudgetSlice | FixedWindow:
+    rates = policy.rates or ()
+    return FixedWindow(*rates[0]) if policy.renews else BudgetSlice(rates, heaviest=policy.heaviest)
 
 
 class Budgeted:

@@ -1,14 +1,11 @@
-"""Call-rate policies: when the next call of some requests is allowed. Without clocks: the moment is an argument.
+"""CallRatePolicy: how often some requests may be sent. FixedWindow: the window of those whose API begins to count anew.
 
-Moments are seconds of the epoch. `reserve` counts a call and gives the moment at which it may be sent: the caller
-waits that long, once, and those who ask after it come after it.
+Moments are seconds of the epoch, and the moment is an argument. `reserve` counts a call and gives the moment at which
+it may be sent: the caller waits that long, once, and those who ask after it come after it.
 """
 
 import math
-from collections import deque
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import Protocol
+from dataclasses import dataclass
 
 from cdk.base.errors import ConfigError
 from cdk.rest.http.messages import Request
@@ -16,68 +13,56 @@ from cdk.rest.limits.request_matcher import RequestMatcher
 from cdk.rest.limits.task_share import Rates
 
 
-class CallRatePolicy(Protocol):
-    """How often some requests may be sent. Used by one thread at a time.
+@dataclass(frozen=True, slots=True)
+class CallRatePolicy:
+    """How often some requests may be sent. Raises ConfigError: a rate allows nothing, or less than one request."""
 
-    rates: what the policy limits, for the tasks of a sync to share. renews: whether the API says when it counts anew.
-    """
+    rates: Rates | None = None
+    """How many calls in how many seconds; empty: as the API says; None: without a limit, whatever it says."""
+    matchers: tuple[RequestMatcher, ...] = ()
+    """Which requests; without one, all."""
+    renews: bool = False
+    """Whether calls are counted in fixed windows, whose ends the API may say, and not in any stretch of time."""
 
-    matchers: Sequence[RequestMatcher]
-    rates: Rates
-    renews: bool
+    def __post_init__(self) -> None:
+        for limit, period in self.rates or ():
+            if limit < 1:
+                raise ConfigError(f"found a limit of {limit} calls, expected at least 1")
+            if period <= 0 or not math.isfinite(period):
+                raise ConfigError(f"found a period of {period:g} s, expected more than 0")
+            if self.heaviest > limit:
+                raise ConfigError(
+                    f"a request of weight {self.heaviest} never fits a limit of {limit} calls; raise the limit"
+                )
 
-    def reserve(self, now: float, weight: int) -> float:
-        """Count a call of `weight`; the moment, `now` or later, at which it may be sent."""
+    @property
+    def heaviest(self) -> int:
+        """How many calls a request counts for at most."""
+        return max((matcher.weight for matcher in self.matchers), default=1)
 
-    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
-        """What the API says: how many calls are left, and when there are more."""
-
-
-def heaviest(policy: CallRatePolicy) -> int:
-    """How many calls a request counts for at most."""
-    return max((matcher.weight for matcher in policy.matchers), default=1)
-
-
-def weight_of(policy: CallRatePolicy, request: Request) -> int | None:
-    """How many calls a request counts for; None when the policy is not about it. No matchers: it is about all."""
-    if not policy.matchers:
-        return 1
-    return next((matcher.weight for matcher in policy.matchers if matcher.matches(request)), None)
-
-
-class Unlimited:
-    """Requests that are never held back."""
-
-    rates: Rates = ()
-    renews = False
-
-    def __init__(self, matchers: Sequence[RequestMatcher] = ()) -> None:
-        self.matchers: Sequence[RequestMatcher] = tuple(matchers)
-
-    def reserve(self, now: float, weight: int) -> float:
-        return now
-
-    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None: ...
+    def weight(self, request: Request) -> int | None:
+        """How many calls a request counts for; None when the policy is not about it."""
+        if not self.matchers:
+            return 1
+        return next((matcher.weight for matcher in self.matchers if matcher.matches(request)), None)
 
 
 class FixedWindow:
     """At most `limit` calls in a window of `period`; windows follow one another, the first begins with the first call.
 
-    Where the API says when its window ends, that is followed.
+    Where the API says when its window ends, that is followed. Used by one thread at a time.
 
     Airbyte: the first window lasts ten days unless the API says when it ends.
     """
 
-    renews = True
+    closed = 0.0
 
-    def __init__(self, limit: int, period: timedelta, matchers: Sequence[RequestMatcher] = ()) -> None:
-        self.matchers: Sequence[RequestMatcher] = tuple(matchers)
-        self._limit, self._period = _at_least_one(limit), _positive(period)
-        self.rates: Rates = ((self._limit, self._period),)
-        _check_weights(self.matchers, limit)
+    def __init__(self, limit: int, period: float) -> None:
+        self._limit, self._period = limit, period
         self._start, self._end, self._used = 0.0, 0.0, 0
 
     def reserve(self, now: float, weight: int) -> float:
+        """Count a call of `weight`; the moment, `now` or later, at which it may be sent."""
         self._move(now)
         if self._used + weight > self._limit:
             self._open(self._end)
@@ -105,53 +90,3 @@ class FixedWindow:
 
     def _open(self, start: float) -> None:
         self._start, self._end, self._used = start, start + self._period, 0
-
-
-class MovingWindow:
-    """At most so many calls in any stretch of so long, for each of several rates."""
-
-    renews = False
-
-    def __init__(self, rates: Sequence[tuple[int, timedelta]], matchers: Sequence[RequestMatcher] = ()) -> None:
-        if not rates:
-            raise ConfigError("a moving window needs at least one rate")
-        self.matchers: Sequence[RequestMatcher] = tuple(matchers)
-        self._rates = sorted((_positive(period), _at_least_one(limit)) for limit, period in rates)
-        self.rates: Rates = tuple((limit, period) for period, limit in self._rates)
-        _check_weights(self.matchers, min(limit for _, limit in self._rates))
-        self._taken: deque[float] = deque(maxlen=max(limit for _, limit in self._rates))
-        self._closed_until = 0.0
-
-    def reserve(self, now: float, weight: int) -> float:
-        taken = self._taken
-        at = max(now, self._closed_until, taken[-1] if taken else now)
-        for period, limit in self._rates:
-            # This call and the `limit - weight` before it may lie in one stretch, the one before those may not.
-            if (before := len(taken) - limit + weight - 1) >= 0:
-                at = max(at, taken[before] + period)
-        taken.extend([at] * weight)
-        return at
-
-    def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
-        """Only that no calls are left is of use: until when, or for the shortest stretch."""
-        if calls_left is not None and calls_left <= 0:
-            self._closed_until = max(self._closed_until, now + self._rates[0][0] if reset is None else reset)
-
-
-def _check_weights(matchers: Sequence[RequestMatcher], limit: int) -> None:
-    heaviest = max((matcher.weight for matcher in matchers), default=1)
-    if heaviest > limit:
-        raise ConfigError(f"a request of weight {heaviest} never fits a limit of {limit} calls; raise the limit")
-
-
-def _at_least_one(limit: int) -> int:
-    if limit < 1:
-        raise ConfigError(f"found a limit of {limit} calls, expected at least 1")
-    return limit
-
-
-def _positive(period: timedelta) -> float:
-    seconds = period.total_seconds()
-    if seconds <= 0 or not math.isfinite(seconds):
-        raise ConfigError(f"found a period of {seconds:g} s, expected more than 0")
-    return seconds

@@ -62,15 +62,22 @@ class TaskShare:
 
 
 class BudgetSlice:
-    """What a task may call of one budget. Thread-safe.
+    """What a task may call of one budget: at most so many calls in any stretch of so long, for each rate. Thread-safe.
 
-    heaviest: how many calls a request counts for at most; no limit is below it.
+    heaviest: how many calls a request counts for at most; no limit is below it. renews: whether the API begins to count
+    anew when it says, and not with each call that is old enough.
     """
 
     def __init__(
-        self, rates: Rates, share: TaskShare = TaskShare(), spent: BudgetUsage = BudgetUsage(), heaviest: int = 1
+        self,
+        rates: Rates,
+        share: TaskShare = TaskShare(),
+        spent: BudgetUsage = BudgetUsage(),
+        heaviest: int = 1,
+        *,
+        renews: bool = False,
     ) -> None:
-        self._lock, self._share = threading.Lock(), share
+        self._lock, self._share, self._anew = threading.Lock(), share, renews
         latest = sorted((at for at in spent.calls if at >= spent.renewed), reverse=True)
         scarce = [(limit, period) for limit, period in rates if limit // share.tasks < heaviest]
         self._rates = sorted((period, share.part(limit)) for limit, period in rates if (limit, period) not in scarce)
@@ -103,13 +110,20 @@ class BudgetSlice:
         with self._lock:
             self._closed = max(self._closed, until)
 
+    @property
     def closed(self) -> float:
         """Before which moment the API allows no call."""
-        with self._lock:
-            return self._closed
+        return self._closed
 
     def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
-        """The API says how many calls are left to all tasks, and when it begins to count anew."""
+        """The API says how many calls are left to all tasks, and when there are more.
+
+        Of a moving window only that none are left is of use: until when, or for the shortest stretch.
+        """
+        if not self._anew:
+            if calls_left is not None and calls_left <= 0:
+                self.close(now + self._shortest if reset is None else reset)
+            return
         with self._lock:
             if reset is not None:
                 self._renews = reset
@@ -176,20 +190,20 @@ class TaskBudgets:
     def __init__(self, share: TaskShare = TaskShare()) -> None:
         self.share = share
         self._lock = threading.Lock()
-        self._portions: dict[str, BudgetSlice] = {}
+        self._slices: dict[str, BudgetSlice] = {}
 
-    def portion(self, budget: str, rates: Rates, heaviest: int = 1) -> BudgetSlice:
-        """This task's portion of a budget."""
+    def slice_of(self, budget: str, rates: Rates, heaviest: int = 1, *, renews: bool = False) -> BudgetSlice:
+        """This task's slice of a budget."""
         with self._lock:
-            if budget not in self._portions:
+            if budget not in self._slices:
                 known = self.share.spent.get(budget, BudgetUsage())
-                self._portions[budget] = BudgetSlice(rates, self.share, known, heaviest)
-            return self._portions[budget]
+                self._slices[budget] = BudgetSlice(rates, self.share, known, heaviest, renews=renews)
+            return self._slices[budget]
 
     def spent(self) -> Mapping[str, BudgetUsage]:
         """What was spent here, by budget."""
         with self._lock:
-            return {budget: portion.spent() for budget, portion in self._portions.items()}
+            return {budget: slice.spent() for budget, slice in self._slices.items()}
 
 
 class BudgetAllocator:
@@ -213,11 +227,11 @@ class BudgetAllocator:
                 self._spent[budget] = self._spent.get(budget, BudgetUsage()) + spent
 
 
-_current: ContextVar[TaskBudgets | None] = ContextVar("ledger", default=None)
+_current: ContextVar[TaskBudgets | None] = ContextVar("task_budgets", default=None)
 
 
-def ledger() -> TaskBudgets | None:
-    """The ledger that counts here; None where a budget has only itself to ask."""
+def task_budgets() -> TaskBudgets | None:
+    """The budgets of the task that runs here; None where a budget has only itself to ask."""
     return _current.get()
 
 

@@ -5,9 +5,16 @@ from datetime import timedelta
 import pytest
 
 from cdk import ConfigError, RateLimited
+from cdk.base.bounded_regex import Pattern
 from cdk.rest import Budget, HttpClient, Request
+from cdk.rest.limits.budget import ResetUnit
+from cdk.rest.limits.rate_policies import CallRatePolicy
+from cdk.rest.limits.request_matcher import RequestMatcher
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time, response
+
+USERS, ORDERS = Request("GET", "https://api.test/users"), Request("GET", "https://api.test/orders")
+ONE_IN_TEN = CallRatePolicy(((1, 10.0),))
 
 
 def test_no_stretch_of_a_period_has_more_calls_than_allowed() -> None:
@@ -16,7 +23,7 @@ def test_no_stretch_of_a_period_has_more_calls_than_allowed() -> None:
     taken = []
 
     for _ in range(10):
-        budget.acquire()
+        budget.acquire(USERS)
         taken.append(time.now)
         time.sleep(1)
 
@@ -28,35 +35,35 @@ def test_a_window_moves_instead_of_starting_again() -> None:
     time = Time()
     budget = Budget(2, timedelta(seconds=10), clock=time.clock, sleep=time.sleep)
 
-    budget.acquire()
+    budget.acquire(USERS)
     time.sleep(9)
-    budget.acquire()
+    budget.acquire(USERS)
     time.sleep(1)
-    budget.acquire()
-    budget.acquire()
+    budget.acquire(USERS)
+    budget.acquire(USERS)
 
     assert time.slept == [9, 1, 9]
 
 
 @pytest.mark.parametrize("reset", ["epoch", "seconds"])
-def test_a_spent_limit_waits_for_its_reset(reset: str) -> None:
+def test_a_spent_limit_waits_for_its_reset(reset: ResetUnit) -> None:
     time = Time()
     budget = Budget(
         remaining_header="X-Left",
         reset_header="X-Reset",
-        reset="epoch" if reset == "epoch" else "seconds",
+        reset=reset,
         clock=time.clock,
         sleep=time.sleep,
     )
     value = str(NOON.timestamp() + 30) if reset == "epoch" else "30"
 
     budget.observe(response(headers={"X-Left": "1", "X-Reset": value}))
-    budget.acquire()
+    budget.acquire(USERS)
     assert time.slept == []
     budget.observe(response(headers={"X-Left": "0", "X-Reset": value}))
-    budget.acquire()
+    budget.acquire(USERS)
     budget.observe(response(headers={"X-Left": "none", "X-Reset": value}))
-    budget.acquire()
+    budget.acquire(USERS)
 
     assert time.slept == [30]
 
@@ -68,7 +75,7 @@ def test_a_reset_too_far_away_ends_the_read_instead_of_sleeping(later: float) ->
     budget.observe(response(headers={"X-Left": "0", "X-Reset": str(NOON.timestamp() + later)}))
 
     with pytest.raises(RateLimited, match=r"X-Reset .*max_wait.*'epoch'") as caught:
-        budget.acquire()
+        budget.acquire(USERS)
 
     assert caught.value.wait == later
     assert time.slept == []
@@ -91,8 +98,8 @@ def test_a_period_may_be_longer_than_the_longest_wait_for_a_reset() -> None:
     time = Time()
     budget = Budget(1, timedelta(hours=1), clock=time.clock, sleep=time.sleep)
 
-    budget.acquire()
-    budget.acquire()
+    budget.acquire(USERS)
+    budget.acquire(USERS)
 
     assert time.slept == [3600]
 
@@ -102,7 +109,7 @@ def test_a_reset_that_is_no_moment_is_ignored() -> None:
 
     budget.observe(response(headers={"X-Left": "0", "X-Reset": "inf"}))
 
-    budget.acquire()
+    budget.acquire(USERS)
 
 
 def test_only_long_waits_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -110,8 +117,8 @@ def test_only_long_waits_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "cdk")
     for seconds in (1, 90):
         budget = Budget(1, timedelta(seconds=seconds), clock=time.clock, sleep=time.sleep)
-        budget.acquire()
-        budget.acquire()
+        budget.acquire(USERS)
+        budget.acquire(USERS)
 
     assert caplog.messages == ["waiting 90.0 s until the budget allows the next call"]
 
@@ -130,11 +137,11 @@ def test_a_client_asks_its_budget_before_each_attempt() -> None:
 
 def test_a_budget_starts_fresh_in_another_process() -> None:
     budget = Budget(1, timedelta(days=1), sleep=_refuse)
-    budget.acquire()
+    budget.acquire(USERS)
 
     again = pickle.loads(pickle.dumps(budget))  # noqa: S301 - made here
 
-    again.acquire()
+    again.acquire(USERS)
 
 
 def test_a_budget_must_allow_something() -> None:
@@ -142,6 +149,112 @@ def test_a_budget_must_allow_something() -> None:
         Budget(0)
     with pytest.raises(ConfigError):
         Budget(remaining_header="X-Left")
+
+
+def budget_of(time: Time, *policies: CallRatePolicy) -> Budget:
+    return Budget(
+        policies=policies,
+        remaining_header="RateLimit-Remaining",
+        reset_header="RateLimit-Reset",
+        reset="either",
+        limit_statuses={429},
+        max_wait=timedelta(days=1),
+        clock=time.clock,
+        sleep=time.sleep,
+    )
+
+
+def fixed(limit: int, period: float) -> CallRatePolicy:
+    return CallRatePolicy(((limit, period),), renews=True)
+
+
+def test_the_first_policy_about_a_request_counts() -> None:
+    time = Time()
+    about_users = (RequestMatcher(path=Pattern("users")),)
+    budget = budget_of(time, CallRatePolicy(None, about_users), ONE_IN_TEN)
+
+    for _ in range(5):
+        budget.acquire(USERS)
+    assert time.slept == []
+    budget.acquire(ORDERS)
+    budget.acquire(ORDERS)
+    assert time.slept == [10]
+
+
+def test_a_request_that_no_policy_is_about_is_not_held_back() -> None:
+    time = Time()
+    budget = budget_of(time, CallRatePolicy(((1, 10.0),), (RequestMatcher(method="POST"),)))
+
+    for _ in range(3):
+        budget.acquire(USERS)
+
+    assert time.slept == []
+
+
+def test_requests_without_a_limit_do_not_wait_for_a_limit_that_was_hit() -> None:
+    time = Time()
+    budget = budget_of(time, CallRatePolicy())
+
+    budget.observe(response(status=429, headers={"RateLimit-Reset": "30"}))
+    budget.acquire(USERS)
+
+    assert time.slept == []
+
+
+def test_waits_do_not_grow_when_the_clock_stands_still() -> None:
+    slept: list[float] = []
+    budget = Budget(1, timedelta(seconds=10), clock=lambda: NOON, sleep=slept.append)
+
+    for _ in range(4):
+        budget.acquire(USERS)
+
+    assert slept == [10, 10, 10]
+
+
+@pytest.mark.parametrize("reset", [NOON.timestamp() + 30, (NOON.timestamp() + 30) * 1000, 30])
+def test_a_number_of_either_unit_is_followed(reset: float) -> None:
+    time = Time()
+    budget = budget_of(time, fixed(100, 10))
+
+    budget.acquire(USERS)
+    budget.observe(response(headers={"RateLimit-Remaining": "1", "RateLimit-Reset": f"{reset:.0f}"}))
+    budget.acquire(USERS)
+    budget.acquire(USERS)
+
+    assert time.slept == [30]
+
+
+def test_an_answer_that_says_the_limit_is_hit_closes_the_window() -> None:
+    time = Time()
+    budget = budget_of(time, CallRatePolicy(((5, 10.0),)))
+
+    budget.acquire(USERS)
+    budget.observe(response(status=429, headers={"ratelimit-remaining": "none"}))
+    budget.acquire(USERS)
+
+    assert time.slept == [10]
+
+
+def test_a_wait_of_more_than_a_day_ends_the_read() -> None:
+    time = Time()
+    budget = budget_of(time, fixed(1, 9 * 86_400.0))
+    budget.acquire(USERS)
+
+    with pytest.raises(RateLimited, match="RateLimit-Reset"):
+        budget.acquire(USERS)
+
+    assert time.slept == []
+
+
+def test_a_client_keeps_to_the_windows_of_the_api() -> None:
+    time, api = Time(), MockApi()
+    api.get("/users").returns(json=[], headers={"ratelimit-remaining": "0", "ratelimit-reset": "20"}).returns(json=[])
+    client = HttpClient(api, budget=budget_of(time, fixed(100, 10)))
+
+    client.send(USERS)
+    client.send(USERS)
+
+    assert time.slept == [20]
 
 
 def _refuse(seconds: float) -> None:

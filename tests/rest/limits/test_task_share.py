@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from cdk.engine.executors import threads
 from cdk.rest import Budget, Request
-from cdk.rest.limits.api_budget import ApiBudget
-from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow, MovingWindow
-from cdk.rest.limits.task_share import BudgetAllocator, BudgetSlice, BudgetUsage, Rates, TaskShare, ledger, sharing
+from cdk.rest.limits.rate_policies import CallRatePolicy
+from cdk.rest.limits.task_share import (
+    BudgetAllocator,
+    BudgetSlice,
+    BudgetUsage,
+    Rates,
+    TaskShare,
+    sharing,
+    task_budgets,
+)
 from cdk.streams.read_slice import ReadPage
 from tests.rest.api import NOON, Time, response
 
@@ -88,15 +95,27 @@ def test_the_parts_of_a_number_are_the_number_and_differ_by_one_at_most(whole: i
     assert max(parts) - min(parts) <= 1
 
 
-@given(some_rates, pauses)
-def test_one_task_alone_waits_as_a_moving_window_says(rates: list[tuple[int, float]], waits: list[float]) -> None:
-    window = MovingWindow([(limit, timedelta(seconds=seconds)) for limit, seconds in rates])
-    portion = BudgetSlice(rates)
-    now = 0.0
-    for wait in waits:
-        expected = window.reserve(now, 1)
-        assert portion.reserve(now) == expected
-        now = expected + wait
+def test_a_task_alone_keeps_every_rate() -> None:
+    window = BudgetSlice([(3, 60.0), (2, 1.0)])
+
+    assert [window.reserve(100, 1) for _ in range(6)] == [100, 100, 101, 160, 160, 161]
+
+
+def test_a_heavy_request_takes_several_places() -> None:
+    window = BudgetSlice([(3, 60.0)], heaviest=3)
+
+    assert [window.reserve(100, weight) for weight in (2, 2, 1, 3)] == [100, 160, 160, 220]
+
+
+def test_a_limit_that_was_hit_closes_a_moving_window() -> None:
+    window = BudgetSlice([(5, 1.0), (10, 60.0)])
+
+    window.learn(100, 0, None)
+    assert window.reserve(100, 1) == 101
+    window.learn(101, 3, 900)
+    assert window.reserve(101, 1) == 101
+    window.learn(101, 0, 130)
+    assert window.reserve(101, 1) == 130
 
 
 def test_a_task_knows_what_others_took_before_it_began() -> None:
@@ -112,7 +131,7 @@ def test_an_api_that_allows_no_call_closes_the_next_epoch_too() -> None:
     dealer = BudgetAllocator(time.clock)
     rates: Rates = ((5, 10.0),)
     with sharing(dealer.shares(1)[0]) as first:
-        first.portion("a", rates).close(NOON.timestamp() + 60)
+        first.slice_of("a", rates).close(NOON.timestamp() + 60)
         dealer.spent(first.spent())
 
     later = [BudgetSlice(rates, share, share.spent["a"]) for share in dealer.shares(2)]
@@ -121,7 +140,7 @@ def test_an_api_that_allows_no_call_closes_the_next_epoch_too() -> None:
 
 
 def test_what_is_left_is_divided_and_comes_back_when_the_api_counts_anew() -> None:
-    portion = BudgetSlice([(100, 60.0)], TaskShare(1, 2, 0.0))
+    portion = BudgetSlice([(100, 60.0)], TaskShare(1, 2, 0.0), renews=True)
 
     portion.reserve(1.0)
     portion.learn(1.0, 3, 20.0)
@@ -153,12 +172,12 @@ def test_a_share_travels() -> None:
 
 def test_threads_that_read_in_a_task_keep_to_its_share() -> None:
     def read(_: int) -> list[ReadPage]:
-        return [ReadPage([{"known": ledger() is mine}])]
+        return [ReadPage([{"known": task_budgets() is mine}])]
 
     with sharing(TaskShare(0, 2)) as mine:
         pages = [page for _, page in threads(3)(iter(range(9)), lambda n: iter(read(n)))]
     assert [page.records for page in pages] == [[{"known": True}]] * 9
-    assert ledger() is None
+    assert task_budgets() is None
 
 
 class Machine:
@@ -175,14 +194,14 @@ def plain(machine: Machine) -> Budget:
     return Budget(4, TEN, clock=lambda: machine.now, sleep=machine.sleep)
 
 
-def policies(*made: Callable[[], CallRatePolicy]) -> Callable[[Machine], ApiBudget]:
-    return lambda machine: ApiBudget([make() for make in made], clock=lambda: machine.now, sleep=machine.sleep)
+def of(policy: CallRatePolicy) -> Callable[[Machine], Budget]:
+    return lambda machine: Budget(policies=[policy], clock=lambda: machine.now, sleep=machine.sleep)
 
 
-BUDGETS: Mapping[str, Callable[[Machine], Budget | ApiBudget]] = {
-    "budget": plain,
-    "moving": policies(lambda: MovingWindow([(4, TEN), (100, timedelta(minutes=1))])),
-    "fixed": policies(lambda: FixedWindow(4, TEN)),
+BUDGETS: Mapping[str, Callable[[Machine], Budget]] = {
+    "plain": plain,
+    "moving": of(CallRatePolicy(((4, 10.0), (100, 60.0)))),
+    "fixed": of(CallRatePolicy(((4, 10.0),), renews=True)),
 }
 
 
@@ -212,8 +231,8 @@ def test_a_budget_outside_of_a_share_counts_alone() -> None:
     time = Time()
     one, other = (Budget(1, TEN, clock=time.clock, sleep=time.sleep) for _ in range(2))
 
-    one.acquire()
-    other.acquire()
+    one.acquire(USERS)
+    other.acquire(USERS)
 
     assert time.slept == []
 
@@ -222,16 +241,23 @@ def test_budgets_with_other_settings_count_alone() -> None:
     time = Time()
     with sharing(TaskShare()):
         for calls in (1, 2, 3):
-            Budget(calls, TEN, clock=time.clock, sleep=time.sleep).acquire()
+            Budget(calls, TEN, clock=time.clock, sleep=time.sleep).acquire(USERS)
 
     assert time.slept == []
 
 
-@pytest.mark.parametrize("policy", [MovingWindow([(5, TEN)]), FixedWindow(5, TEN)])
-def test_what_an_api_says_is_followed_in_a_share(policy: CallRatePolicy) -> None:
+@pytest.mark.parametrize("renews", [False, True])
+def test_what_an_api_says_is_followed_in_a_share(*, renews: bool) -> None:
     time = Time()
     with sharing(TaskShare(0, 2, NOON.timestamp())):
-        shared = ApiBudget([policy], clock=time.clock, sleep=time.sleep)
+        shared = Budget(
+            policies=[CallRatePolicy(((5, 10.0),), renews=renews)],
+            remaining_header="RateLimit-Remaining",
+            reset_header="RateLimit-Reset",
+            reset="either",
+            clock=time.clock,
+            sleep=time.sleep,
+        )
         shared.acquire(USERS)
         shared.observe(response(headers={"RateLimit-Remaining": "0", "RateLimit-Reset": "30"}))
         shared.acquire(USERS)

@@ -1,6 +1,6 @@
 """The budget of an API: how often it may be called, for one kind of request after the other."""
 
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -13,9 +13,12 @@ from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.durations import later, parse_duration
 from cdk.declarative.model.plug_points import AnyCallRatePolicy
-from cdk.rest.limits.api_budget import ApiBudget
-from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow, MovingWindow, Unlimited
+from cdk.rest import Budget
+from cdk.rest.errors.retry_policy import LONGEST_WAIT
+from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS
+from cdk.rest.limits.rate_policies import CallRatePolicy
 from cdk.rest.limits.request_matcher import RequestMatcher
+from cdk.rest.limits.task_share import Rates
 
 
 class HttpRequestRegexMatcher(Component):
@@ -68,8 +71,8 @@ class Rate(Component):
     limit: int | str = Field(description="How many calls, as a number or an expression.")
     interval: str = Field(description="A duration: `PT1S`, `PT1M`, `P1D`.")
 
-    def build(self, ctx: BuildContext) -> tuple[int, timedelta]:
-        """How many calls, in how long."""
+    def build(self, ctx: BuildContext) -> tuple[int, float]:
+        """How many calls, in how many seconds."""
         return _integer(ctx, self, "limit"), _period(ctx, self, "interval")
 
 
@@ -87,7 +90,7 @@ class UnlimitedCallRatePolicy(AnyCallRatePolicy):
     matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
-        return Unlimited([matcher.build(ctx) for matcher in self.matchers])
+        return _policy(ctx, self, "matchers", None, self.matchers)
 
 
 class FixedWindowCallRatePolicy(AnyCallRatePolicy):
@@ -109,12 +112,8 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """The policy. Raises ManifestError: the limit or the period allows nothing, or less than one request."""
-        limit, period = _integer(ctx, self, "call_limit"), _period(ctx, self, "period")
-        matchers = [matcher.build(ctx) for matcher in self.matchers]
-        try:
-            return FixedWindow(limit, period, matchers)
-        except ConfigError as error:
-            raise ManifestError(f"{ctx.where(self, 'call_limit')}: {error.message}") from None
+        rate = _integer(ctx, self, "call_limit"), _period(ctx, self, "period")
+        return _policy(ctx, self, "call_limit", (rate,), self.matchers, renews=True)
 
 
 class MovingWindowCallRatePolicy(AnyCallRatePolicy):
@@ -134,12 +133,7 @@ class MovingWindowCallRatePolicy(AnyCallRatePolicy):
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """The policy. Raises ManifestError: a rate allows nothing, or less than one request."""
-        rates = [rate.build(ctx) for rate in self.rates]
-        matchers = [matcher.build(ctx) for matcher in self.matchers]
-        try:
-            return MovingWindow(rates, matchers)
-        except ConfigError as error:
-            raise ManifestError(f"{ctx.where(self, 'rates')}: {error.message}") from None
+        return _policy(ctx, self, "rates", tuple(rate.build(ctx) for rate in self.rates), self.matchers)
 
 
 class HTTPAPIBudget(Component):
@@ -164,18 +158,38 @@ class HTTPAPIBudget(Component):
     ratelimit_remaining_header: str = Field(
         "ratelimit-remaining", description="The header that says how many calls are left."
     )
-    status_codes_for_ratelimit_hit: list[int] = Field([429], description="Statuses that mean that none are left.")
+    status_codes_for_ratelimit_hit: list[int] = Field(
+        [RATE_LIMIT_STATUS], description="Statuses that mean that none are left."
+    )
 
-    def build(self, ctx: BuildContext) -> ApiBudget:
+    def build(self, ctx: BuildContext) -> Budget:
         """The budget, which the streams of a source share."""
-        return ApiBudget(
-            [policy.build(ctx) for policy in self.policies],
+        return Budget(
+            policies=[policy.build(ctx) for policy in self.policies],
             remaining_header=self.ratelimit_remaining_header,
             reset_header=self.ratelimit_reset_header,
+            reset="either",
             limit_statuses=self.status_codes_for_ratelimit_hit,
+            max_wait=LONGEST_WAIT,
             clock=ctx.runtime.clock,
             sleep=ctx.runtime.sleep,
         )
+
+
+def _policy(
+    ctx: BuildContext,
+    component: Component,
+    field: str,
+    rates: Rates | None,
+    matchers: Sequence[HttpRequestRegexMatcher],
+    *,
+    renews: bool = False,
+) -> CallRatePolicy:
+    requests = tuple(matcher.build(ctx) for matcher in matchers)
+    try:
+        return CallRatePolicy(rates, requests, renews)
+    except ConfigError as error:
+        raise ManifestError(f"{ctx.where(component, field)}: {error.message}") from None
 
 
 def _integer(ctx: BuildContext, component: Component, field: str) -> int:
@@ -187,9 +201,9 @@ def _integer(ctx: BuildContext, component: Component, field: str) -> int:
     return value
 
 
-def _period(ctx: BuildContext, component: Component, field: str) -> timedelta:
+def _period(ctx: BuildContext, component: Component, field: str) -> float:
     where, now = ctx.where(component, field), ctx.runtime.clock()
-    period = later(now, parse_duration(getattr(component, field), where)) - now
-    if period <= timedelta(0):
+    period = (later(now, parse_duration(getattr(component, field), where)) - now).total_seconds()
+    if period <= 0:
         raise ManifestError(f"{where}: found {getattr(component, field)!r}, expected a duration above 0")
     return period

@@ -7,14 +7,13 @@ from cdk.base.errors import ManifestError
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.rest import Request
-from cdk.rest.limits.api_budget import ApiBudget
+from cdk.rest import Budget, Request
 from tests.rest.api import Time, response
 
 register()
 
 
-def built(policy: dict[str, Any], time: Time, **options: Any) -> ApiBudget:
+def built(policy: dict[str, Any], time: Time, **options: Any) -> Budget:
     component = HTTPAPIBudget.model_validate({"policies": [policy], **options})
     return component.build(BuildContext({"limit": 2}, Runtime(clock=time.clock, sleep=time.sleep)))
 
