@@ -7,7 +7,7 @@ import pytest
 
 from cdk import CredentialsError, RateLimited, ServerError
 from cdk.base.errors import CdkError
-from cdk.rest import ApiKey, Authenticator, Basic, Bearer, HttpClient, OAuth2, Request, StatusErrorHandler
+from cdk.rest import ApiKey, Authenticator, Basic, Bearer, HttpClient, HttpErrorHandler, OAuth2, Request, RetryPolicy
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
 
@@ -25,13 +25,13 @@ def oauth(time: Time, **given: Any) -> OAuth2:
 
 
 def client(api: MockApi, authenticator: Authenticator, time: Time) -> HttpClient:
-    handler = StatusErrorHandler(retries=2, clock=time.clock)
+    handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=2, clock=time.clock))
     return HttpClient(api, authenticator=authenticator, error_handler=handler, sleep=time.sleep)
 
 
 def test_a_key_goes_into_a_header_or_the_query() -> None:
     assert sent_by(ApiKey("abcd", name="X-Key")).headers == {"X-Key": "abcd"}
-    request = sent_by(ApiKey("abcd", name="k", send_in="query"))
+    request = sent_by(ApiKey("abcd", name="k", send_in="request_parameter"))
     assert request.full_url == "https://api.test/users?k=abcd"
     assert str(request) == "GET https://api.test/users?k=****"
 
@@ -136,7 +136,7 @@ def test_a_refused_refresh_says_what_to_do_and_no_secret() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("credentials_in", ["body", "header"])
+@pytest.mark.parametrize("credentials_in", ["body_data", "header"])
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 429, 500])
 def test_no_answer_to_a_token_request_makes_an_error_with_a_secret(status: int, credentials_in: str) -> None:
     api, time = MockApi(), Time()

@@ -32,6 +32,7 @@ from cdk.rest import (
     Budget,
     CursorToken,
     Headers,
+    HttpErrorHandler,
     HttpStream,
     LinkHeader,
     OAuth2,
@@ -40,7 +41,6 @@ from cdk.rest import (
     Request,
     Response,
     SinglePage,
-    StatusErrorHandler,
 )
 from cdk.streams.read_slice import read_slice
 from cdk.testing.mock_api import MockApi
@@ -65,7 +65,7 @@ class Users(HttpStream):
         return {"X-Version": "2"}
 
     def authenticator(self) -> Authenticator | None:
-        return ApiKey("abcd", name="key", send_in="query")
+        return ApiKey("abcd", name="key", send_in="request_parameter")
 
 
 class Posts(Users):
@@ -196,7 +196,7 @@ def test_a_saved_token_that_is_refused_is_stale(status: int) -> None:
 
 def test_a_saved_token_that_is_refused_is_stale_even_if_the_status_is_ignored() -> None:
     class Lenient(Users):
-        error_handler = StatusErrorHandler({404: Action.IGNORE})
+        error_handler = HttpErrorHandler({404: Action.IGNORE})
 
     api = three_pages()
     api.get("/v1/users", params={"page": 9}).returns(status=404)
@@ -231,7 +231,7 @@ def test_a_saved_token_that_no_longer_fits_is_stale(token: Mapping[str, Json]) -
 
 def test_an_ignored_answer_is_an_empty_last_page() -> None:
     class Lenient(Users):
-        error_handler = StatusErrorHandler({403: Action.IGNORE})
+        error_handler = HttpErrorHandler({403: Action.IGNORE})
 
     api = MockApi()
     api.get("/v1/users").returns(status=403)

@@ -1,16 +1,13 @@
 """RequestBuilder: a request that several components add to; none may overwrite what another has set."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, to_json
 from cdk.rest import Request
+from cdk.rest.http.messages import RequestPart
 from cdk.rest.http.origin import CredentialScope
-
-RequestPart: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
-"""Where something is put into a request."""
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json
+from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.limits.task_share import TaskShare
 
-_TOO_MANY = 429
 _UNKNOWN_RESET = timedelta(minutes=1)
 
 
@@ -37,7 +37,7 @@ class Quota:
     reset_header: str | None = None
     limit_header: str | None = None
     counts: Callable[[Request], bool] = always
-    exhausted_by: Collection[int] = (_TOO_MANY,)
+    exhausted_by: Collection[int] = (RATE_LIMIT_STATUS,)
 
 
 @dataclass(slots=True)

@@ -2,8 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Generator, Sequence
-from dataclasses import replace
-from typing import Literal, TypeAlias
+from dataclasses import KW_ONLY, dataclass, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import orjson
@@ -11,62 +10,52 @@ import orjson
 from cdk.base.errors import ConfigError
 from cdk.base.values import from_json, to_json
 from cdk.rest.http.authenticator import Setting, text_of
-from cdk.rest.http.messages import Request, Response
-
-SecretLocation: TypeAlias = Literal["header", "query", "form", "json"]
-"""A header, a query parameter, a field of the form, or a field of the JSON body."""
+from cdk.rest.http.messages import Request, RequestPart, Response
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ApiKey:
-    """Sends `key` under `name`: as a header, or as a query parameter or in the body where the API wants it there.
+    """Sends `key` under `name`: as a header, or as a query parameter or in the body where the API wants it there."""
 
-    send_in: `"header"`, `"query"`, `"form"` or `"json"`; in a JSON body, `name` may be the names that lead to the key.
-    """
-
-    def __init__(
-        self, key: Setting, *, name: str | tuple[str, ...] = "X-API-Key", send_in: SecretLocation = "header"
-    ) -> None:
-        self._key, self._send_in = key, send_in
-        self._path = (name,) if isinstance(name, str) else name
+    key: Setting
+    _: KW_ONLY
+    name: str | tuple[str, ...] = "X-API-Key"
+    """In a JSON body also the names that lead to the key."""
+    send_in: RequestPart = "header"
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        yield with_secret(request, self._send_in, self._path, text_of(self._key))
-
-    def __repr__(self) -> str:
-        return f"ApiKey(****, name={' > '.join(self._path)!r}, send_in={self._send_in!r})"
+        path = (self.name,) if isinstance(self.name, str) else self.name
+        yield with_secret(request, self.send_in, path, text_of(self.key))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Basic:
     """Sends user and password in the header Authorization (RFC 7617), in UTF-8.
 
     Many APIs take a key as the user and no password.
     """
 
-    def __init__(self, user: Setting, password: Setting = "") -> None:
-        self._user, self._password = user, password
+    user: Setting
+    password: Setting = ""
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        credentials = basic_credentials(text_of(self._user), text_of(self._password))
+        credentials = basic_credentials(text_of(self.user), text_of(self.password))
         yield with_header(request, "Authorization", credentials)
 
-    def __repr__(self) -> str:
-        return "Basic(****)"
 
-
+@dataclass(frozen=True, eq=False, repr=False)
 class Bearer:
     """Sends `Authorization: Bearer <token>`; `scheme` is the word before the token."""
 
-    def __init__(self, token: Setting, *, scheme: str = "Bearer") -> None:
-        self._token, self._scheme = token, scheme
+    token: Setting
+    _: KW_ONLY
+    scheme: str = "Bearer"
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        yield with_header(request, "Authorization", f"{self._scheme} {text_of(self._token)}")
-
-    def __repr__(self) -> str:
-        return f"Bearer(****, scheme={self._scheme!r})"
+        yield with_header(request, "Authorization", f"{self.scheme} {text_of(self.token)}")
 
 
 def basic_credentials(user: str, password: str) -> str:
@@ -74,23 +63,23 @@ def basic_credentials(user: str, password: str) -> str:
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
-def with_secret(request: Request, location: SecretLocation, path: Sequence[str], value: str) -> Request:
+def with_secret(request: Request, part: RequestPart, path: Sequence[str], value: str) -> Request:
     """`request` with a secret in it. path: one name, except in a JSON body, where it may lead deeper.
 
     Raises ConfigError: something else is there already, for nobody could say which of the two an API wants; or the body
-    is of another kind than the location.
+    is of another kind than the part.
     """
-    match location:
+    match part:
         case "header":
             return with_header(request, path[0], value)
-        case "query":
+        case "request_parameter":
             return _in_query(request, path[0], value)
-        case "form":
+        case "body_data":
             fields = _form(request, path[0])
             if any(name == path[0] for name, _ in fields):
                 raise _twice(request, f"the form field {path[0]!r}")
             return _with_body(request, urlencode([*fields, (path[0], value)]).encode(), _FORM, value)
-        case "json":
+        case "body_json":
             return _with_body(request, _deep(request, path, value), _JSON, value)
 
 

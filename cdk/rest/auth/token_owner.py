@@ -49,11 +49,11 @@ _REFUSED = (
 class TokenOwner(ABC):
     """Obtains access tokens, for whoever asks in this process and for tasks.
 
-    learn: is told of each token. Safe to use from several threads.
+    learn: called with each token. Safe to use from several threads.
     """
 
     def __init__(self, learn: Learn, clock: Clock) -> None:
-        self._learn, self._clock = learn, clock
+        self.learn, self.clock = learn, clock
         self._own, self._key = TokenState(), ""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class TokenOwner(ABC):
             return
         state = self._state()
         with state.lock:
-            self._begin(state, self._clock())
+            self._begin(state, self.clock())
             state.access_token = None
 
     def owners(self) -> Sequence["TokenOwner"]:
@@ -138,7 +138,7 @@ class TokenOwner(ABC):
         return token
 
     def _ready(self, state: TokenState, seconds: float) -> Generator[Request, Response, None]:
-        now = self._clock()
+        now = self.clock()
         self._begin(state, now)
         if self._lasts(state, now, seconds):
             return
@@ -174,7 +174,7 @@ class TokenOwner(ABC):
         issued = None if held is None else held.issued.get(self.key)
         if held is None or issued is None:
             return None
-        ended = self._clock() >= issued.expires
+        ended = self.clock() >= issued.expires
         if not ended and held.findings.refused.get(self.key) != mark_of(issued.token):
             self._hide(issued.token)
             return issued.token
@@ -213,9 +213,9 @@ class TokenOwner(ABC):
             return
         stored = tokens.load(self.key, self._seal)
         if stored is not None:
-            self._begin(state, self._clock())
+            self._begin(state, self.clock())
             state.refresh_token, state.rotated = str(stored["refresh_token"]), True
-            state.access_token, state.started = str(stored["access_token"]), self._clock()
+            state.access_token, state.started = str(stored["access_token"]), self.clock()
             state.expires = saved_expiry(str(stored["expires"]), None)
             for secret in (state.refresh_token, state.access_token):
                 self._hide(secret)
@@ -227,7 +227,7 @@ class TokenOwner(ABC):
             run_tokens().save(self.key, value, self._seal, elsewhere=elsewhere)
 
     def _hide(self, secret: str) -> None:
-        self._learn(secret)
+        self.learn(secret)
         run_tokens().learn(secret)
 
 

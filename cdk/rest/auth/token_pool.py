@@ -1,14 +1,13 @@
 """TokenPool: several tokens, each with quotas; the one in use gives way to the next when it has no calls left."""
 
-import threading
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 
 from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
+from cdk.base.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
-from cdk.base.values import Json
 from cdk.rest.auth.quota import Quota, QuotaLeft
 from cdk.rest.auth.static import with_header
 from cdk.rest.auth.token_response import body_of
@@ -31,54 +30,49 @@ class QuotaStatus:
     unavailable: Collection[int] = ()
 
 
+@dataclass(eq=False, repr=False)
 class TokenPool:
     """Sends one of `tokens` as long as it has calls left, then the next.
-
-    status: is asked once for each token before the first request, and after each wait for new calls. Where it is
-        unavailable the tokens take turns. quotas: the first that counts a request is the one it uses up.
-    reserve: when no more than this share of all calls is left, and no more than `min_reserve`, if that is more, calls
-        are spread over the time until there are new ones, at most 10 s apart.
-    max_wait: the longest wait for new calls that is worth it; beyond it the read ends with RateLimited.
-    header, scheme: where a token goes, and the word before it.
 
     Thread-safe; each process has its own view of the quotas. The tasks of a sync divide what is left where answers do
     not tell it (`remaining_header` of the quota). Raises ConfigError: there are no tokens.
     """
 
-    def __init__(
-        self,
-        tokens: Sequence[str],
-        status: QuotaStatus,
-        quotas: Sequence[Quota],
-        *,
-        scheme: str = "Bearer",
-        header: str = "Authorization",
-        reserve: float = 0.1,
-        min_reserve: int = 50,
-        max_wait: timedelta = timedelta(hours=2),
-        clock: Clock = system_clock,
-        sleep: Sleep = sleep,
-    ) -> None:
-        if not tokens:
+    tokens: Sequence[str]
+    status: QuotaStatus
+    """Is asked once for each token before the first request, and after each wait for new calls.
+
+    Where it is unavailable the tokens take turns.
+    """
+    quotas: Sequence[Quota]
+    """The first that counts a request is the one it uses up."""
+    _: KW_ONLY
+    scheme: str = "Bearer"
+    """The word before a token."""
+    header: str = "Authorization"
+    reserve: float = 0.1
+    """When no more than this share of all calls is left, calls are spread over the time until there are new ones.
+
+    They are then at most 10 s apart.
+    """
+    min_reserve: int = 50
+    """The same as a number of calls; the larger of both counts."""
+    max_wait: timedelta = timedelta(hours=2)
+    """The longest wait for new calls that is worth it; beyond it the read ends with RateLimited."""
+    clock: Clock = system_clock
+    sleep: Sleep = sleep
+    _quotas_left: dict[str, list[QuotaLeft]] | None = field(default=None, init=False)
+    _has_status: bool = field(default=True, init=False)
+    _current: int = field(default=0, init=False)
+    _lock: ProcessLock = field(default_factory=ProcessLock, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
             raise ConfigError("there are no tokens to share the calls among; give at least one in the config")
-        self._tokens, self._status, self._quotas = tuple(tokens), status, tuple(quotas)
-        self._scheme, self._header, self._reserve, self._min_reserve = scheme, header, reserve, min_reserve
-        self._max_wait, self._clock, self._sleep = max_wait, clock, sleep
-        self._quotas_left: dict[str, list[QuotaLeft]] | None = None
-        self._has_status = True
-        self._current = 0
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Json]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Json]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """Raises RateLimited: no token has calls left for longer than `max_wait`."""
-        quota = next((quota for quota in self._quotas if quota.counts(request)), None)
+        quota = next((quota for quota in self.quotas if quota.counts(request)), None)
         turn = yield from self._turn(quota)
         response = yield self._with(request, turn)
         self._observe(quota, turn, response)
@@ -90,15 +84,15 @@ class TokenPool:
             with self._lock:
                 if self._quotas_left is None:
                     yield from self._read_status()
-                turn, wait = self._choose(quota, self._clock())
-            if turn is None and waited + wait > self._max_wait.total_seconds():
+                turn, wait = self._choose(quota, self.clock())
+            if turn is None and waited + wait > self.max_wait.total_seconds():
                 raise RateLimited(
-                    f"none of the {len(self._tokens)} tokens has calls left, and there are new ones in {wait:.0f} s, "
-                    f"expected at most {self._max_wait.total_seconds():.0f} s (`max_wait`); try again later",
+                    f"none of the {len(self.tokens)} tokens has calls left, and there are new ones in {wait:.0f} s, "
+                    f"expected at most {self.max_wait.total_seconds():.0f} s (`max_wait`); try again later",
                     wait=wait,
                 )
             if wait:
-                self._sleep(wait)
+                self.sleep(wait)
             if turn is not None:
                 return turn
             logger.info("waited %.0f s until there were calls left", wait)
@@ -109,7 +103,7 @@ class TokenPool:
     def _choose(self, quota: Quota | None, now: datetime) -> tuple[int | None, float]:
         """The token to use and how many seconds from now; no token: how long until there are calls again."""
         if not self._has_status:
-            mine, self._current = self._current, (self._current + 1) % len(self._tokens)
+            mine, self._current = self._current, (self._current + 1) % len(self.tokens)
             return mine, 0.0
         if quota is None or self._quotas_left is None:
             return self._current, 0.0
@@ -130,7 +124,7 @@ class TokenPool:
     def _delay(self, tokens: Sequence[QuotaLeft], now: datetime, tasks: int) -> float:
         total = sum(each.remaining for each in tokens)
         limit = sum(each.limit or 0 for each in tokens)
-        if total > max(self._reserve * limit, self._min_reserve):
+        if total > max(self.reserve * limit, self.min_reserve):
             return 0.0
         seconds = (min(each.reset for each in tokens if each.remaining > 0) - now).total_seconds()
         return min(_LONGEST_DELAY, max(0.0, tasks * seconds / total))
@@ -139,31 +133,28 @@ class TokenPool:
         with self._lock:
             if quota is None or self._quotas_left is None or not self._has_status:
                 return
-            gives_way = self._quotas_left[quota.name][turn].observe(quota, response, self._clock())
+            gives_way = self._quotas_left[quota.name][turn].observe(quota, response, self.clock())
             if gives_way and turn == self._current:
-                self._current = (turn + 1) % len(self._tokens)
+                self._current = (turn + 1) % len(self.tokens)
 
     def _read_status(self) -> Generator[Request, Response, None]:
         """Ask the quota status for each token."""
-        quotas_left: dict[str, list[QuotaLeft]] = {quota.name: [] for quota in self._quotas}
+        quotas_left: dict[str, list[QuotaLeft]] = {quota.name: [] for quota in self.quotas}
         has_status = True
-        for turn in range(len(self._tokens)):
+        for turn in range(len(self.tokens)):
             request = self._with(
-                Request(self._status.method, text_of(self._status.url), headers=self._status.headers), turn
+                Request(self.status.method, text_of(self.status.url), headers=self.status.headers), turn
             )
             response = yield request
-            if response.status in self._status.unavailable:
+            if response.status in self.status.unavailable:
                 has_status = False
                 continue
             if not response.ok:
                 raise error_for(response)
-            for quota in self._quotas:
+            for quota in self.quotas:
                 known = QuotaLeft.of(quota, body_of(response), request)
                 quotas_left[quota.name].append(known if quota.remaining_header else known.part(current_share()))
         self._quotas_left, self._has_status = quotas_left, has_status
 
     def _with(self, request: Request, turn: int) -> Request:
-        return with_header(request, self._header, f"{self._scheme} {self._tokens[turn]}")
-
-    def __repr__(self) -> str:
-        return f"TokenPool({len(self._tokens)} tokens, quotas={[quota.name for quota in self._quotas]})"
+        return with_header(request, self.header, f"{self.scheme} {self.tokens[turn]}")

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from math import isfinite
 
 from cdk.base.errors import CredentialsError, DecodeError
@@ -11,7 +12,8 @@ from cdk.base.values import Json
 from cdk.rest.errors.status_errors import error_text
 from cdk.rest.http.messages import Response
 
-_REFUSALS = {400, 401, 403}
+REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+"""Statuses with which a server refuses credentials."""
 _DEEPEST = 5
 _USUAL_LIFE = timedelta(hours=1)
 _MARGIN = timedelta(seconds=30)
@@ -30,7 +32,7 @@ class Refusal:
     values: Collection[str] = ()
 
     def is_in(self, response: Response) -> bool:
-        if response.status in _REFUSALS:
+        if response.status in REFUSALS:
             return True
         if response.status not in self.statuses:
             return False

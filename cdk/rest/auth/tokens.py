@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
+from cdk.base.process_lock import ProcessLock
 from cdk.base.run import RunScope, current_run
 from cdk.base.values import Json, canonical, from_json
 from cdk.rest.http.authenticator import Learn, ignore
@@ -69,7 +70,7 @@ class TokenState:
     expires: datetime | None = None
     rotated: bool = False
     refusals: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    lock: ProcessLock = field(default_factory=ProcessLock, repr=False, compare=False)
 
 
 class TokenStore(Protocol):

@@ -4,7 +4,7 @@ import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Literal, NoReturn, TypeAlias
 from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
 
 import orjson
@@ -16,6 +16,9 @@ from cdk.base.values import Json, from_json
 from cdk.rest.http.json_path import ANY, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
 from cdk.rest.http.redact import hide, looks_secret, safe_url
+
+RequestPart: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
+"""Where in a request a value goes: a query parameter, a header, a field of the form or of the JSON body."""
 
 
 class Headers(Mapping[str, str]):

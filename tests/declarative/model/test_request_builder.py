@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.model.request_builder import RequestBuilder, RequestPart
+from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.rest.http.messages import RequestPart
 
 URL = "https://api.example.com/items"
 

@@ -6,7 +6,7 @@ import pytest
 
 from cdk import ConfigError, CredentialsError
 from cdk.base.values import Json
-from cdk.rest import HttpClient, OAuth2, Request, StatusErrorHandler
+from cdk.rest import HttpClient, HttpErrorHandler, OAuth2, Request, RetryPolicy
 from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
 from cdk.rest.auth.token_response import Refusal
 from cdk.rest.http.authenticator import Renewable
@@ -28,7 +28,7 @@ class Login:
         self.users = self.api.get("/users").returns(json=[])
         settings = {"client_id": "me", "client_secret": "s3cret", "clock": self.time.clock, **given}
         self.authenticator = OAuth2(TOKENS, learn=self.learnt.append, **settings)
-        handler = StatusErrorHandler(retries=0, clock=self.time.clock)
+        handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=0, clock=self.time.clock))
         self.client = HttpClient(
             self.api, authenticator=self.authenticator, error_handler=handler, sleep=self.time.sleep
         )
@@ -76,7 +76,7 @@ def test_client_id_and_secret_are_not_sent_twice() -> None:
 
 
 def test_the_fields_may_go_into_the_query_where_nobody_sees_them() -> None:
-    login = Login({"access_token": "one"}, send_in="query", headers={}, extra={"n": 5})
+    login = Login({"access_token": "one"}, send_in="request_parameter", headers={}, extra={"n": 5})
 
     login.ask()
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdk import CredentialsError, ServerError, TransientError
-from cdk.rest import Basic, HttpClient, Request, Response, StatusErrorHandler
+from cdk.rest import Basic, HttpClient, HttpErrorHandler, Request, Response, RetryPolicy
 from cdk.rest.auth.legacy_session_token import LegacySessionToken
 from cdk.rest.auth.session_token import SessionToken
 from cdk.rest.errors.error_handler import ErrorHandler, Verdict, retry
@@ -30,7 +30,7 @@ def session(time: Time, **given: Any) -> SessionToken:
 
 
 def client(api: MockApi, authenticator: Any, time: Time) -> HttpClient:
-    handler = StatusErrorHandler(retries=0, clock=time.clock)
+    handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=0, clock=time.clock))
     return HttpClient(api, authenticator=authenticator, error_handler=handler, sleep=time.sleep)
 
 

@@ -10,7 +10,7 @@ def test_a_key_goes_into_a_form_beside_what_is_there() -> None:
     headers = {"content-type": "application/x-www-form-urlencoded"}
     request = Request("POST", "https://api.test/", headers=headers, body=b"a=1&b=old")
 
-    sent = next(ApiKey("s3cret", name="key", send_in="form").flow(request))
+    sent = next(ApiKey("s3cret", name="key", send_in="body_data").flow(request))
 
     assert sent.body == b"a=1&b=old&key=s3cret"
     assert sent.headers == headers
@@ -20,12 +20,12 @@ def test_a_key_goes_into_a_form_beside_what_is_there() -> None:
 def test_a_key_goes_deep_into_a_json_body() -> None:
     request = Request("POST", "https://api.test/", headers={"Content-Type": "application/json"}, body=b'{"a":{"c":1}}')
 
-    sent = next(ApiKey("s3cret", name=("a", "b"), send_in="json").flow(request))
+    sent = next(ApiKey("s3cret", name=("a", "b"), send_in="body_json").flow(request))
 
     assert sent.body == b'{"a":{"c":1,"b":"s3cret"}}'
 
 
-@pytest.mark.parametrize(("place", "body"), [("form", b"key=k"), ("json", b'{"key":"k"}')])
+@pytest.mark.parametrize(("place", "body"), [("body_data", b"key=k"), ("body_json", b'{"key":"k"}')])
 def test_a_request_without_a_body_gets_one(place: str, body: bytes) -> None:
     sent = next(ApiKey("k", name="key", send_in=place).flow(Request("GET", "https://api.test/")))  # type: ignore[arg-type] # a case
 
@@ -36,7 +36,7 @@ def test_a_request_without_a_body_gets_one(place: str, body: bytes) -> None:
 def test_a_body_of_another_kind_is_an_error() -> None:
     request = Request("POST", "https://api.test/", headers={"Content-Type": "application/json"}, body=b"[]")
 
-    for place in ("form", "json"):
+    for place in ("body_data", "body_json"):
         with pytest.raises(ConfigError, match="the credentials go into key of the body"):
             next(ApiKey("k", name="key", send_in=place).flow(request))
 
@@ -44,7 +44,7 @@ def test_a_body_of_another_kind_is_an_error() -> None:
 def test_a_key_that_a_link_brings_along_is_sent_once_and_hidden() -> None:
     request = Request("GET", "https://api.test/?page=2&k=abcd")
 
-    sent = next(ApiKey("abcd", name="k", send_in="query").flow(request))
+    sent = next(ApiKey("abcd", name="k", send_in="request_parameter").flow(request))
 
     assert sent.full_url == "https://api.test/?page=2&k=abcd"
     assert str(sent) == "GET https://api.test/?page=2&k=****"
@@ -57,9 +57,9 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
     ("place", "name", "request_of", "what"),
     [
         ("header", "key", {"headers": {"key": "k"}}, "the header 'key'"),
-        ("query", "key", {"params": {"key": "k"}}, "the query parameter 'key'"),
-        ("form", "key", {"headers": FORM, "body": b"key=k"}, "the form field 'key'"),
-        ("json", ("a", "key"), {"body": b'{"a":{"key":"other"}}'}, "a > key of the JSON body"),
+        ("request_parameter", "key", {"params": {"key": "k"}}, "the query parameter 'key'"),
+        ("body_data", "key", {"headers": FORM, "body": b"key=k"}, "the form field 'key'"),
+        ("body_json", ("a", "key"), {"body": b'{"a":{"key":"other"}}'}, "a > key of the JSON body"),
     ],
 )
 def test_a_place_that_is_taken_is_an_error(place: str, name: str, request_of: dict[str, Any], what: str) -> None:
@@ -72,7 +72,7 @@ def test_a_place_that_is_taken_is_an_error(place: str, name: str, request_of: di
 def test_the_same_value_in_a_json_body_is_no_error() -> None:
     request = Request("POST", "https://api.test/", body=b'{"key":"k"}')
 
-    assert next(ApiKey("k", name="key", send_in="json").flow(request)).body == b'{"key":"k"}'
+    assert next(ApiKey("k", name="key", send_in="body_json").flow(request)).body == b'{"key":"k"}'
 
 
 @pytest.mark.parametrize("signer", [Bearer("k"), Basic("u", "p")])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdk import ConfigError, RateLimited
-from cdk.rest import Backoff, HttpClient, Request, StatusErrorHandler, TokenRotation
+from cdk.rest import Backoff, HttpClient, HttpErrorHandler, Request, RetryPolicy, TokenRotation
 from cdk.rest.auth.quota import Quota
 from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
 from cdk.rest.limits.task_share import TaskShare, sharing
@@ -29,7 +29,9 @@ class Pool:
         self.users = self.api.get("/users")
         settings = {"quotas": [CORE], "clock": self.time.clock, "sleep": self.time.sleep, **given}
         self.pool = TokenPool(tokens, STATUS, **settings)
-        handler = StatusErrorHandler(retries=1, clock=self.time.clock, backoff=Backoff(timedelta()))
+        handler = HttpErrorHandler(
+            retry_policy=RetryPolicy(retries=1, clock=self.time.clock, backoff=Backoff(timedelta()))
+        )
         self.client = HttpClient(self.api, authenticator=self.pool, error_handler=handler, sleep=self.time.sleep)
 
     def ask(self, times: int) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from cdk import ConfigError, CredentialsError
 from cdk.base.run import RunScope
-from cdk.rest import HttpClient, OAuth2, Request, StatusErrorHandler
+from cdk.rest import HttpClient, HttpErrorHandler, OAuth2, Request, RetryPolicy
 from cdk.rest.auth.oauth2 import StoredTokens
 from cdk.rest.auth.token_owner import collecting, issue_all
 from cdk.rest.auth.tokens import (
@@ -46,7 +46,7 @@ class World:
         return OAuth2(TOKENS, client_id="me", refresh_token="refresh-0", clock=self.time.clock, **given)
 
     def client(self, authenticator: OAuth2 | None = None) -> HttpClient:
-        handler = StatusErrorHandler(retries=2, clock=self.time.clock)
+        handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=2, clock=self.time.clock))
         return HttpClient(self.api, authenticator=authenticator, error_handler=handler, sleep=self.time.sleep)
 
     def issued(self, authenticator: OAuth2, seconds: float = 60) -> IssuedToken:
@@ -223,7 +223,9 @@ def test_an_api_that_refuses_every_token_is_believed() -> None:
     authenticator = world.authenticator()
     api = MockApi()
     refused = api.get("/users").returns(status=401)
-    client = HttpClient(api, authenticator=authenticator, error_handler=StatusErrorHandler(retries=0))
+    client = HttpClient(
+        api, authenticator=authenticator, error_handler=HttpErrorHandler(retry_policy=RetryPolicy(retries=0))
+    )
 
     for _ in range(2):
         with world.task(authenticator), pytest.raises(TokenEnded):
@@ -250,7 +252,7 @@ def test_a_token_server_that_is_busy_is_asked_again() -> None:
     world = World()
     busy = MockApi()
     busy.post("/token").returns(status=503).returns(json={"access_token": "access-1"})
-    handler = StatusErrorHandler(retries=2, clock=world.time.clock)
+    handler = HttpErrorHandler(retry_policy=RetryPolicy(retries=2, clock=world.time.clock))
     client = HttpClient(busy, error_handler=handler, sleep=world.time.sleep)
 
     assert [item.token for item in issue_all([world.authenticator()], client, 60).values()] == ["access-1"]

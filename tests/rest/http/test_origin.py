@@ -174,7 +174,7 @@ class Items(HttpStream):
             "bearer": Bearer(SECRET),
             "basic": Basic("me", SECRET),
             "header": ApiKey(SECRET, name="X-Own"),
-            "parameter": ApiKey(SECRET, name="k", send_in="query"),
+            "parameter": ApiKey(SECRET, name="k", send_in="request_parameter"),
         }
         return kinds.get(self.config["auth"])
 

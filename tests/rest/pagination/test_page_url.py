@@ -117,7 +117,7 @@ class Items(HttpStream):
     def authenticator(self) -> Authenticator | None:
         kinds: dict[str, Authenticator] = {
             "header": ApiKey(self.config["key"], name="X-Key"),
-            "parameter": ApiKey(self.config["key"], name="apikey", send_in="query"),
+            "parameter": ApiKey(self.config["key"], name="apikey", send_in="request_parameter"),
         }
         return kinds.get(self.config["sent"])
 

@@ -1,6 +1,5 @@
 """Authenticators: what custom ones extend."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from cdk.compat.airbyte.datetimes import ab_datetime_parse
 from cdk.compat.airbyte.http.response import texts
 from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString
 from cdk.rest import Request, error_for
+from cdk.rest.auth.static import basic_credentials
 
 LENT = datetime.min.replace(tzinfo=UTC)
 """When a token expires that is kept elsewhere: whoever wants to use it asks `get_access_token` first."""
@@ -159,8 +159,7 @@ class BasicHttpAuthenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        text = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
-        return f"Basic {base64.b64encode(text.encode()).decode()}"
+        return basic_credentials(str(self._username.eval(self.config)), str(self._password.eval(self.config)))
 
 
 class TokenAuthenticator(DeclarativeAuthenticator):

@@ -9,6 +9,21 @@ from cdk.compat.airbyte.http.auth import DeclarativeOauth2Authenticator
 from cdk.rest.auth.tokens import TaskAsked, held_tokens
 
 _CREDENTIALS = "credentials"
+_PASSED_ON = frozenset(
+    (
+        "scopes",
+        "access_token_name",
+        "expires_in_name",
+        "refresh_token_name",
+        "refresh_request_body",
+        "refresh_request_headers",
+        "grant_type_name",
+        "grant_type",
+        "client_id_name",
+        "client_secret_name",
+    )
+)
+"""Settings that mean the same as in DeclarativeOauth2Authenticator."""
 
 
 class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authenticator):
@@ -24,19 +39,9 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
         access_token_config_path: Sequence[str] = (_CREDENTIALS, "access_token"),
         refresh_token_config_path: Sequence[str] = (_CREDENTIALS, "refresh_token"),
         token_expiry_date_config_path: Sequence[str] = (_CREDENTIALS, "token_expiry_date"),
-        scopes: Sequence[str] | None = None,
-        access_token_name: str = "access_token",  # noqa: S107 - a name
-        expires_in_name: str = "expires_in",
-        refresh_token_name: str = "refresh_token",  # noqa: S107 - a name
-        refresh_request_body: Mapping[str, Json] | None = None,
-        refresh_request_headers: Mapping[str, Json] | None = None,
-        grant_type_name: str = "grant_type",
-        grant_type: str = "refresh_token",
-        client_id_name: str = "client_id",
-        client_secret_name: str = "client_secret",  # noqa: S107 - a name
         token_expiry_date_format: str | None = None,
         token_expiry_is_time_of_expiration: bool = False,
-        **_: Json,
+        **more: Json,
     ) -> None:
         self._paths = tuple(access_token_config_path), tuple(refresh_token_config_path)
         self._expiry_path = tuple(token_expiry_date_config_path)
@@ -47,20 +52,11 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
             client_secret=client_secret or _at(connector_config, (_CREDENTIALS, "client_secret")),
             token_refresh_endpoint=token_refresh_endpoint,
             refresh_token=_at(connector_config, self._paths[1]),
-            scopes=scopes,
             token_expiry_date=_at(connector_config, self._expiry_path) or None,
             token_expiry_date_format=token_expiry_date_format,
             token_expiry_is_time_of_expiration=token_expiry_is_time_of_expiration or bool(token_expiry_date_format),
-            access_token_name=access_token_name,
             access_token_value=_at(connector_config, self._paths[0]) or None,
-            client_id_name=client_id_name,
-            client_secret_name=client_secret_name,
-            expires_in_name=expires_in_name,
-            refresh_token_name=refresh_token_name,
-            refresh_request_body=refresh_request_body,
-            refresh_request_headers=refresh_request_headers,
-            grant_type_name=grant_type_name,
-            grant_type=grant_type,
+            **{name: value for name, value in more.items() if name in _PASSED_ON},
         )
 
     def get_access_token(self) -> str:

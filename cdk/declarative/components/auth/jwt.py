@@ -7,12 +7,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from cdk.base.values import Json
-from cdk.declarative.components.auth.placing import location_of
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest.auth.jwt import Algorithm, Jwt
-from cdk.rest.auth.static import SecretLocation
 
 
 class _Part(BaseModel):
@@ -67,10 +65,7 @@ class JwtAuthenticator(AnyAuthenticator):
     )
 
     def build(self, ctx: BuildContext) -> Jwt:
-        location: SecretLocation = "header"
-        names: tuple[str, ...] = ("Authorization",)
-        if self.request_option is not None:
-            location, names = location_of(self.request_option, ctx)
+        option = self.request_option or RequestOption(inject_into="header", field_name="Authorization")
         return Jwt(
             ctx.expression(self, "secret_key").text,
             self.algorithm,
@@ -78,10 +73,10 @@ class JwtAuthenticator(AnyAuthenticator):
             headers=self._fields(ctx, "jwt_headers", "additional_jwt_headers"),
             life=timedelta(seconds=1200 if self.token_duration is None else self.token_duration),
             base64_key=ctx.expression(self, "base64_encode_secret_key").true(),
-            passphrase=None if self.passphrase is None else ctx.expression(self, "passphrase").text,
+            passphrase=ctx.expression(self, "passphrase").text,
             scheme=ctx.expression(self, "header_prefix").text,
-            name=names,
-            send_in=location,
+            name=option.path(ctx),
+            send_in=option.inject_into,
             clock=ctx.runtime.clock,
         )
 

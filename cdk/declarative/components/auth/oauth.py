@@ -14,6 +14,7 @@ from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, OAuth2
 from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
 from cdk.rest.auth.token_response import Refusal
+from cdk.rest.http.authenticator import Setting
 from cdk.rest.http.json_path import path
 
 _CLIENT_ID = ("credentials", "client_id")
@@ -100,7 +101,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         self._check(ctx)
         updater = self.refresh_token_updater
         if updater is None:
-            return shared(ctx, definition(self, ctx), lambda: self._lasting(ctx))
+            return shared(ctx, definition(self, ctx), lambda: self._oauth(ctx))
         # A refresh token that works once must have one owner, whatever the streams' parameters are.
         paths = [updater.refresh_token_config_path, updater.access_token_config_path]
         paths.append(updater.token_expiry_date_config_path)
@@ -108,7 +109,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         for names in paths:
             config = _without(config, names)
         key = canonical([self._text(ctx, "token_refresh_endpoint")(), paths, config])
-        return shared(ctx, key, lambda: self._rotating(ctx, updater))
+        return shared(ctx, key, lambda: self._oauth(ctx))
 
     def _check(self, ctx: BuildContext) -> None:
         """Raise ManifestError for what is missing."""
@@ -127,59 +128,28 @@ class OAuthAuthenticator(AnyAuthenticator):
         if missing:
             raise ManifestError(f"{ctx.where(self, field)}: {missing}")
 
-    def _lasting(self, ctx: BuildContext) -> OAuth2:
-        return self._with(
-            ctx,
-            fields=self._fields(self.refresh_token_name),
-            client_id=self._text(ctx, "client_id"),
-            client_secret=self._text(ctx, "client_secret"),
-            refresh_token=None if self.refresh_token is None else self._text(ctx, "refresh_token"),
-            access_token=None if self.access_token_value is None else self._text(ctx, "access_token_value"),
-            # A token without a moment and without a place to get others is used as long as it works.
-            expires=self._text(ctx, "token_expiry_date") if self.token_refresh_endpoint else "9999-12-31",
+    def _oauth(self, ctx: BuildContext) -> OAuth2:
+        client_id: Setting = self._text(ctx, "client_id")
+        client_secret: Setting = self._text(ctx, "client_secret")
+        refresh_token: Setting | None = None if self.refresh_token is None else self._text(ctx, "refresh_token")
+        access_token: Setting | None = (
+            None if self.access_token_value is None else self._text(ctx, "access_token_value")
         )
-
-    def _rotating(self, ctx: BuildContext, updater: RefreshTokenUpdater) -> OAuth2:
-        config = ctx.config
-        rotated = StoredTokens(
-            keeper(ctx),
-            tuple(updater.access_token_config_path),
-            tuple(updater.refresh_token_config_path),
-            tuple(updater.token_expiry_date_config_path),
-            self.token_expiry_date_format,
-        )
-
-        def first(names: tuple[str, ...], otherwise: Callable[[], str]) -> Callable[[], str]:
-            value = path(*names)(config)
-            return (lambda: str(value)) if value else otherwise
-
-        def nothing() -> str:
-            return ""
-
-        return self._with(
-            ctx,
-            fields=self._fields(updater.refresh_token_name),
-            client_id=first(_CLIENT_ID, self._text(ctx, "client_id")),
-            client_secret=first(_CLIENT_SECRET, self._text(ctx, "client_secret")),
-            refresh_token=first(rotated.refresh_token, self._text(ctx, "refresh_token")),
-            access_token=first(rotated.access_token, nothing),
-            expires=first(rotated.expiry, nothing),
-            stored=rotated,
-        )
-
-    def _with(
-        self,
-        ctx: BuildContext,
-        *,
-        fields: TokenFields,
-        client_id: Callable[[], str],
-        client_secret: Callable[[], str],
-        refresh_token: Callable[[], str] | None,
-        access_token: Callable[[], str] | None,
-        expires: Callable[[], str] | str,
-        stored: StoredTokens | None = None,
-    ) -> OAuth2:
-        assertion = None
+        # A token without a moment and without a place to get others is used as long as it works.
+        expires: Setting = self._text(ctx, "token_expiry_date") if self.token_refresh_endpoint else "9999-12-31"
+        refresh_token_name, stored, assertion = self.refresh_token_name, None, None
+        if (updater := self.refresh_token_updater) is not None:
+            refresh_token_name = updater.refresh_token_name
+            stored = StoredTokens(
+                keeper(ctx),
+                tuple(updater.access_token_config_path),
+                tuple(updater.refresh_token_config_path),
+                tuple(updater.token_expiry_date_config_path),
+                self.token_expiry_date_format,
+            )
+            client_id, client_secret = _saved(ctx, _CLIENT_ID, client_id), _saved(ctx, _CLIENT_SECRET, client_secret)
+            refresh_token = _saved(ctx, stored.refresh_token, self._text(ctx, "refresh_token"))
+            access_token, expires = _saved(ctx, stored.access_token, ""), _saved(ctx, stored.expiry, "")
         if self.use_profile_assertion and self.profile_assertion is not None:
             assertion = self.profile_assertion.build(ctx).token
         return OAuth2(
@@ -190,30 +160,27 @@ class OAuthAuthenticator(AnyAuthenticator):
             grant_type=self._text(ctx, "grant_type"),
             extra={} if assertion is not None else self._extra(ctx),
             headers=self._headers(ctx),
-            send_in="query" if self.send_refresh_request_as_query_params else "body",
+            send_in="request_parameter" if self.send_refresh_request_as_query_params else "body_data",
             assertion=assertion,
             access_token=access_token,
             expires=expires,
             expiry_format=self.token_expiry_date_format,
             refusal=self._refusal(),
             stored=stored,
-            fields=fields,
+            fields=TokenFields(
+                self.grant_type_name,
+                self.client_id_name,
+                self.client_secret_name,
+                refresh_token_name,
+                self.access_token_name,
+                self.expires_in_name,
+            ),
             learn=learner(ctx),
             clock=ctx.runtime.clock,
         )
 
     def _text(self, ctx: BuildContext, field: str) -> Callable[[], str]:
         return ctx.expression(self, field).text
-
-    def _fields(self, refresh_token: str) -> TokenFields:
-        return TokenFields(
-            self.grant_type_name,
-            self.client_id_name,
-            self.client_secret_name,
-            refresh_token,
-            self.access_token_name,
-            self.expires_in_name,
-        )
 
     def _extra(self, ctx: BuildContext) -> Callable[[], Mapping[str, Json]]:
         body, scopes = ctx.mapping(self, "refresh_request_body"), self.scopes
@@ -226,20 +193,19 @@ class OAuthAuthenticator(AnyAuthenticator):
         return lambda: {name: str(value) for name, value in headers.value().items()}
 
     def _refusal(self) -> Refusal:
-        field = self.refresh_token_updater
-        if field is None or field.refresh_token_error_status_codes is None:
-            statuses, key, values = (
-                self.refresh_token_error_status_codes,
-                self.refresh_token_error_key,
-                self.refresh_token_error_values,
-            )
-        else:
-            statuses, key, values = (
-                field.refresh_token_error_status_codes,
-                field.refresh_token_error_key,
-                field.refresh_token_error_values,
-            )
-        return Refusal(tuple(statuses or ()), key or "", tuple(values or ()))
+        updater = self.refresh_token_updater
+        part = self if updater is None or updater.refresh_token_error_status_codes is None else updater
+        return Refusal(
+            tuple(part.refresh_token_error_status_codes or ()),
+            part.refresh_token_error_key or "",
+            tuple(part.refresh_token_error_values or ()),
+        )
+
+
+def _saved(ctx: BuildContext, names: tuple[str, ...], otherwise: Setting) -> Setting:
+    """A value that an earlier exchange, or the user's consent, left in the config."""
+    value = path(*names)(ctx.config)
+    return str(value) if value else otherwise
 
 
 def _without(config: Mapping[str, Json], names: list[str]) -> Mapping[str, Json]:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cdk.declarative.components.auth.placing import location_of
 from cdk.declarative.components.auth.sharing import definition, learner, shared
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.components.requests.requesters import HttpRequester
@@ -45,8 +44,9 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
     def build(self, ctx: BuildContext) -> Present:
-        (location, names), text = location_of(self.inject_into, ctx), ctx.expression(self, "api_token")
-        return lambda request, token: with_secret(request, location, names, text.text({"session_token": token}))
+        option, text = self.inject_into, ctx.expression(self, "api_token")
+        part, path = option.inject_into, option.path(ctx)
+        return lambda request, token: with_secret(request, part, path, text.text({"session_token": token}))
 
 
 class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):

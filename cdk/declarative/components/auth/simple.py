@@ -5,7 +5,6 @@ from typing import Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.components.auth.placing import location_of
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
@@ -49,8 +48,7 @@ class ApiKeyAuthenticator(AnyAuthenticator):
         key = ctx.expression(self, "api_token").text
         if self.inject_into is None:
             return ApiKey(key, name=ctx.expression(self, "header").text())
-        location, path = location_of(self.inject_into, ctx)
-        return ApiKey(key, name=path, send_in=location)
+        return ApiKey(key, name=self.inject_into.path(ctx), send_in=self.inject_into.inject_into)
 
 
 class BearerAuthenticator(AnyAuthenticator):

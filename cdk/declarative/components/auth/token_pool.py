@@ -16,8 +16,8 @@ from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, Request
 from cdk.rest.auth.quota import Quota
 from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
+from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS
 
-_TOO_MANY = 429
 _SHORT_WAIT = 10.0
 
 
@@ -71,7 +71,7 @@ class TokenQuota(Component):
     reset_header: str | None = Field(None, description="Header of answers that says when there are new ones.")
     limit_header: str | None = Field(None, description="Header of answers that says how many there are in all.")
     exhaustion_status_codes: list[int] | None = Field(
-        None, description="Statuses of answers that say that no call is left; 429 by default."
+        None, description="Statuses of answers that say that no call is left; that of a rate limit by default."
     )
 
     def build(self, ctx: BuildContext) -> Quota:
@@ -89,7 +89,7 @@ class TokenQuota(Component):
             self.reset_header,
             self.limit_header,
             counts,
-            tuple((_TOO_MANY,) if self.exhaustion_status_codes is None else self.exhaustion_status_codes),
+            tuple((RATE_LIMIT_STATUS,) if self.exhaustion_status_codes is None else self.exhaustion_status_codes),
         )
 
 

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 from cdk.base.values import Json
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.request_builder import RequestBuilder, RequestPart
+from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.rest.http.messages import RequestPart
 
 Put: TypeAlias = Callable[[RequestBuilder, Json], None]
 """Puts one value where an option says."""
@@ -46,13 +47,13 @@ class RequestOption(AnyPageTokenOption):
 
     def build(self, ctx: BuildContext) -> Put:
         """The function that puts a value there."""
-        location, names = self.inject_into, [self.field_name] if self.field_path is None else self.field_path
-        path = [ctx.expression(self, "field_name", name).text() for name in names]
+        part, path = self.inject_into, self.path(ctx)
+        return lambda draft, value: draft.put(part, path, value)
 
-        def put(draft: RequestBuilder, value: Json) -> None:
-            draft.put(location, path, value)
-
-        return put
+    def path(self, ctx: BuildContext) -> tuple[str, ...]:
+        """The name, or those that lead deeper into a JSON body."""
+        names = [self.field_name] if self.field_path is None else self.field_path
+        return tuple(ctx.expression(self, "field_name", name).text() for name in names)
 
 
 class RequestPath(AnyPageTokenOption):

@@ -1,0 +1,22 @@
+"""ProcessLock: a lock of something that travels to other processes, each of which has its own."""
+
+import threading
+from types import TracebackType
+
+
+class ProcessLock:
+    """A lock that may be pickled; what arrives is a new one, and open."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type["ProcessLock"], tuple[()]]:
+        return ProcessLock, ()
