@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from cdk.base.errors import StateError, StateTooLarge
-from cdk.base.secret_masking import HIDDEN, spellings
+from cdk.base.secret_masking import Secrets, spellings
 from cdk.base.values import canonical, from_json
 from cdk.state.log.canonical_json import leaves
 from cdk.state.log.slot_value import Frozen, StateValue, frozen
@@ -42,13 +42,9 @@ class SecretCheck:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._spellings = {
-            form
-            for secret in secrets
-            if len(secret) >= _SHORTEST
-            for form in spellings(secret).values()
-            if len(form) >= _SHORTEST
-        }
+        long = [secret for secret in secrets if len(secret) >= _SHORTEST]
+        self._mask = Secrets(long).mask
+        self._spellings = {form for secret in long for form in spellings(secret).values() if len(form) >= _SHORTEST}
         self._needles = [canonical(form)[1:-1].encode() for form in self._spellings]
 
     def refuse(self, text: bytes, path: str) -> None:
@@ -60,12 +56,6 @@ class SecretCheck:
                 raise StateError(
                     "found a secret of the config, expected none: what is stored can be read by others; keep the "
                     "secret out of the cursor or token, for example out of its URL",
-                    path=self._masked(path_of_leaf),
+                    path=self._mask(path_of_leaf),
                 )
         raise StateError("found a secret of the config across several values, expected none", path=path)
-
-    def _masked(self, path: str) -> str:
-        """A place whose keys are secrets themselves says so."""
-        for form in sorted(self._spellings, key=len, reverse=True):
-            path = path.replace(form, HIDDEN)
-        return path
