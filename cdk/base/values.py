@@ -20,10 +20,16 @@ else:  # a pydantic model would copy such a value, level by level, to check what
 JsonObject: TypeAlias = dict[str, JsonValue]
 """An object of JSON. A function that only reads one takes a `Mapping[str, JsonValue]`, which a `dict[str, str]` is."""
 
-Json: TypeAlias = Any
-"""Anything `json.loads` can return. `Any`: mypy has no usable recursive type for JSON that is only read."""
+FieldValue: TypeAlias = Any
+"""A value of a record, a cursor or a partition. `Any`: as with `json.loads`, who reads a field knows what is in it."""
 
-Record: TypeAlias = Mapping[str, Json]
+Stored: TypeAlias = Any
+"""A value of JSON that was stored before. `Any`: who reads it back knows what was stored."""
+
+Json: TypeAlias = Any
+"""Anything `json.loads` can return, where no code says yet what that is."""
+
+Record: TypeAlias = Mapping[str, FieldValue]
 """One row as the source gave it: a JSON object."""
 
 JsonSchema: TypeAlias = Mapping[str, Json]

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.protocol.model import WireModel
 
 
@@ -43,7 +43,7 @@ class AirbyteStream(WireModel):
     """
 
     name: str
-    json_schema: dict[str, Json] = Field(default_factory=dict)
+    json_schema: JsonObject = Field(default_factory=dict)
     supported_sync_modes: list[SyncMode] = Field(default_factory=lambda: [SyncMode.FULL_REFRESH])
     source_defined_cursor: bool | None = None
     default_cursor_field: list[str] | None = None

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.protocol.model import WireModel
 
 
@@ -17,7 +17,7 @@ class OrchestratorType(StrEnum):
 class AirbyteControlConnectorConfigMessage(WireModel):
     """A config that changed during the run, to be kept: a rotated refresh token, for one."""
 
-    config: dict[str, Json]
+    config: JsonObject
 
 
 class AirbyteControlMessage(WireModel):

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.protocol.catalog import AirbyteCatalog
 from cdk.protocol.control import AirbyteControlMessage
 from cdk.protocol.model import WireModel
@@ -64,7 +64,7 @@ class AirbyteRecordMessage(WireModel):
     """One record. `emitted_at` is in milliseconds since 1970. A read writes pages of these with `record_lines`."""
 
     stream: str
-    data: dict[str, Json]
+    data: JsonObject
     emitted_at: int
     namespace: str | None = None
     meta: AirbyteRecordMessageMeta | None = None

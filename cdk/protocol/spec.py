@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.protocol.catalog import DestinationSyncMode
 from cdk.protocol.model import WireModel
 
@@ -26,13 +26,13 @@ class AdvancedAuth(WireModel):
     auth_flow_type: AuthFlowType | None = None
     predicate_key: list[str] | None = None
     predicate_value: str | None = None
-    oauth_config_specification: dict[str, Json] | None = None
+    oauth_config_specification: JsonObject | None = None
 
 
 class ConnectorSpecification(WireModel):
     """The config a source takes, as a JSON Schema in which `airbyte_secret: true` marks secrets."""
 
-    connection_specification: dict[str, Json] = Field(alias="connectionSpecification")
+    connection_specification: JsonObject = Field(alias="connectionSpecification")
     documentation_url: str | None = Field(default=None, alias="documentationUrl")
     changelog_url: str | None = Field(default=None, alias="changelogUrl")
     supports_incremental: bool | None = Field(default=None, alias="supportsIncremental")

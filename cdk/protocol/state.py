@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.protocol.catalog import StreamDescriptor
 from cdk.protocol.model import WireModel
 
@@ -21,14 +21,14 @@ class AirbyteStreamState(WireModel):
     """The state of one stream: any JSON object, in which nulls are kept."""
 
     stream_descriptor: StreamDescriptor
-    stream_state: Json = None
+    stream_state: JsonValue = None
 
 
 class AirbyteGlobalState(WireModel):
     """The states of all streams at once, beside one they share."""
 
     stream_states: list[AirbyteStreamState]
-    shared_state: Json = None
+    shared_state: JsonValue = None
 
 
 class AirbyteStateStats(WireModel):
@@ -46,6 +46,6 @@ class AirbyteStateMessage(WireModel):
     type: AirbyteStateType | None = None
     stream: AirbyteStreamState | None = None
     global_: AirbyteGlobalState | None = Field(default=None, alias="global")
-    data: dict[str, Json] | None = None
+    data: JsonObject | None = None
     source_stats: AirbyteStateStats | None = Field(default=None, alias="sourceStats")
     destination_stats: AirbyteStateStats | None = Field(default=None, alias="destinationStats")

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from cdk.base.errors import BadState, ConfigError, StateError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue, Stored
 from cdk.state.log.canonical_json import dumps_canonical, loads_canonical
 from cdk.state.log.record import StateRecord
 from cdk.state.log.retention import Retention
@@ -42,7 +42,7 @@ class StateData:
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
 
-    def add_element(self, key: str, value: Json, *, replace: bool = True) -> None:
+    def add_element(self, key: str, value: JsonValue, *, replace: bool = True) -> None:
         """Set a key to a copy of `value`. replace: also where another value is set; else that is refused.
 
         Raises BadState naming the place of what JSON cannot hold: tuples, sets, moments, NaN, keys that are no texts.
@@ -58,7 +58,7 @@ class StateData:
             )
         self._texts[key] = text
 
-    def get_element(self, key: str, default: Json = None) -> Json:
+    def get_element(self, key: str, default: Stored = None) -> Stored:
         """A copy of the value of a key; `default` where it has none."""
         text = self._texts.get(key)
         return default if text is None else loads_canonical(text, f"{_USE}{key}")
@@ -72,7 +72,7 @@ class StateData:
         self._texts.clear()
 
     @property
-    def elements(self) -> Mapping[str, Json]:
+    def elements(self) -> Mapping[str, Stored]:
         """Copies of all values by their keys, in order of the keys."""
         return {key: loads_canonical(text, f"{_USE}{key}") for key, text in sorted(self._texts.items())}
 
@@ -80,7 +80,7 @@ class StateData:
         """All keys and values, as canonical JSON in UTF-8."""
         return dumps_canonical(self.elements, "bookmarks")
 
-    def from_bytes(self, data: bytes | Mapping[str, Json]) -> None:
+    def from_bytes(self, data: bytes | Mapping[str, JsonValue]) -> None:
         """Take these keys and values in place of all others: a map, or what `to_bytes` gave.
 
         Raises BadState: it is something else; then nothing has changed.
@@ -116,7 +116,7 @@ class StateStore:
         username: str = "",
         file_type: str = "others",
         *,
-        options: Mapping[str, Json] | None = None,
+        options: Mapping[str, JsonValue] | None = None,
     ) -> None:
         for what, name in (("state_domain", state_domain), ("state_dataset_name", state_dataset_name)):
             if not _NAME.fullmatch(name):
@@ -126,7 +126,7 @@ class StateStore:
         self._store = open_objects(f"{dlz_bucket_name.rstrip('/')}/{folder}", options)
         self._store.prepare()
         self._copies = open_objects(f"{lz_bucket_name.rstrip('/')}/{folder}", options)
-        self._run: Mapping[str, Json] = {"username": username, "file_type": file_type}
+        self._run: Mapping[str, JsonValue] = {"username": username, "file_type": file_type}
 
     def get_or_create(self, job_name: str) -> StateData:
         """What a job remembers: as of its newest record, completed or not; empty where there is none.
@@ -150,13 +150,13 @@ class StateStore:
         """Store it: the job is completed. Raises what `update` raises."""
         self._save(data, "final", "completed")
 
-    def running(self, job_name: str) -> Mapping[str, Json] | None:
+    def running(self, job_name: str) -> Mapping[str, Stored] | None:
         """What a job that is not completed has stored so far; None for a job that is, or that never stored anything."""
         log = self._log(job_name)
         head = log.head()
         return _elements(log, head) if head is not None and head.status == "partial" else None
 
-    def completed(self, job_name: str) -> Mapping[str, Json] | None:
+    def completed(self, job_name: str) -> Mapping[str, Stored] | None:
         """What a job stored when it was last completed; None where it never was."""
         log = self._log(job_name)
         newest = next((record for record in log.history() if record.status == "final"), None)
@@ -200,6 +200,6 @@ class _JobData(StateData):
         self._stored = set(self._texts)
 
 
-def _elements(log: StateLog, record: StateRecord) -> Mapping[str, Json]:
+def _elements(log: StateLog, record: StateRecord) -> Mapping[str, Stored]:
     slots = (slot for slot in sorted(record.slots) if slot.startswith(_USE))
     return {slot.removeprefix(_USE): _KIND.read(log.value(record, slot), slot) for slot in slots}

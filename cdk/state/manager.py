@@ -6,7 +6,7 @@ from typing import Protocol
 
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonValue, Stored, canonical
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import Memo, decode, encode
@@ -22,10 +22,10 @@ class Stateful(Protocol):
     supports_checkpointing: bool
 
     @property
-    def empty_state(self) -> Json:
+    def empty_state(self) -> JsonValue:
         """What a message says before anything was read."""
 
-    def migrate_state(self, blob: Json) -> Json:
+    def migrate_state(self, blob: JsonValue) -> JsonValue:
         """An old form of the state in today's form."""
 
 
@@ -38,7 +38,7 @@ class ConnectorStateManager:
     """
 
     def __init__(self, messages: Iterable[AirbyteStateMessage] = ()) -> None:
-        self._blobs: dict[StreamDescriptor, Json] = {}
+        self._blobs: dict[StreamDescriptor, JsonValue] = {}
         self._said: set[StreamDescriptor] = set()
         self._memos: dict[StreamDescriptor, Memo] = {}
         for i, message in enumerate(messages):
@@ -62,7 +62,7 @@ class ConnectorStateManager:
         else:
             raise BadState(path, message.model_dump(exclude_none=True), "a state with `stream`, `global` or `data`")
 
-    def get_stream_state(self, name: str, namespace: str | None = None) -> Json:
+    def get_stream_state(self, name: str, namespace: str | None = None) -> Stored:
         """A copy of a stream's wire state; `{}` for one that was never read."""
         return deepcopy(self._blobs.get(StreamDescriptor(name=name, namespace=namespace)) or {})
 
@@ -103,7 +103,7 @@ class ConnectorStateManager:
         self._said.add(descriptor)
         return self.create_state_message(stream.name, stream.namespace)
 
-    def update_state_for_stream(self, stream_name: str, namespace: str | None, value: Json) -> None:
+    def update_state_for_stream(self, stream_name: str, namespace: str | None, value: JsonValue) -> None:
         """Replace a stream's wire state by a copy of `value`."""
         self._blobs[StreamDescriptor(name=stream_name, namespace=namespace)] = deepcopy(value)
 

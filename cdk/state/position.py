@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import ClassVar, TypeAlias
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import FieldValue, JsonValue, Record, canonical
 from cdk.state.window import Window
 
 
@@ -32,8 +32,8 @@ class Edge:
     MAX_KEYS: ClassVar[int] = 10_000
     MAX_HELD: ClassVar[int] = 1_000
 
-    value: Json
-    keys: Mapping[str, Json] = field(default_factory=dict)
+    value: FieldValue
+    keys: Mapping[str, FieldValue] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Resume:
     plans on from the end of the last.
     """
 
-    through: Json
+    through: FieldValue
     open: tuple[OpenSlice, ...] = ()
 
 
@@ -89,26 +89,26 @@ class Trail:
     limit: int = 1
 
     @classmethod
-    def begin(cls, token: Json) -> "Trail":
+    def begin(cls, token: JsonValue) -> "Trail":
         """A trail whose first token is `token`; None for the first page."""
         return cls(_digest(token))
 
-    def after(self, token: Json) -> "Trail":
+    def after(self, token: JsonValue) -> "Trail":
         """The trail once `token` was named as the next."""
         if self.steps + 1 == self.limit and not self.closed_by(token):
             return Trail(_digest(token), 0, 2 * self.limit)
         return replace(self, steps=self.steps + 1)
 
-    def closed_by(self, token: Json) -> bool:
+    def closed_by(self, token: JsonValue) -> bool:
         """Whether `token` is the one that is held: what it asks for has been read."""
         return self.held == _digest(token)
 
-    def closed_at(self, token: Json) -> bool:
+    def closed_at(self, token: JsonValue) -> bool:
         """Whether this trail, the one after `token`, has come back to it."""
         return self.steps > 0 and self.closed_by(token)
 
 
-def _digest(token: Json) -> str:
+def _digest(token: JsonValue) -> str:
     return blake2b(canonical(token).encode(), digest_size=10).hexdigest()
 
 
@@ -120,7 +120,7 @@ class Checkpoint:
     `edge` and `resume` belong to the kit's cursors, `trail` to its pages; authors leave them alone.
     """
 
-    cursor: Mapping[str, Json]
+    cursor: Record
     edge: Edge | None = None
     resume: Resume | None = None
     trail: Trail | None = None

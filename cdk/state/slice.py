@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import FieldValue, JsonObject, canonical
 from cdk.state.position import Edge, Position, Start
 from cdk.state.window import Window
 
 
-class Partition(Mapping[str, Json]):
+class Partition(Mapping[str, FieldValue]):
     """Which part of the source: a frozen, hashable map such as `{"repo": "a/b"}`; empty for a plain stream.
 
     Identity is the canonical JSON of the fields: their order does not count, the type of a value does.
@@ -19,13 +19,15 @@ class Partition(Mapping[str, Json]):
 
     __slots__ = ("_fields", "_key", "extra")
 
-    def __init__(self, fields: Mapping[str, Json] | None = None, /, *, extra: Mapping[str, Json] | None = None) -> None:
+    def __init__(
+        self, fields: Mapping[str, FieldValue] | None = None, /, *, extra: Mapping[str, FieldValue] | None = None
+    ) -> None:
         self._fields = dict(fields or {})
         self._key = canonical(self._fields)
-        self.extra: Mapping[str, Json] = dict(extra or {})
+        self.extra: Mapping[str, FieldValue] = dict(extra or {})
 
     @classmethod
-    def of(cls, **fields: Json) -> "Partition":
+    def of(cls, **fields: FieldValue) -> "Partition":
         """Build a partition from keyword arguments: `Partition.of(repo="a/b")`."""
         return cls(fields)
 
@@ -35,7 +37,7 @@ class Partition(Mapping[str, Json]):
         return Partition(self._fields) if self.extra else self
 
     @property
-    def fields(self) -> dict[str, Json]:
+    def fields(self) -> JsonObject:
         """The fields as a dict, shared: do not change it."""
         return self._fields
 
@@ -44,7 +46,7 @@ class Partition(Mapping[str, Json]):
         """The canonical JSON text that identifies this partition."""
         return self._key
 
-    def __getitem__(self, name: str) -> Json:
+    def __getitem__(self, name: str) -> FieldValue:
         return self._fields[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -86,7 +88,7 @@ class Slice:
     owed: Mapping[str, int] | None = None
 
     @property
-    def extra(self) -> Mapping[str, Json]:
+    def extra(self) -> Mapping[str, FieldValue]:
         """Fields of the parent record that travel with the partition."""
         return self.partition.extra
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.state.position import Position, Start
 from cdk.state.slice import WHOLE, Partition
 
@@ -24,8 +24,8 @@ class StreamState:
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
     parents: Mapping[str, "StreamState"] = field(default_factory=dict)
-    extra: Mapping[str, Json] = field(default_factory=dict)
-    ranges_from: Json = None
+    extra: Mapping[str, FieldValue] = field(default_factory=dict)
+    ranges_from: FieldValue = None
     missing: Mapping[Partition, datetime] = field(default_factory=dict)
 
     def of(self, partition: Partition) -> Position:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Window:
     everything from its start. `end` is None where the source has no upper bound.
     """
 
-    start: Json
-    end: Json = None
-    until: Json = None
+    start: FieldValue
+    end: FieldValue = None
+    until: FieldValue = None
     last: bool = True

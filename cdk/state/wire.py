@@ -20,11 +20,11 @@ when.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeGuard, assert_never
 
 from cdk.base.errors import BadState
 from cdk.base.times.clock import parse_timestamp
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stream_state import StreamState
@@ -38,7 +38,7 @@ _PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
 _RANGE_TYPES = ("date-range", "integer")
 
 
-Memo: TypeAlias = dict[Partition, tuple[Position, Json]]
+Memo: TypeAlias = dict[Partition, tuple[Position, JsonObject]]
 """What was written of each partition, and for which position."""
 
 
@@ -50,7 +50,7 @@ def encode(
     cursor_field: str | None = None,
     exact: bool = False,
     memo: Memo | None = None,
-) -> Json:
+) -> JsonObject:
     """Return the wire form of `state`.
 
     incremental: the stream has a cursor. resumable: it supports checkpoints; a plain full refresh that is done
@@ -67,13 +67,13 @@ def encode(
         if isinstance(position, Done) and not resumable:
             return {_NO_CURSOR: True}
         return {**state.extra, **_position(position, exact=exact)}
-    blob: dict[str, Json] = {"use_global_cursor": False} if incremental else {}
+    blob: JsonObject = {"use_global_cursor": False} if incremental else {}
     memo = {} if memo is None else memo
-    states: list[Json] = []
+    states: list[JsonValue] = []
     for partition, position in positions.items():
         known = memo.get(partition)
         if known is None or known[0] is not position:
-            entry: dict[str, Json] = {"partition": partition.fields, "cursor": _position(position, exact=exact)}
+            entry: JsonObject = {"partition": partition.fields, "cursor": _position(position, exact=exact)}
             if exact and (since := state.missing.get(partition)) is not None:
                 entry["missing"] = since.isoformat()
             known = memo[partition] = (position, entry)
@@ -87,7 +87,7 @@ def encode(
 
 
 def decode(
-    blob: Json, *, path: str = "state", cursor_field: str | None = None, partition_field: str | None = None
+    blob: JsonValue, *, path: str = "state", cursor_field: str | None = None, partition_field: str | None = None
 ) -> StreamState:
     """Return the state that a blob stands for.
 
@@ -98,7 +98,7 @@ def decode(
         case None:
             return StreamState()
         case list():
-            return StreamState(_partitions(blob, path))
+            return StreamState(_partitions(blob, path)[0])
         case Mapping():
             return _decode_map(blob, path, cursor_field, partition_field)
         case _:
@@ -106,7 +106,7 @@ def decode(
 
 
 def _decode_map(
-    blob: Mapping[str, Json], path: str, cursor_field: str | None, partition_field: str | None
+    blob: Mapping[str, JsonValue], path: str, cursor_field: str | None, partition_field: str | None
 ) -> StreamState:
     if blob.get("state_type") in _RANGE_TYPES and "slices" in blob:
         return _from_ranges(blob, path, cursor_field)
@@ -120,8 +120,8 @@ def _decode_map(
     return StreamState() if isinstance(position, Start) else StreamState({WHOLE: position})
 
 
-def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
-    positions = _partitions(blob.get("states") or [], f"{path}.states")
+def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
+    positions, missing = _partitions(blob.get("states") or [], f"{path}.states")
     if blob.get("use_global_cursor") and "state" in blob:
         shared = _to_position(blob["state"], f"{path}.state")
         positions = {} if isinstance(shared, Start) else {WHOLE: shared}
@@ -130,7 +130,7 @@ def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
         raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")
     return StreamState(
         positions=positions,
-        missing=_missing(blob.get("states") or [], f"{path}.states"),
+        missing=missing,
         parents={
             name: decode(parent, path=f"{path}.parent_state.{name}") for name, parent in parents.items() if parent
         },
@@ -142,43 +142,47 @@ def _from_partitions(blob: Mapping[str, Json], path: str) -> StreamState:
     )
 
 
-def _is_partition_map(blob: Mapping[str, Json]) -> bool:
+def _is_partition_map(blob: Mapping[str, JsonValue]) -> bool:
     return bool(blob) and all(isinstance(value, Mapping) for value in blob.values()) and _OWN_KEY not in blob
 
 
-def _partitions(items: Json, path: str) -> dict[Partition, Position]:
+def _partitions(items: JsonValue, path: str) -> tuple[dict[Partition, Position], dict[Partition, datetime]]:
+    """Where each partition stands, and since when lists of the source lack some."""
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise BadState(path, items, 'a list of {"partition": {...}, "cursor": {...}}')
     positions: dict[Partition, Position] = {}
-    for i, item in enumerate(items):
-        match item:
-            case {"partition": Mapping() as fields, "cursor": cursor}:
-                positions[_partition(fields, f"{path}[{i}]")] = _to_position(cursor, f"{path}[{i}].cursor")
-            case _:
-                raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
-    return positions
-
-
-def _missing(items: Sequence[Json], path: str) -> dict[Partition, datetime]:
     missing: dict[Partition, datetime] = {}
     for i, item in enumerate(items):
-        if (text := item.get("missing")) is None:
-            continue
-        since = parse_timestamp(text, ()) if isinstance(text, str) else None
-        if since is None:
-            raise BadState(f"{path}[{i}].missing", text, "a moment in ISO 8601, such as 2024-01-01T00:00:00+00:00")
-        missing[_partition(item["partition"], f"{path}[{i}]")] = since
-    return missing
+        match entry := _object(item):
+            case {"partition": Mapping() as fields, "cursor": cursor}:
+                partition = _partition(fields, f"{path}[{i}]")
+                positions[partition] = _to_position(cursor, f"{path}[{i}].cursor")
+                if (since := entry.get("missing")) is not None:
+                    missing[partition] = _since(since, f"{path}[{i}].missing")
+            case _:
+                raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
+    return positions, missing
 
 
-def _partition(fields: Mapping[str, Json], path: str) -> Partition:
+def _object(blob: JsonValue) -> Mapping[str, JsonValue]:
+    return blob if isinstance(blob, Mapping) else {}
+
+
+def _since(text: JsonValue, path: str) -> datetime:
+    since = parse_timestamp(text, ()) if isinstance(text, str) else None
+    if since is None:
+        raise BadState(path, text, "a moment in ISO 8601, such as 2024-01-01T00:00:00+00:00")
+    return since
+
+
+def _partition(fields: Mapping[str, JsonValue], path: str) -> Partition:
     try:
         return Partition(fields)
     except TypeError as error:
         raise BadState(f"{path}.partition", fields, "values that JSON can hold") from error
 
 
-def _position(position: Position, *, exact: bool) -> dict[str, Json]:
+def _position(position: Position, *, exact: bool) -> JsonObject:
     match position:
         case Start():
             return {}
@@ -195,7 +199,7 @@ def _position(position: Position, *, exact: bool) -> dict[str, Json]:
             assert_never(position)
 
 
-def _to_position(blob: Json, path: str) -> Position:
+def _to_position(blob: JsonValue, path: str) -> Position:
     if blob is None:
         return Start()
     if not isinstance(blob, Mapping):
@@ -210,18 +214,18 @@ def _to_position(blob: Json, path: str) -> Position:
     return Checkpoint({k: v for k, v in blob.items() if k != _OWN_KEY}, edge, resume, trail)
 
 
-def _to_own(blob: Mapping[str, Json], path: str) -> tuple[Edge | None, Resume | None, Trail | None]:
+def _to_own(blob: Mapping[str, JsonValue], path: str) -> tuple[Edge | None, Resume | None, Trail | None]:
     own, where = blob.get(_OWN_KEY, {}), f"{path}.{_OWN_KEY}"
     if not isinstance(own, Mapping):
         raise BadState(where, own, "the object that an earlier run of this kit left there")
     return _to_edge(own.get("edge"), where), _to_resume(own, where), _to_trail(own.get("trail"), where)
 
 
-def _trail(trail: Trail) -> list[Json]:
+def _trail(trail: Trail) -> list[JsonValue]:
     return [trail.held, trail.steps, trail.limit]
 
 
-def _to_trail(blob: Json, path: str) -> Trail | None:
+def _to_trail(blob: JsonValue, path: str) -> Trail | None:
     match blob:
         case None:
             return None
@@ -231,16 +235,16 @@ def _to_trail(blob: Json, path: str) -> Trail | None:
             raise BadState(f"{path}.trail", blob, "[digest of a token, steps since it, steps until it is replaced]")
 
 
-def _resume(resume: Resume, *, exact: bool) -> dict[str, Json]:
-    blob: dict[str, Json] = {"through": resume.through}
+def _resume(resume: Resume, *, exact: bool) -> JsonObject:
+    blob: JsonObject = {"through": resume.through}
     if resume.open:
         blob["slices"] = [_open_slice(item, exact=exact) for item in resume.open]
     return blob
 
 
-def _open_slice(item: OpenSlice, *, exact: bool) -> dict[str, Json]:
+def _open_slice(item: OpenSlice, *, exact: bool) -> JsonObject:
     w = item.window
-    blob: dict[str, Json] = {"window": [w.start, w.end, w.until, w.last]}
+    blob: JsonObject = {"window": [w.start, w.end, w.until, w.last]}
     match item.position:
         case Done():
             blob["done"] = True
@@ -255,7 +259,7 @@ def _open_slice(item: OpenSlice, *, exact: bool) -> dict[str, Json]:
     return blob
 
 
-def _to_resume(own: Mapping[str, Json], path: str) -> Resume | None:
+def _to_resume(own: Mapping[str, JsonValue], path: str) -> Resume | None:
     if "through" not in own:
         return None
     slices = own.get("slices", [])
@@ -264,21 +268,21 @@ def _to_resume(own: Mapping[str, Json], path: str) -> Resume | None:
     return Resume(own["through"], tuple(_to_open_slice(s, f"{path}.slices[{i}]") for i, s in enumerate(slices)))
 
 
-def _to_open_slice(blob: Json, path: str) -> OpenSlice:
-    match blob:
+def _to_open_slice(blob: JsonValue, path: str) -> OpenSlice:
+    match item := _object(blob):
         case {"window": [start, end, until, bool() as last]}:
             position: Position = Start()
-            if blob.get("done"):
+            if item.get("done"):
                 position = Done()
-            elif isinstance(blob.get("cursor"), Mapping):
-                position = Checkpoint(dict(blob["cursor"]), trail=_to_trail(blob.get("trail"), path))
-            return OpenSlice(Window(start, end, until, last), position, _to_edge(blob.get("edge"), path))
+            elif isinstance(cursor := item.get("cursor"), Mapping):
+                position = Checkpoint(dict(cursor), trail=_to_trail(item.get("trail"), path))
+            return OpenSlice(Window(start, end, until, last), position, _to_edge(item.get("edge"), path))
         case _:
             raise BadState(path, blob, '{"window": [start, end, until, last], "cursor": {...} or "done": true}')
 
 
-def _edge(edge: Edge, *, exact: bool) -> dict[str, Json]:
-    blob: dict[str, Json] = {"value": edge.value}
+def _edge(edge: Edge, *, exact: bool) -> JsonObject:
+    blob: JsonObject = {"value": edge.value}
     if exact:
         for name, known in (("keys", edge.keys), ("counts", edge.counts), ("held", edge.held)):
             if known:
@@ -286,7 +290,7 @@ def _edge(edge: Edge, *, exact: bool) -> dict[str, Json]:
     return blob
 
 
-def _to_edge(blob: Json, path: str) -> Edge | None:
+def _to_edge(blob: JsonValue, path: str) -> Edge | None:
     if blob is None:
         return None
     if isinstance(blob, Mapping) and "value" in blob:
@@ -296,11 +300,11 @@ def _to_edge(blob: Json, path: str) -> Edge | None:
     raise BadState(f"{path}.edge", blob, '{"value": ..., "keys": {...}, "counts": {digest: number}}')
 
 
-def _are_counts(blob: Json) -> bool:
+def _are_counts(blob: JsonValue) -> TypeGuard[Mapping[str, int]]:
     return isinstance(blob, Mapping) and all(type(count) is int and count > 0 for count in blob.values())
 
 
-def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, exact: bool) -> dict[str, Json]:
+def _ranges(position: Checkpoint, cursor_field: str, start: JsonValue, *, exact: bool) -> JsonObject:
     """The peer's concurrent form. A range that was closed is written as one; half-read ones travel in our key."""
     most_recent = position.cursor.get(cursor_field)
     resume = position.resume
@@ -314,18 +318,16 @@ def _ranges(position: Checkpoint, cursor_field: str, start: Json, *, exact: bool
         if isinstance(item.position, Done):
             greatest = item.edge.value if item.edge else None
             slices.append({"start": item.window.start, "end": item.window.end, "most_recent_cursor_value": greatest})
-    blob: dict[str, Json] = {"slices": slices, "state_type": _RANGE_TYPES[0]}
+    blob: JsonObject = {"slices": slices, "state_type": _RANGE_TYPES[0]}
     own = _position(position, exact=exact).get(_OWN_KEY)
     return {**blob, _OWN_KEY: own} if own else blob
 
 
-def _from_ranges(blob: Mapping[str, Json], path: str, cursor_field: str | None) -> StreamState:
+def _from_ranges(blob: Mapping[str, JsonValue], path: str, cursor_field: str | None) -> StreamState:
     if cursor_field is None:
         raise BadState(path, blob, "a state without date ranges: this stream has no cursor")
     slices = blob["slices"]
-    if not isinstance(slices, Sequence) or not all(
-        isinstance(s, Mapping) and {"start", "end"} <= s.keys() for s in slices
-    ):
+    if not _are_ranges(slices):
         raise BadState(f"{path}.slices", slices, 'a list of {"start": ..., "end": ...}')
     if not slices:
         return StreamState()
@@ -339,7 +341,11 @@ def _from_ranges(blob: Mapping[str, Json], path: str, cursor_field: str | None) 
     return StreamState({WHOLE: position}, extra=extra, ranges_from=first["start"])
 
 
-def _closed_range(blob: Mapping[str, Json]) -> OpenSlice:
+def _are_ranges(blob: JsonValue) -> TypeGuard[Sequence[Mapping[str, JsonValue]]]:
+    return isinstance(blob, Sequence) and all(isinstance(s, Mapping) and {"start", "end"} <= s.keys() for s in blob)
+
+
+def _closed_range(blob: Mapping[str, JsonValue]) -> OpenSlice:
     greatest = blob.get("most_recent_cursor_value")
     window = Window(blob["start"], blob["end"], blob["end"], last=False)
     return OpenSlice(window, Done(), None if greatest is None else Edge(greatest))

@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from cdk import StateConflict, TransientError
+from cdk.base.values import JsonObject, JsonValue
 from cdk.state import Kind, LogStore, StateKey, StateLog, open_session, open_store
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
@@ -51,14 +52,12 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 yield lambda name: lambda: _in_database(url, name)
         case _:
             with s3() as options:
-                settings = {"type": "object", "config": {"options": options}}
-                yield (
-                    lambda name: (
-                        lambda: open_store(
-                            {**settings, "config": {"options": options, "url": f"s3://states/{name}"}}, writes=False
-                        )
-                    )
-                )
+                yield lambda name: lambda: _in_bucket(name, options)
+
+
+def _in_bucket(name: str, options: Mapping[str, JsonValue]) -> LogStore:
+    config: JsonObject = {"url": f"s3://states/{name}", "options": options}
+    return open_store({"type": "object", "config": config}, writes=False)
 
 
 def _in_schema(url: str, name: str) -> LogStore:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cdk import CdkError
-from cdk.base.values import Json
+from cdk.base.values import Json, JsonObject
 from cdk.state import (
     Kind,
     RedundantRunSkipHandler,
@@ -117,7 +117,7 @@ class Here:
     """This kit with its local store, as the how-to pages say: what is written was remembered before."""
 
     def __init__(self, folder: Path) -> None:
-        self._provider = {"type": "local", "config": {"path": str(folder / "state")}}
+        self._provider: JsonObject = {"type": "local", "config": {"path": str(folder / "state")}}
         self._catalog = Catalog()
 
     def run(self, run: Run) -> Outcome:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT, ColumnType, JsonText
+from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, LOCAL_TIME, MOMENT, ColumnType
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
 from tests.lake.parquet.test_merge import Table
@@ -58,7 +58,7 @@ COUNTS = [(9, 9), ("9", 9), ("12", 12), (12, 12), (3.0, 3), (2**70, 2**70), (-1,
 CURSORS = [
     Dated(pa.int64(), CountOrder(), COUNTS),
     Dated(pa.string(), CountOrder(), COUNTS),
-    Dated(JsonText(), CountOrder(), [*COUNTS, ({"a": 1}, None)]),
+    Dated(JSON_TEXT, CountOrder(), [*COUNTS, ({"a": 1}, None)]),
     Dated(BIG_INTEGER, CountOrder(), COUNTS),
     Dated(None, CountOrder(), COUNTS),
     Dated(None, NaturalOrder(), [(value, rank) for value, rank in COUNTS if rank is not None]),
@@ -125,7 +125,7 @@ def test_merges_leave_the_newest_row_of_each_key_and_every_row_without_one(
     columns = dict(zip(names, kinds, strict=True)) | {"mark": pa.int64()}
     if cursor.kind is not None:
         columns["at"] = cursor.kind
-    identity = Identity(tuple(names), CursorColumn("at", "at", cursor.order, isinstance(cursor.kind, JsonText)))
+    identity = Identity(tuple(names), CursorColumn("at", "at", cursor.order, cursor.kind is JSON_TEXT))
     model = Model(kinds)
     with TemporaryDirectory() as folder:
         table = Table(Path(folder), identity, columns)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState, Window
-from cdk.base.values import canonical
+from cdk.base.values import JsonObject, canonical
 from cdk.state.position import Edge, OpenSlice, Resume, Trail
 from cdk.state.slice import WHOLE
 from cdk.state.wire import Memo, decode, encode
@@ -20,6 +20,7 @@ def test_since_when_a_partition_is_missing_is_in_the_exact_form_alone() -> None:
     state = StreamState({ONE: VALUE, TWO: VALUE}, missing={TWO: since})
     exact = encode(state, incremental=True, exact=True)
 
+    assert isinstance(exact["states"], list)
     assert exact["states"][1] == {
         "partition": {"pid": "1"},
         "cursor": {"updated_at": "2024-01-05"},
@@ -153,7 +154,7 @@ def test_a_shared_cursor_survives_beside_parents() -> None:
 
 
 def test_date_ranges_with_gaps_are_a_closed_front_and_windows_closed_early() -> None:
-    blob = {
+    blob: JsonObject = {
         "state_type": "date-range",
         "slices": [
             {"start": "2024-01-01", "end": "2024-01-05", "most_recent_cursor_value": "2024-01-04"},

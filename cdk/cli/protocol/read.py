@@ -81,7 +81,7 @@ def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
     return {
         item.stream.name: frozenset(properties)
         for item in catalog.streams
-        if (properties := item.stream.json_schema.get("properties"))
+        if isinstance(properties := item.stream.json_schema.get("properties"), dict) and properties
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonValue, canonical
 
 _LONGEST = 80
 
@@ -13,14 +13,14 @@ class Move:
     """A value that differs. where: its name, after the partition and the parent. None: the value is missing."""
 
     where: str
-    before: Json
-    after: Json
+    before: JsonValue
+    after: JsonValue
 
     def __str__(self) -> str:
         return f"{self.where}: {shown(self.before)} → {shown(self.after)}"
 
 
-def moves(before: Json, after: Json) -> list[Move]:
+def moves(before: JsonValue, after: JsonValue) -> list[Move]:
     """What differs between two wire states, in the order in which they say it."""
     old, new = dict(values(before)), dict(values(after))
     return [
@@ -30,7 +30,7 @@ def moves(before: Json, after: Json) -> list[Move]:
     ]
 
 
-def values(blob: Json, prefix: str = "") -> Iterator[tuple[str, Json]]:
+def values(blob: JsonValue, prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
     """The cursor values and page tokens of a wire state, each with its name: `{"shop":"a"} updated_at`."""
     if isinstance(blob, list):
         yield from _of_partitions(blob, prefix)
@@ -41,7 +41,7 @@ def values(blob: Json, prefix: str = "") -> Iterator[tuple[str, Json]]:
         yield prefix or "state", blob
 
 
-def _entry(key: str, value: Json, prefix: str) -> Iterator[tuple[str, Json]]:
+def _entry(key: str, value: JsonValue, prefix: str) -> Iterator[tuple[str, JsonValue]]:
     match key, value:
         case "states", list():
             yield from _of_partitions(value, prefix)
@@ -60,20 +60,21 @@ def _entry(key: str, value: Json, prefix: str) -> Iterator[tuple[str, Json]]:
             yield f"{prefix}{key}", value
 
 
-def _of_partitions(items: list[Json], prefix: str) -> Iterator[tuple[str, Json]]:
+def _of_partitions(items: list[JsonValue], prefix: str) -> Iterator[tuple[str, JsonValue]]:
     for item in items:
         if isinstance(item, Mapping):
             yield from values(item.get("cursor"), f"{prefix}{canonical(item.get('partition'))} ")
 
 
-def _kit_entries(blob: Mapping[str, Json], prefix: str) -> Iterator[tuple[str, Json]]:
+def _kit_entries(blob: Mapping[str, JsonValue], prefix: str) -> Iterator[tuple[str, JsonValue]]:
     """The windows that an interrupted attempt left open. Digests of records mean nothing to people."""
-    if slices := blob.get("slices"):
+    slices = blob.get("slices")
+    if slices and isinstance(slices, list):
         yield f"{prefix}read through", blob.get("through")
         yield f"{prefix}open windows", len(slices)
 
 
-def shown(value: Json) -> str:
+def shown(value: JsonValue) -> str:
     """A value in one line, shortened where it is long."""
     if value is None:
         return "nothing"

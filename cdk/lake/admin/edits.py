@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from cdk.base.errors import BadState, StateError
-from cdk.base.values import Json
+from cdk.base.values import FieldValue, JsonValue
 from cdk.lake.admin.diff import Move, moves
 from cdk.lake.delta.table_state import TableState
 from cdk.state.position import Checkpoint, Position, Start
@@ -82,7 +82,7 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     return _moved(f"rewind to {to}", saved, replace(state, positions=positions, parents={}), stream)
 
 
-def import_state(saved: TableState, stream: Stream, blob: Json, what: str = "set") -> Change:
+def import_state(saved: TableState, stream: Stream, blob: JsonValue, what: str = "set") -> Change:
     """Take `blob`, in any form that the stream reads. Raises BadState: it is none."""
     state = decoded(stream, blob)
     check_values(stream, state)
@@ -106,7 +106,7 @@ def rolled_back(saved: TableState | None, older: TableState, number: int) -> Cha
     )
 
 
-def decoded(stream: Stream, blob: Json) -> StreamState:
+def decoded(stream: Stream, blob: JsonValue) -> StreamState:
     """A stream's state of its wire form, old forms included. Raises BadState."""
     return decode(
         stream.migrate_state(blob),
@@ -158,7 +158,7 @@ def _partition_in(state: StreamState, partition: Partition) -> Partition:
     raise StateError(f"the state has no partition {partition.key}, expected one that it has: there are {available}")
 
 
-def _cursor_value(cursor: Cursor, to: str) -> Json:
+def _cursor_value(cursor: Cursor, to: str) -> FieldValue:
     """`to` as the cursor writes its values: where a window that begins there starts."""
     window = next(iter(cursor.windows(to, _FAR, again=False)), None)
     if window is None:
@@ -166,7 +166,7 @@ def _cursor_value(cursor: Cursor, to: str) -> Json:
     return window.start
 
 
-def _rewound_position(cursor: Cursor, position: Position, target: Json) -> Position:
+def _rewound_position(cursor: Cursor, position: Position, target: FieldValue) -> Position:
     """A position no further than `target`. Digests of records go with the value they belong to."""
     match position:
         case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
@@ -180,6 +180,6 @@ def _rewound_position(cursor: Cursor, position: Position, target: Json) -> Posit
             return position
 
 
-def _beyond(cursor: Cursor, value: Json, target: Json) -> bool:
+def _beyond(cursor: Cursor, value: FieldValue, target: FieldValue) -> bool:
     """Whether a value lies after another. Of equals the later one in the list counts as the greatest."""
     return bool(value != target and cursor.greatest([value, target]) == value)

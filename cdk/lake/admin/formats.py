@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.table_state import TableState
 from cdk.state.wire import decode, encode
 from cdk.streams.stream import Stream
 
 
-def message(location: StreamLocation, saved: TableState, *, exact: bool) -> Json:
+def message(location: StreamLocation, saved: TableState, *, exact: bool) -> JsonValue:
     """A stream's state as a STREAM message. exact: with what only tables keep, so that nothing is lost."""
     blob = saved.state
     ranges = isinstance(blob, Mapping) and "state_type" in blob
@@ -21,21 +21,23 @@ def message(location: StreamLocation, saved: TableState, *, exact: bool) -> Json
     return {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": blob or {}}}
 
 
-def is_singer(document: Json) -> bool:
+def is_singer(document: JsonValue) -> bool:
     """Whether a document is a Singer state, or the message that carries one."""
-    return isinstance(document, Mapping) and (
-        "bookmarks" in document or (document.get("type") == "STATE" and "bookmarks" in (document.get("value") or {}))
+    if not isinstance(document, Mapping):
+        return False
+    return "bookmarks" in document or (
+        document.get("type") == "STATE" and "bookmarks" in _object(document.get("value"))
     )
 
 
-def from_singer(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> Iterator[tuple[str, Json]]:
+def from_singer(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]) -> Iterator[tuple[str, JsonValue]]:
     """The state of each stream that has a bookmark, in our form.
 
     Understood are `replication_key` with `replication_key_value`, `partitions` of these with their `context`, and the
     older map from the name of the cursor to its value. Raises BadState and StateError: anything else, or a stream or
     cursor that the source lacks.
     """
-    bookmarks = (document["value"] if "bookmarks" not in document else document)["bookmarks"]
+    bookmarks = (document if "bookmarks" in document else _object(document.get("value")))["bookmarks"]
     if not isinstance(bookmarks, Mapping):
         raise BadState("bookmarks", bookmarks, "a map from stream to bookmark")
     for name, bookmark in bookmarks.items():
@@ -53,12 +55,12 @@ def from_singer(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> 
             yield name, _cursor(bookmark, field, path)
 
 
-def is_dlt(document: Json) -> bool:
+def is_dlt(document: JsonValue) -> bool:
     """Whether a document is the state of a dlt pipeline."""
     return isinstance(document, Mapping) and "sources" in document and not {"type", "stream"} & document.keys()
 
 
-def from_dlt(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> Iterator[tuple[str, Json]]:
+def from_dlt(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]) -> Iterator[tuple[str, JsonValue]]:
     """The state of each stream that is called like a resource with an `incremental`, in our form.
 
     Its `last_value` counts. What it knows of the rows that have that value (`unique_hashes`) says nothing here, so
@@ -81,7 +83,7 @@ def from_dlt(document: Mapping[str, Json], streams: Mapping[str, Stream]) -> Ite
             yield name, {field: _untyped(value)}
 
 
-def _resources(sources: Json) -> Iterator[tuple[str, str, Json]]:
+def _resources(sources: JsonValue) -> Iterator[tuple[str, str, JsonValue]]:
     """The path, the name and the cursors of each resource with an `incremental`."""
     for source, source_state in sources.items() if isinstance(sources, Mapping) else ():
         resources = source_state.get("resources") if isinstance(source_state, Mapping) else None
@@ -90,25 +92,29 @@ def _resources(sources: Json) -> Iterator[tuple[str, str, Json]]:
                 yield f"sources.{source}.resources.{name}", name, resource["incremental"]
 
 
-def _untyped(value: Json) -> Json:
+def _untyped(value: JsonValue) -> JsonValue:
     """A value of dlt's without the character that tells its type: a decimal, a moment, a date, ..."""
     return value[1:] if isinstance(value, str) and "\uf026" <= value[:1] <= "\uf02f" else value
 
 
-def _partitions(items: Json, field: str, path: str) -> Iterator[Json]:
+def _partitions(items: JsonValue, field: str, path: str) -> Iterator[JsonValue]:
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise BadState(f"{path}.partitions", items, "a list of bookmarks, each with its context")
     for i, item in enumerate(items):
         where = f"{path}.partitions[{i}]"
         match item:
             case {"context": Mapping() as context}:
-                rest = {key: value for key, value in item.items() if key != "context"}
+                rest = {key: value for key, value in _object(item).items() if key != "context"}
                 yield {"partition": dict(context), "cursor": _cursor(rest, field, where)}
             case _:
                 raise BadState(where, item, "a bookmark with a context")
 
 
-def _cursor(bookmark: Mapping[str, Json], field: str, path: str) -> Mapping[str, Json]:
+def _object(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _cursor(bookmark: Mapping[str, JsonValue], field: str, path: str) -> Mapping[str, JsonValue]:
     """A bookmark as a cursor value. Progress markers say what was read out of order and not in full: not taken."""
     if "progress_markers" in bookmark:
         raise BadState(path, "progress_markers", "a finished bookmark: finish the read there, or remove the markers")

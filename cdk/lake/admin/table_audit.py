@@ -12,9 +12,18 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, ReceiptError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RECEIPT, Receipt
-from cdk.lake.parquet.table_files import LoggedFile, actions, apply_commit, changes_rows, oldest, rows_of, total_rows
+from cdk.lake.parquet.table_files import (
+    LogAction,
+    LoggedFile,
+    actions,
+    apply_commit,
+    changes_rows,
+    oldest,
+    rows_of,
+    total_rows,
+)
 from cdk.lake.storage.folder import Folder
 
 _LISTED = 5
@@ -87,7 +96,7 @@ class Audit:
         ]
         return "; ".join(filter(None, parts))
 
-    def to_json(self) -> Mapping[str, Json]:
+    def to_json(self) -> Mapping[str, JsonValue]:
         """The audit as `spark-cdk state verify --json` prints it."""
         return {
             "since_version": self.since,
@@ -113,7 +122,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
     wrong: list[str] = []
     for version in range(since + 1 if since else 0, now + 1):
         lines = actions(root, version)
-        info: Mapping[str, Json] = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
+        info: LogAction = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
         operation, gained = str(info.get("operation", "")), apply_commit(files, lines)
         where = f"{root}, version {version}"
         if RECEIPT in info:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdk.base.errors import BugError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.arrow.json_text import shown
 
 _EXACT = 2**53
@@ -107,7 +107,7 @@ def _dated(array: pa.Array) -> pa.Array:
     return as_texts(array) if pa.types.is_temporal(kind) else array
 
 
-def _plain(value: Json) -> Json:
+def _plain(value: JsonValue) -> JsonValue:
     """A value of Arrow's as JSON has it; what is no number there is a text."""
     match value:
         case dict():

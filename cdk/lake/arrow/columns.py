@@ -19,13 +19,13 @@ A field that is not declared gets the type that its values have, `inferred`: boo
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from enum import Enum
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from cdk.base.records.inferred import inferred_type
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.lake.arrow.json_schema import Plain, both, plain, type_names
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -64,11 +64,13 @@ _SIMPLE = frozenset({"integer", "number", "boolean", "string"})
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
 
-@dataclass(frozen=True)
-class JsonText:
-    """A column whose values are kept as JSON text, because the schema does not say enough for a column type."""
+class JsonText(Enum):
+    """The type of a column whose values are kept as JSON text: the schema does not say enough for another."""
+
+    COLUMN = "json"
 
 
+JSON_TEXT: Final = JsonText.COLUMN
 ColumnType: TypeAlias = pa.DataType | JsonText
 
 
@@ -112,11 +114,11 @@ def without_column(schema: JsonSchema, declared: Iterable[str]) -> dict[str, str
 
 
 _INFERRED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64()}
-INFERRED: Mapping[pa.DataType, Json] = {pa.bool_(): True, pa.int64(): 0, pa.float64(): 0.5}
+INFERRED: Mapping[pa.DataType, JsonValue] = {pa.bool_(): True, pa.int64(): 0, pa.float64(): 0.5}
 """Types of columns that are inferred and may become wider, each with a value of no other."""
 
 
-def inferred(values: Iterable[Json], column: pa.DataType | None = None) -> pa.DataType | None:
+def inferred(values: Iterable[JsonValue], column: pa.DataType | None = None) -> pa.DataType | None:
     """The type of the column of an undeclared field; None: nothing but nulls is known of it.
 
     column: the type that the column has, one of INFERRED; the result holds its values, too. Raises NotJson.
@@ -142,20 +144,20 @@ def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
 
 def arrow_type(kind: ColumnType) -> pa.DataType:
     """The type that the table gives a column."""
-    return pa.string() if isinstance(kind, JsonText) else kind
+    return pa.string() if kind is JSON_TEXT else kind
 
 
 class _Column:
     """One column's type, worked out of its schema. root: the document that references lead into."""
 
-    def __init__(self, root: Json) -> None:
+    def __init__(self, root: JsonValue) -> None:
         self._root, self._budget = root, _MOST
 
-    def type(self, declared: Json, depth: int = 1) -> ColumnType:
+    def type(self, declared: JsonValue, depth: int = 1) -> ColumnType:
         self._budget -= 1
         schema = plain(declared, self._root) if depth <= _DEEPEST and self._budget >= 0 else None
         if schema is None:
-            return JsonText()
+            return JSON_TEXT
         for key in ("oneOf", "anyOf"):
             if key in schema:
                 return self._choice(schema, key, depth)
@@ -163,34 +165,34 @@ class _Column:
             case ["object"]:
                 return self._struct(_properties(schema), depth + 1)
             case ["array"]:
-                inner = self.type(schema.get("items"), depth + 1) if "prefixItems" not in schema else JsonText()
-                return inner if isinstance(inner, JsonText) else pa.list_(inner)
+                inner = self.type(schema.get("items"), depth + 1) if "prefixItems" not in schema else JSON_TEXT
+                return inner if inner is JSON_TEXT else pa.list_(inner)
             case names:
                 return _scalar(names, schema)
 
     def _choice(self, schema: Plain, key: str, depth: int) -> ColumnType:
         """The one type of all choices beside null."""
-        choices = schema[key] if isinstance(schema[key], list) else []
+        choices = listed if isinstance(listed := schema[key], list) else []
         rest = {name: value for name, value in schema.items() if name != key}
         kinds: set[ColumnType] = set()
         for choice in choices:
             combined = both(rest, plain(choice, self._root))
             if combined is None:
-                return JsonText()
+                return JSON_TEXT
             if type_names(combined.get("type")) != ["null"]:
                 kinds.add(self.type(combined, depth + 1))
         if kinds == {pa.int64(), pa.float64()}:
             return pa.float64()
-        return kinds.pop() if len(kinds) == 1 else JsonText()
+        return kinds.pop() if len(kinds) == 1 else JSON_TEXT
 
-    def _struct(self, properties: Mapping[str, Json], depth: int) -> ColumnType:
+    def _struct(self, properties: Mapping[str, JsonValue], depth: int) -> ColumnType:
         """A struct of all the properties; one that could not hold each under its own name would drop the rest."""
         if not properties or len({name.lower() for name in properties}) < len(properties):
-            return JsonText()
+            return JSON_TEXT
         fields = []
         for name, declared in properties.items():
-            kind = self.type(declared, depth) if column_name(name) == name else JsonText()
-            if isinstance(kind, JsonText):
+            kind = self.type(declared, depth) if column_name(name) == name else JSON_TEXT
+            if kind is JSON_TEXT:
                 return kind
             fields.append((name, kind))
         return pa.struct(fields)
@@ -216,7 +218,7 @@ def _scalar(names: list[str], schema: Plain) -> ColumnType:
             return pa.bool_()
         case _:
             plain_text = "string" in names and _SIMPLE.issuperset(names)
-            return pa.string() if plain_text else JsonText()
+            return pa.string() if plain_text else JSON_TEXT
 
 
 def _string(schema: Plain) -> pa.DataType:
@@ -231,13 +233,13 @@ def _string(schema: Plain) -> pa.DataType:
 
 def _integer(schema: Plain) -> pa.DataType:
     """As many bits as the bounds need."""
-    bounds = [abs(schema[key]) for key in _BOUNDS if type(schema.get(key)) in {int, float}]
+    bounds = [abs(bound) for key in _BOUNDS if isinstance(bound := schema.get(key), int | float)]
     if all(bound <= 2**63 for bound in bounds):
         return pa.int64()
     return BIG_INTEGER if all(bound < 10**38 for bound in bounds) else pa.string()
 
 
-def _properties(schema: Json) -> Mapping[str, Json]:
+def _properties(schema: JsonValue) -> Mapping[str, JsonValue]:
     """The declared properties; a schema of another shape, such as `true`, declares none."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     return properties if isinstance(properties, Mapping) else {}

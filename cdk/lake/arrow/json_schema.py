@@ -14,9 +14,9 @@ from urllib.parse import unquote
 from cdk.base.keys import Keys, dotted
 from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 
-Plain: TypeAlias = Mapping[str, Json]
+Plain: TypeAlias = Mapping[str, JsonValue]
 """A schema without `$ref`, `allOf`, `const` and `enum` at its top; what lies below is as it was written."""
 
 # References that lead to references, and `allOf` in `allOf`. More than that is a circle.
@@ -39,7 +39,7 @@ _MERGED = ("type", "properties", "items")
 _EXCLUSIVE = ("format", "airbyte_type", "oneOf", "anyOf")
 
 
-def plain(declared: Json, root: Json, hops: int = 0) -> Plain | None:
+def plain(declared: JsonValue, root: JsonValue, hops: int = 0) -> Plain | None:
     """What `declared` says, in plain form; None where that cannot be told.
 
     That is: no schema, a reference that leads nowhere, out of `root` or in a circle, or parts that contradict each
@@ -73,7 +73,7 @@ def both(first: Plain | None, second: Plain | None) -> Plain | None:
     return merged if merged.get("type") != [] else None
 
 
-def warn_of_slips(stream: str, schema: Json) -> None:
+def warn_of_slips(stream: str, schema: JsonValue) -> None:
     """Log, once for a stream, what of its schema no column can follow: nothing else would say so."""
     if found := slips(schema):
         more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
@@ -85,10 +85,10 @@ def warn_of_slips(stream: str, schema: Json) -> None:
         )
 
 
-def slips(schema: Json) -> list[str]:
+def slips(schema: JsonValue) -> list[str]:
     """Types that there are not, properties that are no schemas, references that lead nowhere, each with its path."""
     found: list[str] = []
-    stack: list[tuple[Keys, Json]] = [((), schema)]
+    stack: list[tuple[Keys, JsonValue]] = [((), schema)]
     while stack:
         keys, part = stack.pop()
         if isinstance(part, bool):
@@ -110,7 +110,7 @@ def slips(schema: Json) -> list[str]:
     return found
 
 
-def _slips_at(keys: Keys, part: Mapping[str, Json], root: Json) -> Iterator[str]:
+def _slips_at(keys: Keys, part: Mapping[str, JsonValue], root: JsonValue) -> Iterator[str]:
     kind = part.get("type", [])
     for name in kind if isinstance(kind, list) else [kind]:
         if name not in _TYPES:
@@ -119,17 +119,17 @@ def _slips_at(keys: Keys, part: Mapping[str, Json], root: Json) -> Iterator[str]
         yield f"{dotted((*keys, '$ref'))} is {_shown(part['$ref'])}, which leads nowhere"
 
 
-def _shown(value: Json) -> str:
+def _shown(value: JsonValue) -> str:
     return shortened(value) if value is not None else "null"
 
 
-def type_names(kind: Json) -> list[str]:
+def type_names(kind: JsonValue) -> list[str]:
     """The names in a schema's `type`, sorted; none when it holds something else than names."""
     kinds = kind if isinstance(kind, list) else [kind]
-    return sorted(set(kinds)) if all(isinstance(name, str) for name in kinds) else []
+    return sorted({str(name) for name in kinds}) if all(isinstance(name, str) for name in kinds) else []
 
 
-def _named(declared: Mapping[str, Json]) -> Plain:
+def _named(declared: Mapping[str, JsonValue]) -> Plain:
     """The schema by its types: values that it lists stand for theirs."""
     typed = {key: value for key, value in declared.items() if key not in {"$ref", "allOf", "const", "enum"}}
     if "type" not in declared and ("const" in declared or "enum" in declared):
@@ -140,7 +140,7 @@ def _named(declared: Mapping[str, Json]) -> Plain:
     return typed
 
 
-def _types(first: Json, second: Json) -> list[str]:
+def _types(first: JsonValue, second: JsonValue) -> list[str]:
     first_names, second_names = set(type_names(first)), set(type_names(second))
     # Each integer is a number.
     has_integers = any(
@@ -150,7 +150,7 @@ def _types(first: Json, second: Json) -> list[str]:
     return sorted(first_names & second_names | ({"integer"} if has_integers else set()))
 
 
-def _parts(key: str, first: Json, second: Json) -> Json:
+def _parts(key: str, first: JsonValue, second: JsonValue) -> JsonValue:
     if key == "items":
         return {"allOf": [first, second]}
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
@@ -161,7 +161,7 @@ def _parts(key: str, first: Json, second: Json) -> Json:
     return {**first, **second, **shared}
 
 
-def _resolved_pointer(reference: Json, root: Json) -> Json:
+def _resolved_pointer(reference: JsonValue, root: JsonValue) -> JsonValue:
     """What a JSON Pointer leads to (RFC 6901), None when it leads nowhere or to another document."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None

@@ -5,14 +5,14 @@ import json
 import orjson
 
 from cdk.base.records.plain_values import json_of, plain
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 
 NO_JSON = "NaN and infinity are no JSON"
 _NAN = "\0"
 """Stands for NaN and infinities where they are looked for: no JSON text has it."""
 
 
-def json_text(value: Json) -> str | None:
+def json_text(value: object) -> str | None:
     """`value` as JSON, None when it holds NaN or infinity.
 
     Raises NotJson: JSON has nothing like it, or it is too deep for any writer of JSON.
@@ -28,12 +28,12 @@ def json_text(value: Json) -> str | None:
     return text
 
 
-def from_json_text(text: str) -> Json:
+def from_json_text(text: str) -> FieldValue:
     """The value that `json_text` wrote. Other decoders refuse the lone surrogates that it escapes."""
     return json.loads(text)
 
 
-def shown(value: Json) -> str:
+def shown(value: object) -> str:
     """`value` as a person reads it: a text as it is, anything else as JSON, with NaN and Infinity. Raises NotJson."""
     value = plain(value)
     if isinstance(value, str) and valid(value) == value:

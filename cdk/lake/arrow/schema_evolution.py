@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from cdk.base.errors import ConfigError
-from cdk.lake.arrow.columns import INFERRED, OWN_COLUMNS, ColumnType, JsonText, arrow_type, column_name, table_schema
+from cdk.lake.arrow.columns import INFERRED, JSON_TEXT, OWN_COLUMNS, ColumnType, arrow_type, column_name, table_schema
 from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
 
 MOST_COLUMNS = 1000
@@ -161,7 +161,7 @@ def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaCh
 
 
 def _as_declared(column: pa.DataType, kind: ColumnType) -> ColumnType:
-    return kind if isinstance(kind, JsonText) and pa.types.is_string(column) else column
+    return kind if kind is JSON_TEXT and pa.types.is_string(column) else column
 
 
 def _room(schema: pa.Schema, policy: Policy) -> int:

@@ -8,8 +8,7 @@ Arrow's own reader of JSON took one and a half times as long, as it finds out wh
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, chain
-from types import NoneType
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,34 +18,13 @@ from msgspec.structs import astuple
 
 from cdk.base.records.raw_json_lines import JsonLines, is_plain
 from cdk.base.records.typed_json_lines import Expected, ExpectedLines
-from cdk.base.values import Json, Record
-from cdk.lake.arrow.columns import LOCAL_TIME, MOMENT, ColumnType, JsonText
-from cdk.lake.arrow.vectorized import to_timestamps
-
-_SCALARS: Mapping[pa.DataType, type] = {
-    pa.int64(): int,
-    pa.float64(): float,
-    pa.bool_(): bool,
-    pa.string(): str,
-    pa.date32(): str,
-    MOMENT: str,
-    LOCAL_TIME: str,
-    pa.null(): NoneType,
-}
-_TIMESTAMPS = frozenset({pa.date32(), MOMENT, LOCAL_TIME})
-_DIRECT_TYPES = frozenset({pa.int64(), pa.bool_(), pa.string()})
-"""Types whose values, read as such, are what the column holds: lists of them are made in one go."""
+from cdk.base.values import FieldValue, Record
+from cdk.lake.arrow.columns import JSON_TEXT, ColumnType
+from cdk.lake.arrow.conversions import NeedsCoercion, conversion, list_array
 
 _NULL = msgspec.Raw(b"null")
-_EXACT = 2.0**53
-"""Up to here, every whole number is a float."""
-
 _PIECE = 2**20
 """Bytes of text that become objects at once."""
-
-
-class _NeedsCoercion(Exception):
-    """A value may not be what its column holds."""
 
 
 class TypedJsonReader:
@@ -80,7 +58,7 @@ class TypedJsonReader:
             UnicodeDecodeError,
             OverflowError,
             RecursionError,
-            _NeedsCoercion,
+            NeedsCoercion,
         ):
             arrays = None
         expected.note_page(fits=arrays is not None)
@@ -110,17 +88,19 @@ def _pieces(lines: bytes) -> Iterator[memoryview]:
 
 
 def _is_supported(name: str, kind: ColumnType) -> bool:
-    if isinstance(kind, pa.StructType):
+    if kind is JSON_TEXT:
+        return is_plain(name)
+    if pa.types.is_struct(kind):
         return is_plain(name) and kind.num_fields > 0 and all(_is_supported(part.name, part.type) for part in kind)
-    if isinstance(kind, pa.ListType):
+    if pa.types.is_list(kind):
         return _is_supported(name, kind.value_type)
-    return is_plain(name) and (isinstance(kind, JsonText) or kind in _SCALARS)
+    return is_plain(name) and conversion(kind).decoded is not None
 
 
 def _object_of(fields: Mapping[str, ColumnType]) -> type[msgspec.Struct]:
     """The class of objects that have these fields at most, in this order."""
     members: list[tuple[str, Any, Any]] = [
-        (f"f{n}", msgspec.Raw, _NULL) if isinstance(kind, JsonText) else (f"f{n}", _type_of(kind), None)
+        (f"f{n}", msgspec.Raw, _NULL) if kind is JSON_TEXT else (f"f{n}", _type_of(kind), None)
         for n, kind in enumerate(fields.values())
     ]
     renamed = {f"f{n}": name for n, name in enumerate(fields)}
@@ -128,37 +108,33 @@ def _object_of(fields: Mapping[str, ColumnType]) -> type[msgspec.Struct]:
 
 
 def _type_of(kind: pa.DataType) -> Any:  # noqa: ANN401 - any type
-    if isinstance(kind, pa.StructType):
+    if pa.types.is_struct(kind):
         return _object_of({part.name: part.type for part in kind}) | None
-    if isinstance(kind, pa.ListType):
+    if pa.types.is_list(kind):
         return list[_type_of(kind.value_type)] | None  # type: ignore[misc] # a type that is made here
-    return _SCALARS[kind] | None
+    return conversion(kind).decoded | None  # type: ignore[operator] # those without one are not supported
 
 
 def _arrays_of(objects: Sequence[msgspec.Struct], fields: Mapping[str, ColumnType]) -> list[pa.Array]:
-    """The columns of the fields. Raises _InDoubt, and what Arrow raises."""
+    """The columns of the fields. Raises NeedsCoercion, and what Arrow raises."""
     columns = zip(*map(astuple, objects), strict=True)
     return [_array(values, kind) for values, kind in zip(columns, fields.values(), strict=True)]
 
 
-def _array(values: Sequence[Json], kind: ColumnType) -> pa.Array:
-    if isinstance(kind, JsonText):
+def _array(values: Sequence[FieldValue], kind: ColumnType) -> pa.Array:
+    if kind is JSON_TEXT:
         return _texts(values)
-    if isinstance(kind, pa.StructType):
+    if pa.types.is_struct(kind):
         return _structs(values, kind)
-    if isinstance(kind, pa.ListType) and kind.value_type not in _DIRECT_TYPES:
-        return _lists(values, kind)
-    if kind in _TIMESTAMPS:
-        if (timestamps := to_timestamps(pa.array(values, pa.string()), kind)) is None:
-            raise _NeedsCoercion
-        return timestamps
-    array = pa.array(values, kind)
-    if kind == pa.float64() and (largest := pc.max(pc.abs(array)).as_py()) is not None and largest >= _EXACT:
-        raise _NeedsCoercion
-    return array
+    if not pa.types.is_list(kind):
+        return conversion(kind).array_of_decoded(values)
+    inner = kind.value_type
+    if not pa.types.is_nested(inner) and conversion(inner).direct:
+        return pa.array(values, kind)
+    return list_array(values, kind, partial(_array, kind=inner))
 
 
-def _structs(values: Sequence[Json], kind: pa.StructType) -> pa.Array:
+def _structs(values: Sequence[FieldValue], kind: pa.StructType) -> pa.Array:
     if not values:
         return pa.array([], kind)
     fields = {part.name: part.type for part in kind}
@@ -167,16 +143,6 @@ def _structs(values: Sequence[Json], kind: pa.StructType) -> pa.Array:
     arrays = [_array(column, part) for column, part in zip(columns, fields.values(), strict=True)]
     missing = pa.array([value is None for value in values])
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=missing)
-
-
-def _lists(values: Sequence[Json], kind: pa.ListType) -> pa.Array:
-    ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
-    items = list(chain.from_iterable(value for value in values if value is not None))
-    # An offset that is null makes its list null.
-    offsets = [None if value is None else begin for value, begin in zip(values, ends, strict=False)]
-    return pa.ListArray.from_arrays(
-        pa.array([*offsets, ends[-1]], pa.int32()), _array(items, kind.value_type), type=kind
-    )
 
 
 def _texts(values: Sequence[msgspec.Raw]) -> pa.Array:

@@ -1,14 +1,13 @@
 """A table's log, commit by commit, as far back as the table keeps it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import orjson
 
-from cdk.base.values import Json
 from cdk.lake.delta.stream_table import NOTE
-from cdk.lake.parquet.table_files import actions
+from cdk.lake.parquet.table_files import LogAction, actions
 from cdk.lake.storage.folder import Folder
 
 
@@ -38,7 +37,7 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             lines = actions(root, at)
         except FileNotFoundError:
             return
-        info: Mapping[str, Json] = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
+        info: LogAction = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
         added = [_rows(line["add"]) for line in lines if "add" in line]
         moved = [line["txn"]["version"] for line in lines if line.get("txn", {}).get("appId") == app]
         yield Commit(
@@ -52,6 +51,6 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
         )
 
 
-def _rows(add: Mapping[str, Json]) -> int | None:
+def _rows(add: LogAction) -> int | None:
     rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
     return rows

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 import orjson
 
 from cdk.base.errors import BadState, ReceiptError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.parquet.writer import DataFile
 
 RECEIPT = "spark-cdk.receipt"
@@ -87,7 +87,7 @@ class Receipt:
             if counted != expected:
                 raise ReceiptError(rule, counted, expected, asdict(self), stream=stream, path=path)
 
-    def to_json(self) -> Mapping[str, Json]:
+    def to_json(self) -> Mapping[str, JsonValue]:
         """The figures by name, as reports and the metadata of a commit have them."""
         return asdict(self)
 

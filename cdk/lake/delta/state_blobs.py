@@ -7,19 +7,23 @@ them. So a commit costs what it moves, however many partitions the source has, o
 be dropped where their rows would be appended again if they came back. A base stays while a retained state needs it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import orjson
 
 from cdk.base.errors import BadState, ConfigError, StateError, TransientError
-from cdk.base.values import Json, from_json, to_json
+from cdk.base.values import from_json, to_json
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+
+StateFile: TypeAlias = dict[str, Any]
+"""The content of a file of a state, or an object in it. `Any`: using what is not as it was written is BadState."""
 
 _FORMAT = "spark-cdk/1"
 NONCE_BITS = 20
@@ -60,7 +64,7 @@ class StateBlobs:
             blob["bases"] = {str(n): base for n, base in bases.items()}
         self._folder.write(f"{version}.json", to_json(blob))
 
-    def _shortened(self, version: int, saved: TableState, entries: Mapping[bytes, Json]) -> Mapping[str, Json]:
+    def _shortened(self, version: int, saved: TableState, entries: Mapping[bytes, StateFile]) -> StateFile:
         """The entries of a state file in place of all partitions; empty where the state becomes a base itself."""
         digests = {key: _digest(entry) for key, entry in entries.items()}
         base = self._base
@@ -93,7 +97,7 @@ class StateBlobs:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
-    def _expand(self, blob: dict[str, Json], version: int, path: str) -> None:
+    def _expand(self, blob: StateFile, version: int, path: str) -> None:
         """Put the partitions of its base into a state, and remember the base. Raises what `load` does."""
         base = blob.pop("base", None)
         if base is None:
@@ -112,7 +116,7 @@ class StateBlobs:
             raise BadState(path, len(entries), f"{base['partitions']} partitions", stream=self._stream)
         blob["state"]["states"] = list(entries.values())
 
-    def _read(self, version: int) -> tuple[dict[str, Json], str]:
+    def _read(self, version: int) -> tuple[StateFile, str]:
         """The content of the file of a version, and its path."""
         name = f"{version}.json"
         path = f"{self._folder}/{name}"
@@ -165,7 +169,7 @@ def number(version: int) -> int:
     return version >> NONCE_BITS
 
 
-def _entries(state: Json) -> dict[bytes, Json]:
+def _entries(state: object) -> dict[bytes, StateFile]:
     """The entries of a state's partitions by the JSON of their fields; empty where they are few."""
     states = state.get("states") if isinstance(state, Mapping) else None
     if not isinstance(states, list) or len(states) < _MANY:
@@ -174,9 +178,9 @@ def _entries(state: Json) -> dict[bytes, Json]:
     return entries if len(entries) == len(states) else {}
 
 
-def _digest(entry: Json) -> bytes:
+def _digest(entry: StateFile) -> bytes:
     return blake2b(to_json(entry), digest_size=16).digest()
 
 
-def _files(blob: Json) -> tuple[DataFile, ...] | None:
+def _files(blob: Sequence[StateFile] | None) -> tuple[DataFile, ...] | None:
     return None if blob is None else tuple(DataFile(**file) for file in blob)

@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
+from cdk.lake.parquet.table_files import LogAction
 from cdk.lake.storage.folder import Folder
 
 
@@ -51,7 +52,7 @@ class _Log:
     features: frozenset[str]
     writer: int
     properties: Mapping[str, str]
-    fields: Mapping[str, Mapping[str, Json]]
+    fields: Mapping[str, LogAction]
 
     def enabled(self, name: str) -> bool:
         return self.properties.get(name, "").lower() == "true"
@@ -318,14 +319,14 @@ def _log(handle: DeltaTable) -> _Log:
     )
 
 
-def _fields(fields: Sequence[Mapping[str, Json]], path: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
+def _fields(fields: Sequence[LogAction], path: str) -> Iterator[tuple[str, LogAction]]:
     for field in fields:
         location = f"{path}{field['name']}"
         yield location, field
         yield from _inner(field["type"], f"{location}.")
 
 
-def _inner(kind: Json, path: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
+def _inner(kind: FieldValue, path: str) -> Iterator[tuple[str, LogAction]]:
     match kind:
         case {"type": "struct", "fields": fields}:
             yield from _fields(fields, path)

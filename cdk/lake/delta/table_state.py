@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from cdk.base.values import Json
+from cdk.base.values import Stored
 from cdk.lake.parquet.writer import DataFile
 
 
@@ -18,7 +18,7 @@ class TableState:
     """Counts full refreshes; each row carries it."""
     complete: bool = False
     """Whether the last sync of this generation reached the end."""
-    state: Json = None
+    state: Stored = None
     """The stream's state in its exact wire form."""
     pending: tuple[DataFile, ...] = ()
     """Files of a generation that is not visible yet."""
@@ -36,7 +36,7 @@ class TableState:
 
     None: nobody counted them.
     """
-    source: Json = None
+    source: Stored = None
     """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
 
     None: the sync did not ask for them.

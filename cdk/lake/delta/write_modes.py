@@ -18,7 +18,7 @@ from cdk.base.errors import CdkError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.delta.engine_merge import EngineMerge, engine_comparison
 from cdk.lake.delta.engine_writes import appended, merged, overwritten
@@ -357,5 +357,5 @@ def _merge_receipt(staged: Receipt, merged: Merged | EngineMerge) -> Receipt:
     )
 
 
-def _facts(saved: TableState) -> Mapping[str, Json]:
+def _facts(saved: TableState) -> Mapping[str, JsonValue]:
     return {"state": saved.state, "complete": saved.complete, "generation": saved.generation, "mode": saved.sync_mode}

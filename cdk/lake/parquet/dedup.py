@@ -17,11 +17,11 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdk.base.values import Json, NotJson, canonical
+from cdk.base.values import FieldValue, JsonValue, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, GENERATION, LOCAL_TIME, META, MOMENT, RAW_ID
+from cdk.lake.arrow.conversions import to_timestamps
 from cdk.lake.arrow.json_text import from_json_text
-from cdk.lake.arrow.vectorized import to_timestamps
 from cdk.streams.order import CountOrder, MomentOrder, Order, Rank, bytes_of
 
 DELETED_AT = "_ab_cdc_deleted_at"
@@ -229,7 +229,7 @@ class _Part:
     raw: bool
 
 
-def _part(text: str | None, note: Json, names: frozenset[str], kind: pa.DataType) -> _Part | None:
+def _part(text: str | None, note: FieldValue, names: frozenset[str], kind: pa.DataType) -> _Part | None:
     """A part of a doubtful key; None: unknown. text: the value of the column. note: the row's `_airbyte_meta`."""
     original = _noted(note, names)
     if original is None:
@@ -238,7 +238,7 @@ def _part(text: str | None, note: Json, names: frozenset[str], kind: pa.DataType
     return _Part(original, raw=not (text is None and pa.types.is_string(kind)))
 
 
-def _noted(note: Json, names: Collection[str]) -> str | None:
+def _noted(note: FieldValue, names: Collection[str]) -> str | None:
     """The original of a value that did not fit its column, from `_airbyte_meta`."""
     for entry in (note or {}).get("changes") or ():
         if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
@@ -278,7 +278,7 @@ def _texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
 
 
-def _digest(value: Json) -> bytes:
+def _digest(value: JsonValue) -> bytes:
     return blake2b(canonical(value).encode(), digest_size=_DIGEST).digest()
 
 
@@ -332,7 +332,7 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
     return _array_of([None if value is None else order.rank(value) for value in values]).take(encoded.indices)
 
 
-def _json(text: str | None) -> Json:
+def _json(text: str | None) -> FieldValue:
     try:
         return None if text is None else from_json_text(text)
     except ValueError:  # from before the column held JSON

@@ -6,8 +6,6 @@ from datetime import date
 import orjson
 import pyarrow.parquet as pq
 
-from cdk.base.values import Json
-
 _LONGEST = 64
 """Longer strings have no bounds: they would be the largest part of the log."""
 
@@ -17,8 +15,8 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
 
     Integers, strings and dates have bounds. Delta: Per-file Statistics, of its protocol.
     """
-    low: dict[str, Json] = {}
-    high: dict[str, Json] = {}
+    low: dict[str, object] = {}
+    high: dict[str, object] = {}
     nulls: dict[str, int] = {}
     for column in range(metadata.num_columns):
         path = metadata.schema.column(column).path
@@ -37,6 +35,6 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
     ).decode()
 
 
-def _is_comparable(value: Json) -> bool:
+def _is_comparable(value: object) -> bool:
     """Whether every reader understands a bound alike; a datetime is a date, and has its own rules."""
     return type(value) in (int, date) or (type(value) is str and len(value) <= _LONGEST)

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from cdk.base.errors import BugError, ConfigError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
 from cdk.lake.arrow.coerce import change
 from cdk.lake.arrow.columns import META, OWN_COLUMNS
 
@@ -61,7 +60,7 @@ def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path:
     )
 
 
-def text_of(value: Json) -> str | None:
+def text_of(value: object) -> str | None:
     """A value as the log spells it: timestamps in UTC with a `Z`, an empty string as null."""
     match value:
         case None | str():

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import orjson
@@ -12,10 +13,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.lake.parquet.partitioning import Texts, text_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+
+LogAction: TypeAlias = Mapping[str, Any]
+"""A line of a commit of Delta's log, or a part of one. `Any`: Delta's protocol says what its fields are."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,9 @@ class TableFile:
     path: str
     """As the log spells it."""
     rows: int
-    low: Json = None
+    low: FieldValue = None
     """The lower bound of the first key's values; None where the log has none."""
-    high: Json = None
+    high: FieldValue = None
     """The upper bound."""
     partition: Texts = field(default_factory=dict)
     """Its partition in a partitioned table. Not every writer keeps the partition columns in the file."""
@@ -111,18 +115,18 @@ def total_rows(counts: Collection[int | None]) -> int | None:
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def actions(root: Folder, version: int) -> list[Mapping[str, Json]]:
+def actions(root: Folder, version: int) -> list[LogAction]:
     """The actions of one commit. Raises FileNotFoundError: the log has it no more."""
     return [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
 
 
-def changes_rows(lines: Sequence[Mapping[str, Json]]) -> bool:
+def changes_rows(lines: Sequence[LogAction]) -> bool:
     """Whether a commit says that rows come or go, and do not just move from file to file."""
     files = [line[kind] for line in lines for kind in ("add", "remove") if kind in line]
     return any(file.get("dataChange", True) for file in files)
 
 
-def apply_commit(files: dict[str, LoggedFile], lines: Sequence[Mapping[str, Json]]) -> int | None:
+def apply_commit(files: dict[str, LoggedFile], lines: Sequence[LogAction]) -> int | None:
     """Let the files of a commit come and go; the rows that come less those that leave, None where some are not counted.
 
     A file that gets a deletion vector leaves and comes; one that is there already is only described anew.
@@ -135,7 +139,7 @@ def apply_commit(files: dict[str, LoggedFile], lines: Sequence[Mapping[str, Json
     return None if added is None or removed is None else added - removed
 
 
-def _added(add: Mapping[str, Json]) -> LoggedFile:
+def _added(add: LogAction) -> LoggedFile:
     rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
     return LoggedFile(rows, int((add.get("deletionVector") or {}).get("cardinality", 0)))
 
@@ -208,7 +212,7 @@ def file_actions(
     ]
 
 
-def _nulls(row: Mapping[str, Json], keys: Sequence[str], partition_by: Sequence[str]) -> int | None:
+def _nulls(row: LogAction, keys: Sequence[str], partition_by: Sequence[str]) -> int | None:
     total = 0
     for key in keys:
         if key in partition_by:
@@ -221,6 +225,6 @@ def _nulls(row: Mapping[str, Json], keys: Sequence[str], partition_by: Sequence[
     return total
 
 
-def _bound(value: Json) -> Json:
+def _bound(value: FieldValue) -> FieldValue:
     """A bound of the log, if it can be compared: the log rounds those of timestamps, and has none of other types."""
     return value if type(value) in (int, str, date) else None

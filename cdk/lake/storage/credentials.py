@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 
 Kind: TypeAlias = Literal["s3", "gs", "az"]
 Options: TypeAlias = tuple[tuple[str, str], ...]
@@ -96,7 +96,7 @@ _PAIRS: Mapping[Kind, tuple[tuple[str, ...], ...]] = MappingProxyType(
 )
 
 
-def options_of(kind: Kind, storage: Mapping[str, Json], environ: Mapping[str, str]) -> Options:
+def options_of(kind: Kind, storage: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Options:
     """The options of a store: those given, the rest from the environment. True and numbers are given as text.
 
     Keys are one option: a given one is never completed by another one's half from the environment.
@@ -122,7 +122,7 @@ def options_of(kind: Kind, storage: Mapping[str, Json], environ: Mapping[str, st
     return tuple(sorted(options.items()))
 
 
-def secrets_of(options: Mapping[str, Json]) -> Iterator[str]:
+def secrets_of(options: Mapping[str, JsonValue]) -> Iterator[str]:
     """The values that must not be shown, and the passwords in addresses."""
     secret = {name for supported in _OPTIONS.values() for name, option in supported.items() if option.secret}
     for name, value in options.items():
@@ -144,7 +144,7 @@ def file_system(kind: Kind, account: str, options: Options) -> fs.FileSystem:
 
     Raises ConfigError: no account.
     """
-    arguments: dict[str, Json] = {}
+    arguments: JsonObject = {}
     for name, value in options:
         option = _OPTIONS[kind][name]
         if option.argument and not (name == "AWS_DEFAULT_REGION" and "region" in arguments):
@@ -152,7 +152,7 @@ def file_system(kind: Kind, account: str, options: Options) -> fs.FileSystem:
     return _OPEN[kind](arguments, account)
 
 
-def _s3(arguments: dict[str, Json], _: str) -> fs.FileSystem:
+def _s3(arguments: JsonObject, _: str) -> fs.FileSystem:
     return fs.S3FileSystem(
         **arguments,
         connect_timeout=_CONNECT_SECONDS,
@@ -162,11 +162,11 @@ def _s3(arguments: dict[str, Json], _: str) -> fs.FileSystem:
     )
 
 
-def _gs(arguments: dict[str, Json], _: str) -> fs.FileSystem:
+def _gs(arguments: JsonObject, _: str) -> fs.FileSystem:
     return fs.GcsFileSystem(**arguments, retry_time_limit=timedelta(seconds=_REQUEST_SECONDS))
 
 
-def _az(arguments: dict[str, Json], account: str) -> fs.FileSystem:
+def _az(arguments: JsonObject, account: str) -> fs.FileSystem:
     arguments = {"account_name": account, **arguments} if account else arguments
     if "account_name" not in arguments:
         raise ConfigError(
@@ -177,9 +177,7 @@ def _az(arguments: dict[str, Json], account: str) -> fs.FileSystem:
     return fs.AzureFileSystem(**arguments)
 
 
-_OPEN: Mapping[Kind, Callable[[dict[str, Json], str], fs.FileSystem]] = MappingProxyType(
-    {"s3": _s3, "gs": _gs, "az": _az}
-)
+_OPEN: Mapping[Kind, Callable[[JsonObject, str], fs.FileSystem]] = MappingProxyType({"s3": _s3, "gs": _gs, "az": _az})
 
 
 def _full_name(kind: Kind, spelled: str) -> str | None:
@@ -190,5 +188,5 @@ def _full_name(kind: Kind, spelled: str) -> str | None:
     return next((full for full in names if full in _OPTIONS[kind]), None)
 
 
-def _text(value: Json) -> str:
+def _text(value: JsonValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.storage.credentials import SCHEMES, Kind, Options, file_system, for_delta, options_of, secrets_of
 from cdk.lake.storage.folder import FileInfo, Folder, LocalFolder, cache_folder
 
@@ -174,7 +174,7 @@ class ObjectStoreFolder(Folder):
         return "/".join(filter(None, (self.bucket.partition("@")[0], self.key, name)))
 
 
-def folder_at(address: str, storage: Mapping[str, Json], environ: Mapping[str, str] = os.environ) -> Folder:
+def folder_at(address: str, storage: Mapping[str, JsonValue], environ: Mapping[str, str] = os.environ) -> Folder:
     """The place that a person wrote: a path, `file:///path`, or the address of a store. A folder needs no `storage`.
 
     Raises ConfigError: no address of a known store, or options that it does not have.

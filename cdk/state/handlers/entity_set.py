@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.state.log.slot_value import Kind
 
 ENTITIES = Kind("cdk/entity-set")
@@ -47,7 +47,7 @@ class Compared:
     """What is to be remembered before the sink is asked."""
 
 
-def read_sets(value: Json, path: str) -> dict[str, dict[str, int]]:
+def read_sets(value: JsonValue, path: str) -> dict[str, dict[str, int]]:
     """Scope -> id -> number; empty for None. Raises BadState naming the place of what means nothing here."""
     if value is None:
         return {}
@@ -66,7 +66,7 @@ def read_sets(value: Json, path: str) -> dict[str, dict[str, int]]:
     return sets
 
 
-def write_sets(sets: Mapping[str, dict[str, int]]) -> Json:
+def write_sets(sets: Mapping[str, dict[str, int]]) -> JsonValue:
     """The value of a slot, as `read_sets` reads it."""
     return {"scopes": {scope: {"ids": ids} for scope, ids in sets.items()}}
 

@@ -5,13 +5,14 @@ from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.times.durations import Duration
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.state.log.session import Mode
 from cdk.state.log.state_log import StateLog
 from cdk.state.stores.key import StateKey
@@ -64,13 +65,13 @@ class StatefulOptions(BaseModel):
     """How far before the request a gap is filled."""
     max_intervals: Annotated[int, Field(ge=1)] = 1000
     """How many intervals are remembered."""
-    state_provider: Mapping[str, Json] | None = Field(None, repr=False)
+    state_provider: Mapping[str, JsonValue] | None = Field(None, repr=False)
     """Where the log lies, and how large a slot may be; see `open_log`."""
     max_checkpoint_state_size: Annotated[int, Field(ge=1)] = 2**24
     """Where the log lies, and how large a slot may be; see `open_log`."""
 
     @classmethod
-    def parse(cls, block: Mapping[str, Json], path: str = _PATH) -> "StatefulOptions":
+    def parse(cls, block: Mapping[str, JsonValue], path: str = _PATH) -> "StatefulOptions":
         """The options of a block. Raises ConfigError naming every key that is wrong, below `path`."""
         try:
             return cls.model_validate(block)
@@ -100,7 +101,7 @@ class StatefulOptions(BaseModel):
         return StateLog(store, key, clock=clock, secrets=secrets, max_checkpoint_state_size=size)
 
 
-def _line(path: str, problem: Mapping[str, Json]) -> str:
+def _line(path: str, problem: ErrorDetails) -> str:
     """One line for one problem. It shows no value of `state_provider`, which may be a secret."""
     keys = problem["loc"]
     where = f"{path}.{dotted(keys)}" if keys else path

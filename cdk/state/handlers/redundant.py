@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
-from cdk.base.values import Json, canonical
+from cdk.base.values import Stored, canonical
 from cdk.state.handlers.intervals import Interval, Spans, floor, in_utc, inward, minus, normal, outward
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log.canonical_json import digest
@@ -51,7 +51,7 @@ class RedundantRunSkipHandler:
     Raises BadState: what the last run left cannot be read.
     """
 
-    def __init__(self, run: StatefulRun, name: str, *, selection: Json = None) -> None:
+    def __init__(self, run: StatefulRun, name: str, *, selection: Stored = None) -> None:
         self.slot = f"window:{name}"
         self._run = run
         self._bucket = _BUCKETS[run.options.bucket_duration]
@@ -157,7 +157,7 @@ def _of_millis(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, UTC)
 
 
-def _read(value: Json, selection: str, path: str) -> Spans:
+def _read(value: Stored, selection: str, path: str) -> Spans:
     """The spans of a slot's value; none for None, and for another selection. Raises BadState naming the place."""
     if value is None:
         return ()

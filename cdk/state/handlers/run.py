@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cdk.base.values import Json
+from cdk.base.values import Stored
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.log.retention import Retention
 from cdk.state.log.session import Mode, StateSession, open_session
@@ -36,11 +36,11 @@ class StatefulRun:
             return "the run ignores what was known"
         return "" if self.options.remove_stale_metadata else "remove_stale_metadata is false"
 
-    def shown(self, slot: str, kind: Kind) -> Json:
+    def shown(self, slot: str, kind: Kind) -> Stored:
         """What the run may compare itself with; None: nothing. Raises BadState."""
         return self.session.read(slot, kind)
 
-    def standing(self, slot: str, kind: Kind) -> Json:
+    def standing(self, slot: str, kind: Kind) -> Stored:
         """What the log says now, whatever the run may see: a run that ignores the state forgets nothing.
 
         Raises BadState.
@@ -60,7 +60,7 @@ def stateful_run(
     *,
     preview: bool = False,
     mode: Mode | None = None,
-    run: Mapping[str, Json] | None = None,
+    run: Mapping[str, Stored] | None = None,
     retention: Retention | None = None,
 ) -> Iterator[StatefulRun]:
     """A run of these options; what it will see has been read and checked when it begins.

@@ -15,7 +15,7 @@ import zlib
 from typing import NamedTuple
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json, canonical
+from cdk.base.values import Stored, canonical
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, value_digest
@@ -42,7 +42,7 @@ class Placed(NamedTuple):
 
 def to_slot(value: Frozen, seq: int, before: Slot | None) -> Placed:
     """How record `seq` keeps a value; `before`: the slot in its parent."""
-    json: dict[str, Json] = {
+    json: dict[str, Stored] = {
         "kind": value.kind,
         "version": value.version,
         "since": seq,
@@ -93,7 +93,7 @@ def load(store: LogStore, key: StateKey, slot: Slot, path: str) -> tuple[StateVa
     return StateValue(kind, version, value), text
 
 
-def _unpack(store: LogStore, key: StateKey, slot: Slot, path: str) -> Json:
+def _unpack(store: LogStore, key: StateKey, slot: Slot, path: str) -> Stored:
     if slot.json["encoding"] != _ENCODING:
         raise BadState(f"{path}.encoding", slot.json["encoding"], f"{_ENCODING!r}; a newer kit may have written it")
     value, *patches = (loads_canonical(_inflated(store, key, name, path), f"{path} blob {name}") for name in slot.blobs)
@@ -117,10 +117,10 @@ def _inflated(store: LogStore, key: StateKey, name: str, path: str) -> bytes:
     return text
 
 
-def diff(old: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:
+def diff(old: dict[str, Stored], new: dict[str, Stored]) -> dict[str, Stored]:
     """The patch from `old` to `new`; empty when they have the same canonical text."""
-    changed: dict[str, Json] = {}
-    inside: dict[str, Json] = {}
+    changed: dict[str, Stored] = {}
+    inside: dict[str, Stored] = {}
     for key in _different(old, new):
         before, value = old.get(key), new[key]
         if isinstance(before, dict) and isinstance(value, dict):
@@ -132,7 +132,7 @@ def diff(old: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:
     return {name: part for name, part in parts.items() if part}
 
 
-def apply(old: dict[str, Json], patch: dict[str, Json]) -> dict[str, Json]:
+def apply(old: dict[str, Stored], patch: dict[str, Stored]) -> dict[str, Stored]:
     """`old` as the patch changes it. Consumes `old`: it may hold the result."""
     for key in patch.get("drop", ()):
         del old[key]
@@ -142,7 +142,7 @@ def apply(old: dict[str, Json], patch: dict[str, Json]) -> dict[str, Json]:
     return old
 
 
-def _different(old: dict[str, Json], new: dict[str, Json]) -> list[str]:
+def _different(old: dict[str, Stored], new: dict[str, Stored]) -> list[str]:
     """The keys of `new` whose values have another canonical text in `old`, or none.
 
     1, 1.0 and true are equal in Python and have three texts, 0.0 and -0.0 have two; inside of maps and lists only the

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import orjson
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json, canonical, from_json
+from cdk.base.values import JsonValue, Stored, canonical, from_json
 
 _DEEPEST = 200
 _SCALARS = (str, int, float, bool, type(None))
 
 
-def dumps_canonical(value: Json, path: str) -> bytes:
+def dumps_canonical(value: JsonValue, path: str) -> bytes:
     """The canonical text of a value: UTF-8, keys sorted, no blanks.
 
     Raises BadState naming the place of what JSON cannot hold, or would not give back as it is: NaN and infinities,
@@ -29,7 +29,7 @@ def dumps_canonical(value: Json, path: str) -> bytes:
     return text
 
 
-def loads_canonical(text: bytes, path: str) -> Json:
+def loads_canonical(text: bytes, path: str) -> Stored:
     """The value of a JSON text. Raises BadState: it is none."""
     try:
         return from_json(text)
@@ -45,7 +45,7 @@ def digest(*parts: bytes) -> str:
     return f"sha256:{sha.hexdigest()}"
 
 
-def leaves(value: Json, path: str) -> Iterator[tuple[str, Json]]:
+def leaves(value: JsonValue, path: str) -> Iterator[tuple[str, JsonValue]]:
     """Every scalar and every key inside a JSON value, with its place: `path.users[2].id`."""
     match value:
         case dict():
@@ -59,11 +59,11 @@ def leaves(value: Json, path: str) -> Iterator[tuple[str, Json]]:
             yield path, value
 
 
-def _first_flaw(value: Json, path: str, depth: int = 0) -> BadState:
+def _first_flaw(value: JsonValue, path: str, depth: int = 0) -> BadState:
     return next(_flaws(value, path, depth), BadState(path, type(value).__name__, "JSON"))
 
 
-def _flaws(value: Json, path: str, depth: int) -> Iterator[BadState]:
+def _flaws(value: JsonValue, path: str, depth: int) -> Iterator[BadState]:
     if depth > _DEEPEST:
         yield BadState(path, "a value inside itself, or very deep", f"at most {_DEEPEST} levels")
     elif type(value) is dict:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json, canonical
+from cdk.base.values import Stored, canonical
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.stores.key import StateKey
 
@@ -27,7 +27,7 @@ class Slot:
     oldest first, with their `encoding` and `stored`: the sizes of the whole and of all patches together.
     """
 
-    json: Mapping[str, Json]
+    json: Mapping[str, Stored]
 
     @property
     def digest(self) -> str:
@@ -57,13 +57,13 @@ class StateRecord:
     status: str
     created_at: str
     slots: Mapping[str, Slot]
-    run: Mapping[str, Json] = field(default_factory=dict)
-    effects: tuple[Json, ...] = ()
+    run: Mapping[str, Stored] = field(default_factory=dict)
+    effects: tuple[Stored, ...] = ()
     first: int = 1
-    extra: Mapping[str, Json] = field(default_factory=dict)
+    extra: Mapping[str, Stored] = field(default_factory=dict)
 
     @cached_property
-    def _body(self) -> dict[str, Json]:
+    def _body(self) -> dict[str, Stored]:
         return {
             **self.extra,
             "format": FORMAT,

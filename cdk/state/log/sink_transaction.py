@@ -17,7 +17,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from cdk.base.errors import BadState, StateConflict, StateError
-from cdk.base.values import Json
+from cdk.base.values import Stored
 from cdk.state.log.blobs import to_slot
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.record import FORMAT, RecordStatus, Slot, StateRecord
@@ -91,8 +91,8 @@ class SinkTransaction:
         slots: Mapping[str, Slot | Frozen],
         *,
         status: RecordStatus,
-        run: Mapping[str, Json],
-        effects: Sequence[Json],
+        run: Mapping[str, Stored],
+        effects: Sequence[Stored],
     ) -> dict[str, Slot | Frozen]:
         """Store the intent of the record after `head`, and commit the rows under its name. Gives the record's slots.
 
@@ -141,7 +141,7 @@ class SinkTransaction:
         marker: str = MARKER.read(value, f"state of {self._log.key} {self._slot}")
         return marker
 
-    def _intended(self, head: StateRecord | None) -> dict[str, Json] | None:
+    def _intended(self, head: StateRecord | None) -> dict[str, Stored] | None:
         """The intent that the sink's marker names, if it is for the record after `head`.
 
         Raises BadState: it was damaged, or a kit wrote it that is newer than this one.
@@ -153,7 +153,7 @@ class SinkTransaction:
         where = f"state of {self._log.key} blob {self.marker}"
         if self.marker != (name := _name(int(self.marker.partition("-")[0]), data)):
             raise BadState(where, name, "its own name: the intent was changed or cut after it was written")
-        intent: dict[str, Json] = loads_canonical(data, where)
+        intent: dict[str, Stored] = loads_canonical(data, where)
         if intent.get("format") != FORMAT:
             raise BadState(f"{where} format", intent.get("format"), f"{FORMAT!r}; a newer kit may have written it")
         return intent if intent["parent"] == (head.digest if head else None) else None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json
+from cdk.base.values import Stored
 from cdk.state.log.canonical_json import digest, dumps_canonical
 
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
@@ -17,7 +17,7 @@ class StateValue:
 
     kind: str
     version: int
-    value: Json
+    value: Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Kind:
 
     name: str
     version: int = 1
-    migrations: Mapping[int, Callable[[Json], Json]] = field(default_factory=dict)
+    migrations: Mapping[int, Callable[[Stored], Stored]] = field(default_factory=dict)
 
-    def of(self, value: Json) -> StateValue:
+    def of(self, value: Stored) -> StateValue:
         """`value` as this kind, to be proposed."""
         return StateValue(self.name, self.version, value)
 
-    def read(self, slot_value: StateValue, path: str) -> Json:
+    def read(self, slot_value: StateValue, path: str) -> Stored:
         """The value in today's form.
 
         Raises BadState: it is of another kind, of a newer version, or of one that nobody migrates any more.

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from cdk.base.errors import BadState, StateConflict, StateError, TransientError
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.state.log.blobs import load, to_slot
 from cdk.state.log.canonical_json import dumps_canonical
 from cdk.state.log.record import RecordStatus, Slot, StateRecord, read_record
@@ -98,8 +98,8 @@ class StateLog:
         slots: Mapping[str, Slot | Frozen],
         *,
         status: RecordStatus,
-        run: Mapping[str, Json] | None = None,
-        effects: Sequence[Json] = (),
+        run: Mapping[str, JsonValue] | None = None,
+        effects: Sequence[JsonValue] = (),
         first: int | None = None,
     ) -> StateRecord:
         """Append the record after `parent` and return it.
@@ -120,7 +120,7 @@ class StateLog:
             raise self._conflict(seq)
         return record
 
-    def repair(self, to: int, *, run: Mapping[str, Json] | None = None) -> StateRecord:
+    def repair(self, to: int, *, run: Mapping[str, JsonValue] | None = None) -> StateRecord:
         """Append the slots of record `to` where the newest one cannot be read; the log begins anew with that.
 
         What the damaged records said is lost: a person decides this, who knows what became of their rows.
@@ -138,8 +138,8 @@ class StateLog:
         slots: Mapping[str, Slot],
         *,
         status: RecordStatus,
-        run: Mapping[str, Json],
-        effects: Sequence[Json] = (),
+        run: Mapping[str, JsonValue],
+        effects: Sequence[JsonValue] = (),
         first: int | None = None,
     ) -> StateRecord:
         return StateRecord(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json
+from cdk.base.values import Stored
 from cdk.state.log.session import StateSession
 from cdk.state.log.slot_value import Kind, StateValue
 
@@ -32,8 +32,8 @@ def source_of(slot: str) -> str | None:
 
 
 def read_slot(
-    session: StateSession, source: str, kind: Kind, plain: Mapping[str, Callable[[str], Json]] | None = None
-) -> Json:
+    session: StateSession, source: str, kind: Kind, plain: Mapping[str, Callable[[str], Stored]] | None = None
+) -> Stored:
     """The value of a source's slot in today's form of `kind`; None when there is nothing to show.
 
     plain: kinds of Open Data Fabric that are understood as well -> their text as a value of `kind`.

@@ -15,7 +15,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 
 from cdk.base.errors import BadState
 from cdk.base.times.clock import parse_timestamp
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.state.log.session import StateSession
 from cdk.state.log.slot_value import Kind, StateValue
 from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, read_slot, slot_of
@@ -84,11 +84,11 @@ def as_odf(value: StateValue) -> StateValue:
     return LAST_MODIFIED.of(moment.astimezone(UTC).isoformat().replace("+00:00", "Z"))
 
 
-def _of_etag(text: str) -> Json:
+def _of_etag(text: str) -> JsonValue:
     return {"requests": {UNBOUND: {"etag": text}}}
 
 
-def _of_moment(text: str) -> Json:
+def _of_moment(text: str) -> JsonValue:
     moment = parse_timestamp(text, ())
     if moment is None:
         raise BadState(LAST_MODIFIED.name, text, "a moment as RFC 3339 writes it")
@@ -96,12 +96,12 @@ def _of_moment(text: str) -> Json:
     return {"requests": {UNBOUND: {"last_modified": format_datetime(moment.astimezone(UTC), usegmt=True)}}}
 
 
-def _json(known: Validators) -> Json:
+def _json(known: Validators) -> JsonValue:
     fields = {name: getattr(known, name) for name in _NAMES}
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _read(value: Json, path: str) -> dict[str, Validators]:
+def _read(value: JsonValue, path: str) -> dict[str, Validators]:
     if value is None:
         return {}
     requests = value.get("requests") if isinstance(value, dict) else None
@@ -110,7 +110,7 @@ def _read(value: Json, path: str) -> dict[str, Validators]:
     return {request: _validators(entry, f"{path} requests.{request}") for request, entry in requests.items()}
 
 
-def _validators(entry: Json, path: str) -> Validators:
+def _validators(entry: JsonValue, path: str) -> Validators:
     if not isinstance(entry, dict) or not set(entry) <= set(_NAMES):
         raise BadState(path, entry, f"an object with some of {', '.join(_NAMES)}")
     for name, value in entry.items():

@@ -7,14 +7,14 @@ from typing import NamedTuple, TypeAlias, cast
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.state.stores.objects import ObjectStore
 from cdk.state.stores.protocol import LogStore
 
 GROUP = "cdk.state_stores"
 """The entry points by which packages add stores. Each names an `OpenStore`."""
 
-OpenStore: TypeAlias = Callable[[Mapping[str, Json]], LogStore]
+OpenStore: TypeAlias = Callable[[Mapping[str, JsonValue]], LogStore]
 """Makes a store of the `config` of `state_provider`. Raises ConfigError naming the key; touches nothing yet."""
 
 _PATH = "state_provider"
@@ -29,7 +29,7 @@ class _Builtin(NamedTuple):
     optional: tuple[str, ...] = ()
     extra: str = ""
 
-    def open(self, config: Mapping[str, Json]) -> LogStore:
+    def open(self, config: Mapping[str, JsonValue]) -> LogStore:
         """The store of these keys."""
         _check(config, f"{_PATH}.config", self.required, self.optional)
         store: LogStore = getattr(import_module(self.module), self.name)(**config)
@@ -44,7 +44,7 @@ _BUILTIN = {
 }
 
 
-def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> LogStore:
+def open_store(where: str | Mapping[str, JsonValue], *, writes: bool = True) -> LogStore:
     """The store at a URL, or of the settings `{type: ..., config: {...}}`.
 
     | type | config | URL |
@@ -60,13 +60,14 @@ def open_store(where: str | Mapping[str, Json], *, writes: bool = True) -> LogSt
     """
     settings = _settings(where) if isinstance(where, str) else where
     _check(settings, _PATH, ("type",), ("config",))
-    store = _open(settings["type"], settings.get("config") or {})
+    config = settings.get("config")
+    store = _open(str(settings["type"]), config if isinstance(config, Mapping) else {})
     if writes:
         store.prepare()
     return store
 
 
-def open_objects(where: str, options: Mapping[str, Json] | None = None) -> ObjectStore:
+def open_objects(where: str, options: Mapping[str, JsonValue] | None = None) -> ObjectStore:
     """The objects in a folder of this machine (a path, `file:///var/lib`) or of an object store (`s3://bucket/folder`).
 
     options: for an object store, see `cdk.state.stores.cloud.CloudStore`. Nothing is prepared.
@@ -78,7 +79,7 @@ def open_objects(where: str, options: Mapping[str, Json] | None = None) -> Objec
     return cast("ObjectStore", _open("object", {"url": where, "options": options or {}}))
 
 
-def _open(kind: str, config: Mapping[str, Json]) -> LogStore:
+def _open(kind: str, config: Mapping[str, JsonValue]) -> LogStore:
     points = {point.name: point for point in entry_points(group=GROUP)}
     needs = ""
     try:
@@ -94,7 +95,7 @@ def _open(kind: str, config: Mapping[str, Json]) -> LogStore:
     raise ConfigError(f"unknown type {kind!r}{did_you_mean(kind, [*_BUILTIN, *points])}", path=f"{_PATH}.type")
 
 
-def _settings(url: str) -> Mapping[str, Json]:
+def _settings(url: str) -> Mapping[str, JsonValue]:
     scheme, colon, rest = url.partition(":")
     if url == "memory:":
         return {"type": "memory"}
@@ -106,7 +107,7 @@ def _settings(url: str) -> Mapping[str, Json]:
     return {"type": kind, "config": {"url": url}}
 
 
-def _check(settings: Json, path: str, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
+def _check(settings: JsonValue, path: str, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
     """Refuse unknown keys; those that must be there are texts, the others are maps."""
     if not isinstance(settings, Mapping):
         raise ConfigError(f"found {type(settings).__name__}, expected keys and values", path=path)

@@ -16,9 +16,9 @@ from cdk.base.task_map import TaskMap
 from cdk.base.values import JsonSchema
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
+    JSON_TEXT,
     OWN_COLUMNS,
     ColumnType,
-    JsonText,
     column_name,
     column_owner,
     columns,
@@ -225,7 +225,7 @@ def _warn_of_string_columns(
     names = [
         name
         for name, kind in declared.items()
-        if table_columns.get(name) == pa.string() and not isinstance(kind, JsonText) and kind != pa.string()
+        if table_columns.get(name) == pa.string() and kind is not JSON_TEXT and kind != pa.string()
     ]
     if names and stream_plan.policy is Policy.EVOLVE:
         logger.warning(
@@ -367,7 +367,7 @@ def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -
     where = f"streams.{stream_plan.stream.name}.partition_by"
     names: list[str] = []
     for field in stream_plan.partition_by:
-        if isinstance(declared.get(field), JsonText):
+        if declared.get(field) is JSON_TEXT:
             raise ConfigError(f"{where}: {field!r} is kept as JSON text; expected values of one simple type")
         name = column_name(field) or field
         if name in names:
@@ -411,7 +411,7 @@ def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, C
     if name in schema.names and pa.types.is_nested(schema.field(name).type):
         return None
     order = NaturalOrder() if stream.cursor is None else stream.cursor.order
-    return CursorColumn(field, name, order, isinstance(declared.get(field), JsonText))
+    return CursorColumn(field, name, order, declared.get(field) is JSON_TEXT)
 
 
 def _bounded(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from cdk.base.values import Json, NotJson
 from cdk.lake.arrow.coerce import Change, coerce_value
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, ColumnType, JsonText
+from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, LOCAL_TIME, ColumnType
 
 DATE = pa.date32()
 
@@ -18,7 +18,7 @@ DATE = pa.date32()
 def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
     noted: list[Change] = []
     held = coerce_value(value, kind, "a", noted)
-    assert pa.array([held], pa.string() if isinstance(kind, JsonText) else kind).to_pylist() == [held]
+    assert pa.array([held], pa.string() if kind is JSON_TEXT else kind).to_pylist() == [held]
     return held, noted
 
 
@@ -39,7 +39,7 @@ def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
         (None, BIG_INTEGER, None),
         (-128, pa.int8(), -128),
         (UUID(int=1), pa.string(), "00000000-0000-0000-0000-000000000001"),
-        (UUID(int=1), JsonText(), '"00000000-0000-0000-0000-000000000001"'),
+        (UUID(int=1), JSON_TEXT, '"00000000-0000-0000-0000-000000000001"'),
     ],
 )
 def test_a_value_that_fits_has_no_note(value: Json, kind: ColumnType, held: Json) -> None:
@@ -93,4 +93,4 @@ def test_a_local_time_is_what_the_clock_shows_and_the_rest_is_noted(text: str, r
 @pytest.mark.parametrize("value", [b"\xff", {"a": [1j]}, {1, 2}])
 def test_what_is_not_made_of_json_is_refused(value: object) -> None:
     with pytest.raises(NotJson, match="JSON cannot hold"):
-        coerce_value(value, JsonText(), "a", [])
+        coerce_value(value, JSON_TEXT, "a", [])

@@ -10,11 +10,11 @@ from cdk.base.records.inferred import inferred_schema
 from cdk.base.values import Json
 from cdk.lake.arrow.columns import (
     BIG_INTEGER,
+    JSON_TEXT,
     LOCAL_TIME,
     MOMENT,
     OWN_COLUMNS,
     ColumnType,
-    JsonText,
     arrow_type,
     column_name,
     columns,
@@ -23,7 +23,7 @@ from cdk.lake.arrow.columns import (
     without_column,
 )
 
-TEXT = JsonText()
+TEXT = JSON_TEXT
 INT, DOUBLE, STRING, BOOL = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 B_INT = pa.struct([("b", INT)])
 

@@ -19,12 +19,12 @@ from cdk.lake.arrow.cast import cast_batch, unfit
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
     BIG_INTEGER,
+    JSON_TEXT,
     LOCAL_TIME,
     META,
     MOMENT,
     OWN_COLUMNS,
     ColumnType,
-    JsonText,
     columns,
     table_schema,
 )
@@ -65,7 +65,7 @@ def test_a_new_table_has_the_declared_columns(policy: Policy, room: int) -> None
 
 @pytest.mark.parametrize(("policy", "room"), [(EVOLVE, ROOM - 3), (FREEZE, 0), (DISCARD, 0)])
 def test_a_table_that_fits_stays_as_it_is(policy: Policy, room: int) -> None:
-    declared: Mapping[str, ColumnType] = {"a b": INT, "any": JsonText(), "o": AB}
+    declared: Mapping[str, ColumnType] = {"a b": INT, "any": JSON_TEXT, "o": AB}
 
     assert plan(table(**declared), declared, policy) == SchemaChange(declared, table(**declared), room=room)
 
@@ -107,7 +107,7 @@ def test_numbers_that_a_double_would_round_become_text() -> None:
         (TEXT, INT, 5, "5"),
         (TEXT, A, {"a": 1}, '{"a":1}'),
         (TEXT, MOMENT, "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
-        (TEXT, JsonText(), "x", '"x"'),
+        (TEXT, JSON_TEXT, "x", '"x"'),
         (DOUBLE, INT, 5, 5.0),
         (AB, A, {"a": 1}, {"a": 1, "b": None}),
         (BIG_INTEGER, INT, 5, 5),
@@ -212,7 +212,7 @@ def test_freeze_takes_a_table_that_holds_all_that_is_declared() -> None:
 def test_discard_keeps_the_table_and_every_value() -> None:
     old = table(id=INT, Name=TEXT, any=INT)
 
-    made = plan(old, {"id": TEXT, "name": TEXT, "new": INT, "any": JsonText()}, DISCARD)
+    made = plan(old, {"id": TEXT, "name": TEXT, "new": INT, "any": JSON_TEXT}, DISCARD)
 
     assert (made.schema, made.add, made.widen, made.room) == (old, (), (), 0)
     assert written(made, {"id": "x", "name": "y", "new": 1, "z": 2, "any": 5}) == {
@@ -311,7 +311,7 @@ TYPES = {
     "inner": pa.struct([("walls", pa.list_(LOCAL_TIME)), ("day", DATE)]),
     "First Name": TEXT,
     "a.b": INT,
-    "any": JsonText(),
+    "any": JSON_TEXT,
 }
 RECORD = {
     "day": "1500-01-01",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import cut_expected, expecting
 from cdk.base.values import Json, from_json
-from cdk.lake.arrow.columns import ColumnType, JsonText, columns
+from cdk.lake.arrow.columns import JSON_TEXT, ColumnType, columns
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.arrow.typed_json_reader import TypedJsonReader
 
@@ -110,7 +110,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Json]]:
 
 def valued(row: dict[str, Json]) -> dict[str, Json]:
     """A row whose JSON text is decoded: the source's spelling may stay."""
-    texts = [name for name, kind in COLUMNS.items() if isinstance(kind, JsonText) and row[name] is not None]
+    texts = [name for name, kind in COLUMNS.items() if kind is JSON_TEXT and row[name] is not None]
     return {**row, **{name: json.loads(row[name]) for name in texts}}
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.lake.arrow.coerce import Change, coerce_value
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT, ColumnType, JsonText, arrow_type
+from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, LOCAL_TIME, MOMENT, ColumnType, arrow_type
 from cdk.lake.arrow.vectorized import by_field, to_array
 
 POINT = pa.struct([("x", pa.int64()), ("label", pa.string())])
@@ -21,7 +21,7 @@ KINDS: list[ColumnType] = [
     MOMENT,
     LOCAL_TIME,
     BIG_INTEGER,
-    JsonText(),
+    JSON_TEXT,
     POINT,
     pa.list_(pa.string()),
     pa.list_(POINT),
@@ -73,7 +73,7 @@ def test_it_makes_what_value_by_value_makes_or_nothing(kind: ColumnType, values:
         (POINT, []),
         (pa.list_(pa.string()), [["a", "b"], [], None, ["c", None]]),
         (pa.list_(POINT), [[{"x": 1, "label": "a"}], None, [None, {"x": 2, "label": "b"}]]),
-        (JsonText(), [{"a": None}, [1, 2], "text", 1, None, True, "null"]),
+        (JSON_TEXT, [{"a": None}, [1, 2], "text", 1, None, True, "null"]),
         (pa.string(), ["a", {"b": None}, 1.5, None, False, [], "null"]),
         (pa.date32(), ["2024-01-02", None]),
         (BIG_INTEGER, [10**30, None]),
@@ -96,8 +96,8 @@ def test_values_that_fit_are_taken_at_once(kind: ColumnType, values: list[Any]) 
         (pa.string(), math.nan),
         (pa.string(), {"deep": [math.nan]}),
         (pa.string(), date(2024, 1, 2)),
-        (JsonText(), {"deep": [math.inf]}),
-        (JsonText(), {1, 2}),
+        (JSON_TEXT, {"deep": [math.inf]}),
+        (JSON_TEXT, {1, 2}),
         (pa.date32(), "0000-01-01"),
         (pa.date32(), "2024-13-01"),
         (POINT, {"x": 1, "label": "a", "other": 2}),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import CdkError, ConfigError, TransientError
+from cdk.base.values import JsonObject
 from cdk.lake.storage.credentials import for_delta, secrets_of
 from cdk.lake.storage.folder import Folder, LocalFolder, as_folder, cache_folder
 from cdk.lake.storage.object_store import ObjectStoreFolder, folder_at
@@ -183,7 +184,7 @@ def test_azure_needs_an_account_from_the_address_or_the_options() -> None:
 
 
 def test_only_keys_are_secrets_and_the_log_is_put_only_if_nobody_has() -> None:
-    options = {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": True, "AZURE_STORAGE_ACCOUNT_KEY": "z", **KEYS}
+    options: JsonObject = {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": True, "AZURE_STORAGE_ACCOUNT_KEY": "z", **KEYS}
 
     assert sorted(secrets_of(options)) == ["k", "s", "z"]
     assert for_delta("s3", ())["aws_conditional_put"] == "etag"

@@ -321,6 +321,6 @@ def test_another_token_leaves_digests_as_they_are() -> None:
 def test_facts_that_are_no_json_are_refused_before_anything_is_stored() -> None:
     log = opened()
     with pytest.raises(BadState, match=r"run\.started_at"):
-        log.append(None, {}, status="final", run={"started_at": NOON})
+        log.append(None, {}, status="final", run={"started_at": NOON})  # type: ignore[dict-item] # it is no JSON
 
     assert log.head() is None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cdk import ConfigError, TransientError
-from cdk.base.values import Json
+from cdk.base.values import Json, JsonObject
 from cdk.state import Kind, LogStore, StateKey, StateLog, open_session, open_store
 from cdk.state.stores.opening import open_objects
 from tests.state.stores.servers import App, needs_s3rver, s3, s3rver
@@ -16,7 +16,7 @@ COUNTER = Kind("test/counter")
 
 
 def opened(options: Mapping[str, Json], bucket: str = "states", *, writes: bool = True) -> LogStore:
-    settings = {"type": "object", "config": {"url": f"s3://{bucket}/folder", "options": options}}
+    settings: JsonObject = {"type": "object", "config": {"url": f"s3://{bucket}/folder", "options": options}}
     return open_store(settings, writes=writes)
 
 
