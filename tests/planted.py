@@ -884,7 +884,7 @@ BUGS = [
     Bug(
         "groups share a cursor",
         "declarative/components/streams/streams",
-        "isinstance(reader.router, Grouped)",
+        "reader.router.shares_cursor",
         "False",
         "tests/declarative/components/streams/test_partition_routers.py",
     ),

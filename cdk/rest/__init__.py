@@ -19,9 +19,10 @@ from cdk.rest.http_stream import HttpStream
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.next_link import CursorToken, LinkHeader
 from cdk.rest.pagination.page_number import Offset, PageNumber
-from cdk.rest.pagination.paginator import Paginator, SinglePage, Token
+from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.records.decoder import Decoder, JsonDocument
 from cdk.rest.retriever import PageRetriever, Retriever
+from cdk.streams.stream import Token
 
 __all__ = [
     "IGNORE",

@@ -1,21 +1,21 @@
-"""Retriever: the pages of a slice. HttpStream reads with the one below; a low-code stream or a job plugs in another."""
+"""Retriever: the pages of a slice. HttpStream reads with the one below, manifests and jobs with others."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from cdk.base.errors import BadState, NotFound, PaginationLoop, StaleToken
+from cdk.base.errors import BadState, NotFound, StaleToken
 from cdk.base.values import Record
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.pagination.page_url import saved_token
-from cdk.rest.pagination.paginator import Paginator, Token
+from cdk.rest.pagination.paginator import Paginator
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
 from cdk.streams.paged import read_pages
-from cdk.streams.stream import Page
+from cdk.streams.stream import Item, Page, Token
 
 _REFUSED = {400, 404, 410, 422}
 _NO_CONTENT = 204
@@ -24,12 +24,12 @@ _NO_CONTENT = 204
 class Retriever(Protocol):
     """Reads one slice.
 
-    Contract: begins at `slice.start`; each page says where a cut read goes on; shares nothing with reads of other
-    slices but what is safe to share. Raises StaleToken: the source refused the token in `slice.start`.
+    Contract: begins at `slice.start`; shares nothing with reads of other slices but what is safe to share. Raises
+    StaleToken: the source refused the token in `slice.start`.
     """
 
-    def read(self, slice: Slice) -> Iterator[Page]:
-        """The pages of `slice`, in order; the last has no `next`."""
+    def read(self, slice: Slice) -> Iterator[Item]:
+        """The records of `slice`, in pages that say where a cut read goes on; the last has no `next`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class PageRetriever:
     request: Callable[[Slice], Request]
     parse: Callable[[Response, Slice], Sequence[Record]]
 
-    def read(self, slice: Slice) -> Iterator[Page]:
-        return read_pages(slice, self.page)
+    def read(self, slice: Slice) -> Iterator[Item]:
+        return read_pages(slice, lambda part, token: (self.page(part, token),))
 
     def page(self, slice: Slice, token: Token | None) -> Page:
         """The page of `token`, the first when it is None.
@@ -53,7 +53,7 @@ class PageRetriever:
         An answer that the error handler ignored, and that is no success, is an empty last page; so is a 204.
 
         Raises StaleToken: `token` was saved by an earlier attempt and the source does not take it any more. Raises
-        PaginationLoop: the page names itself as the next one. Raises what the client and the parts raise.
+        what the client and the parts raise.
         """
         saved = token is not None and isinstance(slice.start, Checkpoint) and token == slice.start.cursor
         try:
@@ -71,11 +71,6 @@ class PageRetriever:
             return Page((), None)
         records = self.parse(response, slice)
         following = self.paginator.next(response, records, token)
-        if following is not None and saved_token(response.request, following) == token:
-            raise PaginationLoop(
-                f"{response.request}: the page of token {dict(following)} names the same token as the next; "
-                f"check where the paginator finds it and how it is sent"
-            )
         return Page(records, None if following is None else saved_token(response.request, following))
 
     def _first(self, slice: Slice) -> Request:

@@ -1,6 +1,6 @@
 """A cursor over whole numbers: ids, versions, offsets, millisecond stamps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from cdk.base.errors import BadState
@@ -16,13 +16,18 @@ class CountCursor(Cursor):
     """One open window that starts at the greatest number seen.
 
     start: the first number of a first read. ordered: the source gives records by ascending number.
+    by_request: a record belongs to the read that brought it, whatever its number. as_numbers: states keep numbers; by
+        default they keep the spelling of the record.
     Numbers that arrive as text ("42") count as numbers.
     """
 
-    def __init__(self, field: str, *, start: int = 0, ordered: bool = False) -> None:
-        self.field = field
-        self.ordered = ordered
-        self._start = start
+    open_ended = True
+
+    def __init__(
+        self, field: str, *, start: int = 0, ordered: bool = False, by_request: bool = False, as_numbers: bool = False
+    ) -> None:
+        self.field, self.start = field, start
+        self.ordered, self.by_request, self._as_numbers = ordered, by_request, as_numbers
 
     @property
     def order(self) -> CountOrder:
@@ -36,12 +41,19 @@ class CountCursor(Cursor):
         upto: Json | None = None,
         again: bool = True,  # noqa: ARG002
     ) -> Iterator[Window]:
-        start = self._start if after is None else _number(after)
+        start = self.start if after is None else _number(after)
         if start is None:
             raise BadState(f"state.{self.field}", after, self.order.expected)
-        yield Window(max(start, self._start), upto, upto, last=upto is None)
+        yield Window(max(start, self.start), upto, upto, last=upto is None)
+
+    def greatest(self, values: Sequence[Json]) -> Json | None:
+        value = super().greatest(values)
+        return _number(value) if self._as_numbers else value
 
     def owns(self, window: Window, value: Json) -> bool:
+        return self.by_request or self.wants(window, value)
+
+    def wants(self, window: Window, value: Json) -> bool:
         number = _number(value)
         if number is None:
             return True

@@ -2,23 +2,31 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from cdk.base.times.iso_durations import Duration
 from cdk.base.values import Json
 from cdk.state.window import Window
 from cdk.streams.order import Order, json_value
 
 
 class Cursor(ABC):
-    """How a stream advances: which windows remain, which of two values is greater.
-
-    field: the record's field that holds the value.
-    ordered: the source gives records by ascending value inside a window, so that a cut window resumes at the value
-        reached instead of a page token.
-    """
+    """How a stream advances: which windows remain, which of two values is greater."""
 
     field: str
+    """The record's field that holds the value."""
+
     ordered: bool = False
+    """The source gives records by ascending value inside a window: one that is cut resumes at the value reached."""
+
+    by_request: bool = False
+    """A record belongs to the window whose request brought it, whatever its value: `owns` holds for all."""
+
+    open_ended: bool = False
+    """How far a window goes is known only once it was read."""
+
+    granularity: Duration | None = None
+    """The smallest difference that the source's filter knows; None where that is unknown."""
 
     @abstractmethod
     def windows(
@@ -59,6 +67,22 @@ class Cursor(ABC):
     def owns_all(self, window: Window, values: Sequence[Json]) -> bool:
         """Whether every value belongs to `window`; a subclass may answer without looking at each."""
         return all(self.owns(window, value) for value in values)
+
+    def wants(self, window: Window, value: Json) -> bool:
+        """Whether a value lies in `window`, for sources that do not filter. Unreadable values do."""
+        return self.owns(window, value)
+
+    def halves(
+        self,
+        window: Window,  # noqa: ARG002 - for overriding
+        smallest: Duration | None = None,  # noqa: ARG002
+    ) -> tuple[Window, Window] | None:
+        """A window in two parts; None where it is no longer than `smallest`, or the cursor cuts none."""
+        return None
+
+    def back(self, value: Json, by: timedelta) -> Json:  # noqa: ARG002 - for overriding
+        """The value that lies `by` before another; the value itself where values are not timestamps."""
+        return value
 
     @abstractmethod
     def repeats(self, value: Json, reached: Json) -> bool:

@@ -1,11 +1,14 @@
 """A cursor over moments in time, written in any strftime format or as epoch numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Literal
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.times.clock import parse_timestamp, write_timestamp
-from cdk.base.times.iso_durations import parse_duration
+from cdk.base.times.iso_durations import CalendarDuration, Duration, earlier, later, parse_duration
 from cdk.base.values import Json
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
@@ -17,20 +20,53 @@ _NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 """A moment at which years, months, days and hours begin."""
 
 
+@dataclass(frozen=True, slots=True)
+class Clamping:
+    """Windows are cut where days, weeks or months begin. weekday: the day on which a week does, 0 is Monday."""
+
+    target: Literal["DAY", "WEEK", "MONTH"]
+    weekday: int = 0
+
+    def floor(self, moment: datetime) -> datetime:
+        """Where the period of `moment` begins."""
+        day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+        match self.target:
+            case "DAY":
+                return day
+            case "WEEK":
+                return day - timedelta(days=(day.weekday() - self.weekday) % 7)
+            case "MONTH":
+                return day.replace(day=1)
+
+    def ceil(self, moment: datetime) -> datetime:
+        """Where the first period at or after `moment` begins."""
+        start = self.floor(moment)
+        if start == moment:
+            return moment
+        return self.floor(start + timedelta(days={"DAY": 1, "WEEK": 7, "MONTH": 31}[self.target]))
+
+
 class DatetimeCursor(Cursor):
     """Moments from `start` to now, in windows of `step`.
 
     field: the record's field.
-    start: first moment of a first read: a datetime or a text in one of `formats`; without a zone it is UTC.
-    end: last moment; None means the moment the read is planned.
+    start: first moment of a first read: a datetime, a text in one of `formats`, or a function that is asked for it
+        when a read needs it; without a zone it is UTC.
+    end: last moment, where it lies before the moment the read is planned; None for that one. Of a function, which gets
+        that moment, the answer counts even where it lies in the future.
     step: length of a window; None reads everything as one window.
     granularity: the smallest difference the source's filter knows. A window then ends one granule before the next
         starts, as a source with an inclusive upper bound needs it; the last one ends at the upper bound itself.
     lookback: how far before the value reached a new read starts, to find records that became visible late.
-        Durations are timedeltas or ISO 8601 texts of one length: P1D, P2W, PT30M.
+        Durations are timedeltas or ISO 8601 texts of one length: P1D, P2W, PT30M; or a `CalendarDuration` of months.
     formats: how values are written; the first is used for windows, all are tried for reading. strftime patterns, and
         `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601 is always read.
     ordered: the source gives records by ascending value.
+    state_format: windows and states have strings in this format; None: states keep the spelling of the record.
+    by_request: a record belongs to the window whose request brought it, whatever its date says: the source decides.
+        Windows may then be shorter than what the format can write.
+    rereads_edge: whether a read with nothing behind the value reached has a window of that value alone.
+    clamping: where windows are cut.
 
     Raises ConfigError: a bound that is no moment, a step or granularity that cannot be, a format that loses the moment.
     Airbyte: DatetimeBasedCursor, with the same windows.
@@ -40,150 +76,243 @@ class DatetimeCursor(Cursor):
         self,
         field: str,
         *,
-        start: datetime | str,
-        end: datetime | str | None = None,
-        step: timedelta | str | None = None,
-        granularity: timedelta | str | None = None,
-        lookback: timedelta | str = timedelta(),
+        start: datetime | str | Callable[[], datetime],
+        end: datetime | str | Callable[[datetime], datetime] | None = None,
+        step: Duration | str | None = None,
+        granularity: Duration | str | None = None,
+        lookback: Duration | str = timedelta(),
         formats: Sequence[str] = (ISO_SECONDS,),
         ordered: bool = False,
+        state_format: str | None = None,
+        by_request: bool = False,
+        rereads_edge: bool = True,
+        clamping: Clamping | None = None,
     ) -> None:
-        self.field = field
-        self.ordered = ordered
-        self._formats = tuple(formats)
-        self._start = self._bound(start, "start")
-        self._end = None if end is None else self._bound(end, "end")
-        step = None if step is None else self._length(step, "step")
-        granularity = None if granularity is None else self._length(granularity, "granularity")
-        self._step, self._granularity, self._lookback = step, granularity, self._length(lookback, "lookback")
-        if step is not None and step <= timedelta():
-            raise ConfigError(f"cursor {field!r}: step is {step}, expected a positive duration")
-        if granularity is not None and step is not None and granularity > step:
+        self.field, self.ordered, self.by_request = field, ordered, by_request
+        self._own_spelling, self._format = state_format is None, state_format or formats[0]
+        self._formats = (*formats, *([] if state_format is None else [state_format]))
+        # Texts of one length in this form sort like the moments they name.
+        self._sortable = formats[0].startswith("%Y-%m-%d") and formats[0] == self._format
+        self._start = start if callable(start) else self._bound(start, "start")
+        self._end = end if end is None or callable(end) else self._bound(end, "end")
+        self.granularity = None if granularity is None else self._length(granularity, "granularity")
+        self._step = None if step is None else self._length(step, "step")
+        self._lookback = self._length(lookback, "lookback")
+        self._rereads_edge, self._clamping = rereads_edge, clamping
+        self._check()
+
+    def _check(self) -> None:
+        step, granularity = self._step, self.granularity
+        if step is not None and later(_NEW_YEAR, step) <= _NEW_YEAR:
+            raise ConfigError(f"cursor {self.field!r}: step is {step}, expected a positive duration")
+        if self.by_request:
+            return
+        if granularity is not None and step is not None and later(_NEW_YEAR, granularity) > later(_NEW_YEAR, step):
             raise ConfigError(
-                f"cursor {field!r}: granularity {granularity} is longer than the step {step}, expected at most that"
+                f"cursor {self.field!r}: granularity {granularity} is longer than the step {step}, expected at most "
+                "that"
             )
-        if self._moment(self._write(_NEW_YEAR)) != _NEW_YEAR:
+        if self.moment(self.write(_NEW_YEAR)) != _NEW_YEAR:
             raise ConfigError(
-                f"cursor {field!r}: the format {self._formats[0]!r} cannot be read back, expected one first in "
+                f"cursor {self.field!r}: the format {self._format!r} cannot be read back, expected one first in "
                 "`formats` that tells at least the year"
             )
-        if step is not None and self._write(_NEW_YEAR + step) == self._write(_NEW_YEAR):
+        if step is not None and self.write(later(_NEW_YEAR, step)) == self.write(_NEW_YEAR):
             raise ConfigError(
-                f"cursor {field!r}: step {step} is shorter than what {self._formats[0]!r} can write, expected a longer "
-                "step or a finer format"
+                f"cursor {self.field!r}: step {step} is shorter than what {self._format!r} can write, expected a "
+                "longer step or a finer format"
             )
-        # Texts of one length in this form sort like the moments they name.
-        self._sortable = self._formats[0].startswith("%Y-%m-%d")
 
     @property
     def order(self) -> MomentOrder:
         return MomentOrder(self._formats)
 
+    @property
+    def start(self) -> Json:
+        """Where a first read starts, as windows write it."""
+        return self.write(self._first())
+
+    def moment(self, value: Json) -> datetime | None:
+        """The moment that a value of records or states names; None when it names none."""
+        if type(value) is str:
+            return _parsed(value, self._formats)
+        return parse_timestamp(json_value(value), self._formats)
+
+    def write(self, moment: datetime) -> Json:
+        """A moment as windows have it, as precise as the format is."""
+        value = write_timestamp(moment, self._format)
+        return value if self._own_spelling else str(value)
+
     def windows(
         self, after: Json | None, now: datetime, *, upto: Json | None = None, again: bool = True
     ) -> Iterator[Window]:
-        lower = self._start if after is None else self._moment(after)
+        first = self._first()
+        lower = first if after is None else self.moment(after)
         if lower is None:
             raise BadState(f"state.{self.field}", after, self.order.expected)
-        lower = max(lower, self._start)
         if after is not None and again:
-            lower -= min(self._lookback, lower - self._start)
-        upper = now if self._end is None else min(self._end, now)
+            lower = earlier(lower, self._lookback)
+        lower, upper = max(lower, first), self._last(now)
         if upto is not None:
-            upper = self._moment(upto) or upper
-        lower, upper = self._as_written(lower), self._as_written(upper)
-        if lower == upper and upto is None and again:
+            upper = self.moment(upto) or upper
+        if self._clamping is not None:
+            lower, upper = self._clamping.ceil(lower), self._clamping.floor(upper)
+            if self.granularity is not None:
+                upper = earlier(upper, self.granularity)
+        if not self.by_request:
+            # No two windows may be written alike: a value would belong to both.
+            lower, upper = self._as_written(lower), self._as_written(upper)
+        if lower == upper and upto is None and again and self._rereads_edge:
             # Nothing but the edge itself can be new.
-            yield Window(self._write(lower), self._write(upper), self._write(upper), last=True)
+            yield self._window(lower, upper, upper, last=True)
         yield from self._split(lower, upper, last_is_last=upto is None)
 
     def _split(self, lower: datetime, upper: datetime, *, last_is_last: bool) -> Iterator[Window]:
-        write: Callable[[datetime], Json] = self._write
         while lower < upper:
-            # The step is compared with what is left, not added first: `upper` may lie at the end of the calendar.
-            until = upper if self._step is None or upper - lower <= self._step else lower + self._step
+            until = upper if self._step is None else later(lower, self._step)
+            if self._clamping is not None and until < upper:
+                until = self._clamping.ceil(until)
+            until = min(until, upper)
             last = until == upper and last_is_last
-            end = until if last or self._granularity is None else max(lower, until - self._granularity)
-            yield Window(write(lower), write(end), write(until), last=last)
+            end = until if last or self.granularity is None else max(lower, earlier(until, self.granularity))
+            yield self._window(lower, end, until, last=last)
             lower = until
 
+    def _window(self, lower: datetime, end: datetime, until: datetime, *, last: bool) -> Window:
+        start, after = self.write(lower), self.write(until)
+        # A window may be shorter than what the format can write; each `until` is told apart all the same.
+        alike = lower < until and after == start
+        return Window(start, self.write(end), until.isoformat() if alike else after, last=last)
+
+    def halves(self, window: Window, smallest: Duration | None = None) -> tuple[Window, Window] | None:
+        start, end, granularity = self.moment(window.start), self.moment(window.end), self.granularity
+        if start is None or end is None or granularity is None:
+            return None
+        if smallest is not None and end <= later(start, smallest):
+            return None
+        middle = start + (end - start) / 2
+        if isinstance(granularity, timedelta) and granularity:
+            # Of an odd number of granules the earlier half has the smaller part.
+            middle = start + granularity * (((end - start) // granularity + 1) // 2)
+        before = earlier(middle, granularity)
+        first, second = self.write(before), self.write(middle)
+        if before < start or middle > end or second == window.start:
+            return None
+        return replace(window, end=first, until=second, last=False), replace(window, start=second)
+
     def greatest(self, values: Sequence[Json]) -> Json | None:
-        if self._all_text_in_order(values) and self._moment(greatest := max(values)) is not None:
-            return greatest
-        return super().greatest(values)
+        if self._all_text_in_order(values) and (moment := self.moment(greatest := max(values))) is not None:
+            return greatest if self._own_spelling else self.write(moment)
+        ranked = [(moment, at) for at, value in enumerate(values) if (moment := self.moment(value)) is not None]
+        if not ranked:
+            return None
+        moment, at = max(ranked)
+        return json_value(values[at]) if self._own_spelling else self.write(moment)
 
     def unreadable(self, values: Sequence[Json]) -> Sequence[int]:
-        if values and self._all_text_in_order(values) and None not in map(self._moment, (min(values), max(values))):
+        if values and self._all_text_in_order(values) and None not in map(self.moment, (min(values), max(values))):
             return ()
         return super().unreadable(values)
 
     def owns(self, window: Window, value: Json) -> bool:
-        moment = self._moment(value)
-        if moment is None:
+        if self.by_request or (moment := self.moment(value)) is None:
             return True
-        start, until = self._moment(window.start), self._moment(window.until)
+        start, until = self.moment(window.start), self.moment(window.until)
         assert start is not None
         return moment >= start and (window.last or until is None or moment < until)
 
     def owns_all(self, window: Window, values: Sequence[Json]) -> bool:
+        if self.by_request:
+            return True
         if self._all_text_in_order(values):
             ends = min(values), max(values)
-            if all(self._moment(value) is not None for value in ends):
+            if all(self.moment(value) is not None for value in ends):
                 return all(self.owns(window, value) for value in ends)
         return super().owns_all(window, values)
+
+    def wants(self, window: Window, value: Json) -> bool:
+        moment = self.moment(value)
+        if moment is None:
+            return True
+        start, end = self.moment(window.start), self.moment(window.end if window.last else window.until)
+        assert start is not None
+        assert end is not None
+        return start <= moment and (moment <= end if window.last else moment < end)
+
+    def back(self, value: Json, by: timedelta) -> Json:
+        moment = self.moment(value)
+        return value if moment is None else self.write(earlier(moment, by))
 
     def repeats(self, value: Json, reached: Json) -> bool:
         if value == reached:
             return True
-        moment, limit = self._moment(value), self._moment(reached)
+        moment, limit = self.moment(value), self.moment(reached)
         if moment is None or limit is None:
             return False
         # A window starts at the value as the format can write it, which may be earlier than the record says.
-        return self._as_written(limit) - moment <= self._lookback
+        return moment >= earlier(self._as_written(limit), self._lookback)
 
     def reached(self, window: Window, greatest: Json | None, before: Json | None) -> Json:
         value = super().reached(window, greatest, before)
-        moment, planned = self._moment(value), self._moment(window.until)
+        moment, planned = self.moment(value), self.moment(window.until)
+        if self.by_request and moment is not None and moment < self._first():
+            # Records from before the start of all reads do not move the cursor there.
+            return self.start
+        if moment is None or planned is None or moment <= planned:
+            return value
         # A record dated beyond the moment the read was planned must not carry the cursor there: nothing that comes
-        # before its date would ever be read.
-        return window.until if moment is not None and planned is not None and moment > planned else value
+        # before its date would ever be read. Nor may one dated beyond its window: those it jumps over are still to be
+        # read.
+        known = None if before is None or window.last else self.moment(before)
+        return self.write(planned) if known is None or known < planned else before
+
+    def _first(self) -> datetime:
+        if callable(self._start):
+            self._start = self._start()
+        return self._start
+
+    def _last(self, now: datetime) -> datetime:
+        if callable(self._end):
+            return self._end(now)
+        return now if self._end is None else min(self._end, now)
 
     def _all_text_in_order(self, values: Sequence[Json]) -> bool:
         """Whether comparing as text is comparing in time: it costs a fiftieth of parsing each value."""
-        first = values[0]
+        first = values[0] if values else None
         if not self._sortable or type(first) is not str or not first.endswith("Z"):
             return False
-        size, between = len(first), first[10:11]
-        return all(type(v) is str and len(v) == size and v[-1] == "Z" and v[10] == between for v in values)
-
-    def _moment(self, value: Json) -> datetime | None:
-        return parse_timestamp(json_value(value), self._formats)
-
-    def _write(self, moment: datetime) -> Json:
-        return write_timestamp(moment, self._formats[0])
+        if set(map(type, values)) != {str} or set(map(len, values)) != {len(first)}:
+            return False
+        return {value[-1] + value[10:11] for value in values} == {f"Z{first[10:11]}"}
 
     def _as_written(self, moment: datetime) -> datetime:
         """`moment` as precise as the format is, so that no two windows are written alike."""
         # A year before 1000 is written with less than four digits, which nothing reads back.
-        return self._moment(self._write(moment)) or moment
+        return self.moment(self.write(moment)) or moment
 
-    def _length(self, value: timedelta | str, name: str) -> timedelta:
-        """A duration. Raises ConfigError: it is none, or has months, which differ in length."""
+    def _length(self, value: Duration | str, name: str) -> Duration:
+        """A duration. Raises ConfigError: it is none, or a text of months, which differ in length."""
         duration: object = value
-        try:
-            duration = parse_duration(value) if isinstance(value, str) else value
-        except ValueError:
-            duration = None
-        if isinstance(duration, timedelta):
+        if isinstance(value, str):
+            try:
+                read = parse_duration(value)
+                duration = read if isinstance(read, timedelta) else None
+            except ValueError:
+                duration = None
+        if isinstance(duration, timedelta | CalendarDuration):
             return duration
         raise ConfigError(
             f"cursor {self.field!r}: {name} is {value!r}, expected a timedelta or a text such as P1D, P2W or PT30M"
         )
 
     def _bound(self, value: datetime | str, name: str) -> datetime:
-        moment = value if isinstance(value, datetime) else self._moment(value)
+        moment = value if isinstance(value, datetime) else self.moment(value)
         if moment is None:
             raise ConfigError(
                 f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {' or '.join(self._formats)}"
             )
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+# The same few moments, where windows begin and end, come again with each of thousands of partitions.
+_parsed = lru_cache(maxsize=1024)(parse_timestamp)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from cdk.base.records.plain_values import plain
 from cdk.base.times.clock import parse_timestamp
@@ -26,6 +26,9 @@ _MOST_DIGITS = 4300
 class Order(ABC):
     """An order of values. Two values of equal rank are equals, however they are written."""
 
+    kind: ClassVar[type[datetime] | type[int] | None] = None
+    """What the values name; None for anything else than timestamps and integers."""
+
     @property
     def expected(self) -> str:
         """What a value is that can be read, in words for an error."""
@@ -38,10 +41,17 @@ class Order(ABC):
         A value that cannot be read is older than any that can.
         """
 
+    def reaches(self, value: Json, limit: Json) -> bool:
+        """Whether a value is as great as `limit` or greater; never where one of them cannot be read."""
+        rank, least = self.rank(value), self.rank(limit)
+        return rank is not None and least is not None and rank >= least  # type: ignore[operator] # one type in an order
+
 
 @dataclass(frozen=True)
 class MomentOrder(Order):
     """Moments in time, written in one of `formats` or in ISO 8601; their rank is in microseconds since 1970."""
+
+    kind = datetime
 
     formats: tuple[str, ...] = ()
 
@@ -57,6 +67,8 @@ class MomentOrder(Order):
 @dataclass(frozen=True)
 class CountOrder(Order):
     """Whole numbers of any size, and texts of them ("42"); the rank is the number."""
+
+    kind = int
 
     @property
     def expected(self) -> str:

@@ -2,7 +2,8 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import FirstWarning
@@ -14,56 +15,70 @@ from cdk.streams.checkpoint import ParentState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 
+Child = TypeVar("Child")
+
 
 def list_partitions(field: str, values: Iterable[Json]) -> Iterator[Partition]:
     """One partition per value: `list_partitions("region", ["eu", "us"])`."""
     return (Partition({field: value}) for value in values)
 
 
-def product(*families: Iterable[Partition]) -> Iterator[Partition]:
+def product(*families: Iterable[Partition], shared_fields: bool = False) -> Iterator[Partition]:
     """Every combination of one partition of each family, the last varying fastest.
 
-    All families but the first are held in memory.
+    All families but the first are held in memory. shared_fields: several families may have a field, and the first
+    counts.
 
-    Raises FatalError: two families use the same field.
+    Raises FatalError: two families use the same field, and may not.
     """
     first, *rest = families
     held = [list(family) for family in rest]
     for head in first:
         for combination in itertools.product([head], *held):
-            counts = Counter(name for part in combination for name in part)
-            if shared := [name for name, count in counts.items() if count > 1]:
-                raise FatalError(
-                    f"partitions of a product share a field: found {', '.join(map(repr, shared))} in two families, "
-                    "expected fields of its own in each; rename it in one"
-                )
-            extra = {name: value for part in combination for name, value in part.extra.items()}
-            yield Partition({n: v for part in combination for n, v in part.items()}, extra=extra)
+            if not shared_fields:
+                _check_fields(combination)
+            fields: dict[str, Json] = {}
+            for name, value in itertools.chain.from_iterable(part.items() for part in combination):
+                fields.setdefault(name, value)
+            parts = reversed(combination) if shared_fields else combination
+            yield Partition(fields, extra={name: value for part in parts for name, value in part.extra.items()})
 
 
-def read_parent(
-    parent: Stream, state: StreamState | None = None
-) -> Iterator[tuple[Sequence[Record], Partition] | StreamState]:
-    """A stream read here and now: pages of records, each with its partition, and between them the state reached."""
+def _check_fields(combination: Sequence[Partition]) -> None:
+    counts = Counter(name for part in combination for name in part)
+    if shared := [name for name, count in counts.items() if count > 1]:
+        raise FatalError(
+            f"partitions of a product share a field: found {', '.join(map(repr, shared))} in two families, "
+            "expected fields of its own in each; rename it in one"
+        )
+
+
+def child_partitions(
+    parent: Stream, child: Callable[[Record, Partition], Child | None], state: StreamState | None = None
+) -> Iterator[Child | ParentState]:
+    """What `child` makes of each record of `parent`, and of the record's partition; None leaves a record out.
+
+    The parent is read here and now, from `state` on. What its records gave is followed by where the parent then stands.
+    """
     reader, again = parent.checkpoint_reader(state or StreamState()), FirstWarning()
     for slice in iter(reader.next, None):
         again(reader.mismatch and f"{parent.name}: {reader.mismatch}; it is read from its start")
         for page in read_slice(parent, slice):
-            if page.records:
-                yield page.records, slice.partition
+            for record in page.records:
+                if (item := child(record, slice.partition)) is not None:
+                    yield item
             if page.position is not None:
                 reader.observe(slice, page.position, page.edge)
                 if (reached := reader.get_checkpoint()) is not None:
-                    yield reached
+                    yield ParentState(parent.name, reached)
     if (reached := reader.get_checkpoint()) is not None:
-        yield reached
+        yield ParentState(parent.name, reached)
 
 
 def records_of(parent: Stream) -> Iterator[Record]:
     """Every record of a stream, read here and now; what a substream's `partitions` is made of."""
-    for item in read_parent(parent):
-        if not isinstance(item, StreamState):
-            yield from item[0]
+    records = child_partitions(parent, lambda record, _: record)
+    return (item for item in records if not isinstance(item, ParentState))
 
 
 def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
@@ -74,9 +89,8 @@ def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
 
     Raises FatalError: a record of the parent lacks such a field.
     """
-    for item in read_parent(parent):
-        if not isinstance(item, StreamState):
-            yield from _children(parent, *item, fields)
+    items = following_partitions(parent, StreamState(), **fields)
+    return (item for item in items if not isinstance(item, ParentState))
 
 
 def following_partitions(parent: Stream, state: StreamState, /, **fields: str) -> Iterator[Partition | ParentState]:
@@ -85,17 +99,8 @@ def following_partitions(parent: Stream, state: StreamState, /, **fields: str) -
     Says after each page where the parent stands, so that a parent's progress is kept once its children are read.
     For `Stream.partitions_since`.
     """
-    for item in read_parent(parent, state):
-        if isinstance(item, StreamState):
-            yield ParentState(parent.name, item)
-        else:
-            yield from _children(parent, *item, fields)
 
-
-def _children(
-    parent: Stream, records: Sequence[Record], partition: Partition, fields: Mapping[str, str]
-) -> Iterator[Partition]:
-    for record in records:
+    def child(record: Record, partition: Partition) -> Partition:
         try:
             own = {name: record[source] for name, source in fields.items()}
         except KeyError as error:
@@ -104,4 +109,6 @@ def _children(
                 f"partition is made of it{did_you_mean(str(error.args[0]), record)}",
                 stream=parent.name,
             ) from error
-        yield Partition({**partition, **own}, extra=record)
+        return Partition({**partition, **own}, extra=record)
+
+    return child_partitions(parent, child, state)

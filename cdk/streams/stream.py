@@ -31,19 +31,23 @@ from cdk.streams.cursor import Cursor
 ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "properties": {}}
 
 
-class Page(NamedTuple):
-    """A page of records and the token of the next one.
+Token: TypeAlias = Mapping[str, Json]
+"""What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
 
-    next: a small JSON object that asks for the next page; None says that this was the last. Required, so that the
-    end cannot be forgotten.
-    trail: the kit's own, see `cdk.state.position.Trail`; authors leave it alone. warning: what a person should know of
-    this page, in words; it is logged once for a stream.
-    """
+
+class Page(NamedTuple):
+    """A page of records and the token of the next one."""
 
     records: Sequence[Record]
-    next: Mapping[str, Json] | None
+
+    next: Token | None
+    """Asks for the next page; None says that this was the last. Required, so that the end cannot be forgotten."""
+
     trail: Trail | None = None
+    """The kit's own; authors leave it alone."""
+
     warning: str = ""
+    """What a person should know of this page, in words; it is logged once for a stream."""
 
 
 Item: TypeAlias = Record | Page | Checkpoint

@@ -74,13 +74,13 @@ def test_windows_touch_without_gap_from_the_value_reached_to_now(
     cursor = DatetimeCursor(
         "at", start=NOW - 400 * HOUR, step=length, granularity=granularity, formats=[pattern], lookback=HOUR
     )
-    reached = cursor._write(after)
+    reached = cursor.write(after)
 
     windows = list(cursor.windows(reached, NOW))
 
     assert [w.start for w in windows[1:]] == [w.until for w in windows[:-1]]
     assert cursor.owns(replace(windows[0], last=True), reached)
-    assert windows[-1].until == cursor._write(NOW)
+    assert windows[-1].until == cursor.write(NOW)
     assert [w.last for w in windows] == [False] * (len(windows) - 1) + [True]
     assert len({w.until for w in windows}) == len(windows)
 
@@ -163,11 +163,11 @@ CURSOR = DatetimeCursor("at", start="2000-01-01T00:00:00Z", lookback=DAY)
 
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_the_greatest_value_is_the_latest_moment_in_its_own_spelling(values: list[Json]) -> None:
-    moments = [m for m in map(CURSOR._moment, values) if m is not None]
+    moments = [m for m in map(CURSOR.moment, values) if m is not None]
 
     greatest = CURSOR.greatest(values)
 
-    assert CURSOR._moment(greatest) == (max(moments) if moments else None)
+    assert CURSOR.moment(greatest) == (max(moments) if moments else None)
     assert greatest is None or greatest in values
 
 

@@ -3,8 +3,8 @@
 import calendar
 import re
 from dataclasses import dataclass
-from datetime import date, timedelta
-from typing import TypeVar
+from datetime import date, datetime, timedelta
+from typing import TypeAlias, TypeVar
 
 D = TypeVar("D", bound=date)
 
@@ -39,7 +39,11 @@ class CalendarDuration:
         return ("-" if self.months < 0 else "") + ", ".join([*parts, str(self.rest)])
 
 
-def parse_duration(text: str) -> timedelta | CalendarDuration:
+Duration: TypeAlias = timedelta | CalendarDuration
+"""What can be added to a moment."""
+
+
+def parse_duration(text: str) -> Duration:
     """Read an ISO 8601 duration such as `P1D`, `PT30M`, `P1Y2M`. Raises ValueError: the text is none."""
     match = _DURATION.fullmatch(text)
     if match is None:
@@ -56,3 +60,19 @@ def parse_duration(text: str) -> timedelta | CalendarDuration:
 def _moved(moment: D, months: int) -> D:
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def later(moment: datetime, duration: Duration) -> datetime:
+    """`moment` plus `duration`; the end of the calendar when it lies beyond."""
+    try:
+        return moment + duration
+    except (OverflowError, ValueError):
+        return datetime.max.replace(tzinfo=moment.tzinfo)
+
+
+def earlier(moment: datetime, duration: Duration) -> datetime:
+    """`moment` minus `duration`; the beginning of the calendar when it lies before."""
+    try:
+        return moment - duration
+    except (OverflowError, ValueError):
+        return datetime.min.replace(tzinfo=moment.tzinfo)

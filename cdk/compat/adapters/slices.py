@@ -1,7 +1,7 @@
 """Custom partition routers and retrievers, behind the plug points."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue
@@ -15,20 +15,20 @@ from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.stream import Item, Page, Stream
+from cdk.streams.stream import Item, Page
 
 _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: logging.WARNING}
 
 
-class CustomRouterAdapter:
-    """A custom partition router."""
+class CustomRouterAdapter(Router):
+    """Partitions of a router that is custom code."""
 
     def __init__(self, custom: CustomObject, fields: tuple[str, str]) -> None:
         self._custom, self._fields = custom, fields
         configs = custom.get("parent_stream_configs", ())
         streams = [config.stream for config in configs]
         streams += [value for value in vars(custom.instance).values() if isinstance(value, StreamFacade)]
-        self.parents: Sequence[Stream] = [stream.native for stream in streams]
+        self.parents = [stream.native for stream in streams]
         self._substream = custom.instance if isinstance(custom.instance, SubstreamPartitionRouter) else None
         self.follows = self._substream is not None and any(config.incremental_dependency for config in configs)
 

@@ -4,14 +4,16 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 
-from cdk.base.values import Json
+from cdk.base.values import Json, Record
 from cdk.compat.airbyte.http.requesters import RequestOption, RequestOptionsProvider
 from cdk.compat.airbyte.interpolation import InterpolatedString
 from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
 from cdk.compat.airbyte.streams import StreamFacade
 from cdk.rest import path
-from cdk.state.stream_state import StreamState as ParentState
-from cdk.streams.partitions import read_parent
+from cdk.state.slice import Partition
+from cdk.state.stream_state import StreamState as NativeState
+from cdk.streams.checkpoint import ParentState
+from cdk.streams.partitions import child_partitions, product
 
 
 class StreamSlicer(RequestOptionsProvider):
@@ -120,8 +122,8 @@ class SubstreamPartitionRouter(Placing):
     parent_stream_configs: list[ParentStreamConfig]
     config: Config
     parameters: InitVar[Mapping[str, Json]]
-    _resume_from: Mapping[str, ParentState] = field(default_factory=dict, init=False, repr=False)
-    _progress: dict[str, ParentState] = field(default_factory=dict, init=False, repr=False)
+    _resume_from: Mapping[str, NativeState] = field(default_factory=dict, init=False, repr=False)
+    _progress: dict[str, NativeState] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self, parameters: Mapping[str, Json]) -> None:
         self._parameters = parameters
@@ -130,7 +132,7 @@ class SubstreamPartitionRouter(Placing):
     def logger(self) -> logging.Logger:
         return logging.getLogger("airbyte.SubstreamPartitionRouter")
 
-    def follow(self, states: Mapping[str, ParentState], progress: dict[str, ParentState]) -> None:
+    def follow(self, states: Mapping[str, NativeState], progress: dict[str, NativeState]) -> None:
         """Read parents from their states, by name, and put those that they reach into `progress`."""
         self._resume_from, self._progress = states, progress
 
@@ -143,19 +145,20 @@ class SubstreamPartitionRouter(Placing):
         value_of = path(*str(parent.parent_key.eval(self.config)).strip("/").split("/"))
         field_name = str(parent.partition_field.eval(self.config))
         extra = [(".".join(steps), path(*steps)) for steps in parent.extra_fields or ()]
-        for item in read_parent(parent.stream.native, self._resume_from.get(name) if followed else None):
-            if isinstance(item, ParentState):
-                if followed:
-                    self._progress[name] = item
-                continue
-            records, partition = item
-            for record in records:
-                if (value := value_of(record)) is not None:
-                    yield StreamSlice(
-                        partition={field_name: value, "parent_slice": dict(partition)},
-                        cursor_slice={},
-                        extra_fields={key: get(record) for key, get in extra},
-                    )
+
+        def child(record: Record, partition: Partition) -> StreamSlice | None:
+            if (value := value_of(record)) is None:
+                return None
+            return StreamSlice(
+                partition={field_name: value, "parent_slice": dict(partition)},
+                extra_fields={key: get(record) for key, get in extra},
+            )
+
+        for item in child_partitions(parent.stream.native, child, self._resume_from.get(name) if followed else None):
+            if not isinstance(item, ParentState):
+                yield item
+            elif followed:
+                self._progress[name] = item.state
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         for parent in self.parent_stream_configs:
@@ -176,11 +179,8 @@ class CartesianProductStreamSlicer(PartitionRouter):
     def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        combinations: list[dict[str, Json]] = [{}]
-        for slicer in self.stream_slicers:
-            slices = [dict(slice) for slice in slicer.stream_slices()]
-            combinations = [{**head, **tail} for head in combinations for tail in slices]
-        return [StreamSlice(partition=fields, cursor_slice={}) for fields in combinations]
+        families = [[Partition(slice) for slice in slicer.stream_slices()] for slicer in self.stream_slicers]
+        return [StreamSlice(partition=dict(each)) for each in product(*families, shared_fields=True)]
 
     def _all(self, method: str, names: Mapping[str, Json]) -> dict[str, Json]:
         values: dict[str, Json] = {}

@@ -1,16 +1,18 @@
 """SimpleRetriever: the page loop, whose steps subclasses override."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import partial
 
 import requests
 
-from cdk.base.errors import PaginationLoop
 from cdk.base.values import Json
 from cdk.compat.airbyte.http.response import ResponseFacade
 from cdk.compat.airbyte.partition_routers import SinglePartitionRouter
 from cdk.compat.airbyte.plain_types import Config, Record, StreamData, StreamSlice, StreamState
+from cdk.state.slice import Slice
+from cdk.streams.paged import read_pages
+from cdk.streams.stream import Page, Token
 
 FULL_REFRESH_SYNC_COMPLETE_KEY = "__ab_full_refresh_sync_complete"
 
@@ -168,13 +170,15 @@ class SimpleRetriever(Retriever):
         stream_slice: StreamSlice,
     ) -> Iterable[StreamData]:
         first = None if self.paginator is None else self.paginator.get_initial_token()
-        token: Mapping[str, Json] | None = None if first is None else {_TOKEN: first}
-        while True:
+
+        def read_page(_: Slice, token: Token | None) -> Iterator[Page | Sequence[StreamData]]:
+            if token is None and first is not None:
+                token = {_TOKEN: first}
             response = self._fetch_next_page({}, stream_slice, token)
             size, last = 0, None
             for record in records_generator_fn(response):
                 size, last = size + 1, record
-                yield record
+                yield (record,)
             if response is None or not response.ok:
                 return
             # A strategy counts what the response held, whatever a filter left of it.
@@ -185,11 +189,11 @@ class SimpleRetriever(Retriever):
                 last_record=None if last is None else Record(last),
                 last_page_token_value=None if token is None else token.get(_TOKEN),
             )
-            if not following:
-                return
-            if following == token:
-                raise PaginationLoop(f"the page of {token!r} is named as the next one again; nothing would be new")
-            token = following
+            yield Page((), following or None)
+
+        for item in read_pages(Slice(), read_page):
+            if not isinstance(item, Page):
+                yield item
 
     def read_records(
         self, records_schema: Mapping[str, Json], stream_slice: StreamSlice | None = None

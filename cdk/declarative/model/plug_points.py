@@ -14,9 +14,8 @@ from pydantic import Field
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.datetime_cursor import ManifestCountCursor, ManifestCursor
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, HttpClient, Response
+from cdk.rest import Authenticator, Decoder, HttpClient, Response, Retriever
 from cdk.rest.errors.http_error_handler import OutcomeHandler
 from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.limits.rate_policies import CallRatePolicy
@@ -25,7 +24,9 @@ from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.stream import Item, Stream
+from cdk.streams.count_cursor import CountCursor
+from cdk.streams.datetime_cursor import DatetimeCursor
+from cdk.streams.stream import Stream
 
 # --- records of a page -------------------------------------------------------------------------------------------
 
@@ -204,19 +205,22 @@ class AnyPaginator(Component):
 class Router(Protocol):
     """The partitions of a stream."""
 
+    parents: Sequence[Stream] = ()
+    """The streams whose records make the partitions, where a state may tell how far these were read."""
+
+    follows: bool = False
+    """The progress of parents is part of the state."""
+
+    shares_cursor: bool = False
+    """One cursor serves all partitions."""
+
+    @abstractmethod
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         """The partitions, in order, when the parents stand at `parents`."""
 
+    @abstractmethod
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         """Put what says which partition into a request."""
-
-    @property
-    def parents(self) -> Sequence[Stream]:
-        """The streams whose records make the partitions, where a state may tell how far these were read."""
-
-    @property
-    def follows(self) -> bool:
-        """Whether the progress of parents is part of the state."""
 
 
 class AnyPartitionRouter(Component):
@@ -236,7 +240,7 @@ class Incremental:
     the pages. catalog_cursor: the catalog may choose the field.
     """
 
-    cursor: ManifestCursor | ManifestCountCursor
+    cursor: DatetimeCursor | CountCursor
     apply: Callable[[RequestBuilder, Slice], None]
     fields: tuple[str, str] = ("start_time", "end_time")
     shared: bool = False
@@ -278,13 +282,10 @@ class StreamParts:
     cached: bool = False
 
 
-class SliceReader(Protocol):
+class SliceReader(Retriever, Protocol):
     """Reads the slices of a stream, and knows its partitions."""
 
     router: Router | None
-
-    def read(self, slice: Slice) -> Iterator[Item]:
-        """The records of a slice, in pages that say where a cut read may go on."""
 
 
 class AnyRetriever(Component):

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from cdk.base.times.clock import Clock
 from cdk.base.values import Json, JsonSchema
-from cdk.declarative.model.datetime_cursor import ManifestCursor
 from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
@@ -93,7 +92,7 @@ class ManifestStream(Stream):
         the read took.
         """
         shared, seconds = state.positions.get(WHOLE), state.extra.get("lookback_window")
-        if not (self.partitioned and isinstance(self.cursor, ManifestCursor) and isinstance(shared, Checkpoint)):
+        if not (self.partitioned and self.cursor is not None and isinstance(shared, Checkpoint)):
             return state
         if not isinstance(seconds, int) or self.cursor.field not in shared.cursor:
             return state

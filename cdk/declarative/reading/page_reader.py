@@ -1,14 +1,14 @@
 """PageReader: the pages of a slice, one request each, from the first or from where a cut read stopped."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import orjson
 
 from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
 from cdk.base.values import Json, Record, from_json, to_json
-from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import Incremental, PageResult, Pages, Requester, Router, Select
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
@@ -18,13 +18,12 @@ from cdk.rest import BadRequest, Decoder, Headers, JsonDocument, Response
 from cdk.rest.errors.signals import ReducePageSize
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import CountedRecords, Extractor, FieldExtractor
-from cdk.state.position import Checkpoint, Start
+from cdk.state.position import Start
 from cdk.state.slice import Slice
-from cdk.streams.paged import Circle
-from cdk.streams.stream import Item, Page
+from cdk.streams.paged import PageParts, read_pages
+from cdk.streams.stream import Item, Page, Token
 
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
-
 
 _NO_CONTENT = 204
 
@@ -35,13 +34,34 @@ _LARGE = 2**20
 """Bytes from which of a page's body only a hash is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """A page that is not the last. token: of the next page, as the API gave it; saved: as the state keeps it."""
+@dataclass(slots=True)
+class _FetchedPage:
+    """A page as it was found in a response."""
 
-    page: Page
+    response: Response
+
+    raw: int = 0
+    """Records in the response, whatever a filter left of them."""
+
+    selected: int = 0
+    last: Record | None = None
+
+    records: Sequence[Record] = ()
+    """Those that were selected and are not handed on yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PageQuery:
+    """What a page is asked with."""
+
     token: Json
-    saved: Json
+    """As the API gave it, None for the first page of most."""
+
+    names: dict[str, Json]
+    """Those of expressions."""
+
+    resumed: bool
+    """An earlier read has saved the token."""
 
 
 class _Repeats:
@@ -51,7 +71,7 @@ class _Repeats:
         self._last: bytes | int | None = None
         self._times = 1
 
-    def look(self, page: "_FetchedPage", token: Json) -> None:
+    def look(self, page: _FetchedPage, token: Json) -> None:
         """Look at a page with records that is not the last one. Raises PaginationLoop: it is the one before, again."""
         if page.raw == 0 or page.response.request.stream:
             return
@@ -66,269 +86,246 @@ class _Repeats:
             )
 
 
-@dataclass(slots=True)
-class _FetchedPage:
-    """What a page was found to hold: its last answer, the records in that, and those that were kept."""
-
-    response: Response
-    raw: int
-    selected: int
-    last: Mapping[str, Json] | None
-    records: Sequence[Record]
-
-
+@dataclass(slots=True, kw_only=True)
 class PageReader:
-    """Reads slices page by page. Shares nothing between slices but the client.
+    """Reads slices page by page. Shares nothing between slices but the client."""
 
-    select: makes the stream's records of those that were extracted; None where they are the same.
-    changes: records are changed after they are decoded. only_first: the partition and the window are said with the
-    first page only. json: bodies are JSON; other formats that `decoder` reads whole are shown to expressions, too.
-    properties: what to ask for, in several requests if need be. reduction: how pages shrink that the API refuses.
-    lazy: partitions may hold their first page, see FIRST_PAGE.
-    """
+    ctx: BuildContext
+    router: Router | None
+    requester: Requester
+    extractor: Extractor
+    decoder: Decoder
 
-    def __init__(
-        self,
-        *,
-        ctx: BuildContext,
-        router: Router | None,
-        requester: Requester,
-        extractor: Extractor,
-        select: Select | None,
-        pages: Pages | None,
-        incremental: Incremental | None,
-        changes: bool,
-        only_first: bool,
-        json: bool,
-        decoder: Decoder | None = None,
-        properties: Properties | None = None,
-        reduction: Reduction | None = None,
-        lazy: bool = False,
-    ) -> None:
-        self.router = router
-        self._ctx, self._requester, self._extractor, self._select, self._pages = (
-            ctx,
-            requester,
-            extractor,
-            select,
-            pages,
-        )
-        self._incremental, self._only_first, self._json = incremental, only_first, json
-        self._decoder = decoder if decoder is not None and not decoder.streams and not json else None
-        self._properties, self._reduction, self._lazy = properties, reduction, lazy
+    select: Select | None
+    """Makes the stream's records of those that were extracted; None where they are the same."""
+
+    changes_records: bool
+    """Records are changed after they are decoded."""
+
+    pages: Pages | None
+    incremental: Incremental | None
+
+    only_first: bool
+    """The partition and the window are put into the request of the first page only."""
+
+    properties: Properties | None = None
+    """What to ask for, in several requests if need be."""
+
+    reduction: Reduction | None = None
+    """How pages shrink that the API refuses."""
+
+    lazy: bool = False
+    """Partitions may hold their first page, see FIRST_PAGE."""
+
+    _cut: tuple[str, ...] | None = field(init=False)
+
+    def __post_init__(self) -> None:
         # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
-        untouched = select is None and properties is None and (pages is None or not pages.reads_body)
-        self._cut = _cut(extractor) if untouched else None
-        self._copies = changes and pages is not None and pages.reads_body
+        untouched = self.select is None and self.properties is None and not self._reads_body
+        self._cut = _cut(self.extractor) if untouched else None
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        names = slice_names(view(slice, self._ctx.window))
-        saved = slice.start.cursor.get(TOKEN) if isinstance(slice.start, Checkpoint) else None
-        token = saved if saved is not None or self._pages is None else self._pages.first()
-        sizes = PageSizes(self._reduction, None if self._pages is None else self._pages.size())
-        if saved is not None:
-            assert isinstance(slice.start, Checkpoint)
-            self._check_counts(slice.start.cursor, sizes)
-        circle = Circle(slice, token)
-        repeats = _Repeats()
-        while True:
-            turn: _Turn | None = None
-            for page in self._page(slice, token, names, sizes, repeats, saved=token is not None and token == saved):
-                if isinstance(page, _Turn):
-                    turn = page
-                    yield turn.page._replace(trail=circle.trail_after(turn.saved))
-                elif isinstance(page, Page):
-                    yield page
-                else:
-                    yield from page
-            if turn is None:
-                return
-            token = turn.token
-            circle.check(turn.saved)
+        return read_pages(slice, _SliceReading(self, slice).page)
 
-    def _page(
-        self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, repeats: _Repeats, *, saved: bool
-    ) -> Iterator["_Turn | Page | Sequence[Record]"]:
-        names = {**names, TOKEN: None if token is None else {TOKEN: token}}
-        if self._properties is not None:
-            page = self._merged(self._properties, slice, token, names, sizes, saved=saved)
+    @property
+    def _reads_body(self) -> bool:
+        return self.pages is not None and self.pages.reads_body
+
+    def first_token(self) -> Json:
+        """The token of the first page, None where it is asked for without one."""
+        return None if self.pages is None else self.pages.first()
+
+    def records(self, page: _FetchedPage, names: Names) -> Iterator[Sequence[Record]]:
+        """The records of a response but for the last list of them, which is left in `page`, with the counts."""
+        if self._cut is not None and (lines := page.response.cut_out(self._cut)) is not None:
+            page.raw = page.selected = len(lines)
+            page.records, page.last = lines, lines.last()
+            return
+        first = True
+        for listed in self.extractor.pages(page.response):
+            if not first:
+                yield page.records
+            first = False
+            page.raw += listed.raw if isinstance(listed, CountedRecords) else len(listed)
+            records = self.select(listed, names) if listed and self.select is not None else listed
+            page.records = records
+            page.selected += len(records)
+            page.last = records[-1] if records else page.last
+
+    def following(self, page: _FetchedPage, query: _PageQuery, size: int | None) -> Json:
+        """The token of the page after `page`, as the API gave it; None when it was the last."""
+        if self.pages is None or not page.response.ok:
+            return None
+        body = self._body(page.response) if self.pages.reads_body else {}
+        result = PageResult(page.response, body, page.raw, page.selected, page.last, query.token, query.names)
+        return self.pages.next(result, size)
+
+    def _body(self, response: Response) -> Json:
+        """The body as expressions see it: nothing of one decoded as it comes, and of a list its first element."""
+        try:
+            if isinstance(self.decoder, JsonDocument):
+                body = from_json(response.body) if self.changes_records else response.json()
+            else:
+                body = {} if self.decoder.streams else self.decoder.decode(response)
+        except (DecodeError, orjson.JSONDecodeError):
+            return {}
+        if type(body) is list:
+            return body[0] if body else {}
+        return body
+
+    def draft(self, slice: Slice, query: _PageQuery, size: int | None) -> RequestBuilder:
+        """The request for a page."""
+        draft = self.requester.draft(query.names)
+        if self.pages is not None:
+            self.pages.apply(draft, query.token, size)
+        if not (self.only_first and query.token is not None):
+            if self.router is not None:
+                self.router.apply(draft, slice)
+            if self.incremental is not None:
+                self.incremental.apply(draft, slice)
+        return draft
+
+    def saved(self, token: Json, size: int | None) -> dict[str, Json]:
+        """A token as states keep it, with what it counts: in another manifest it may ask for another place."""
+        state = {TOKEN: token}
+        if self.pages is not None and self.pages.counts is not None:
+            state["counts"] = self.pages.counts
+        if self.pages is not None and self.pages.counts != "records" and size is not None:
+            state["page_size"] = size
+        return state
+
+    def absence(self, response: Response) -> str:
+        """What to say of an answer that has nothing where records should lie."""
+        if not isinstance(self.extractor, FieldExtractor):
+            return ""
+        absence = self.extractor.absence(response)
+        return absence and (
+            f"{self.ctx.stream}: {response.request} brought no records: there is {absence}; check `field_path`, "
+            "unless the API leaves out what is empty"
+        )
+
+
+class _SliceReading:
+    """The read of one slice: what its pages share."""
+
+    def __init__(self, reader: PageReader, slice: Slice) -> None:
+        self._reader, self._slice = reader, slice
+        self._names = slice_names(view(slice, reader.ctx.window))
+        self._sizes = PageSizes(reader.reduction, None if reader.pages is None else reader.pages.size())
+        self._repeats = _Repeats()
+        # The token of the next page: as the state keeps it, and as the API gave it.
+        self._next: tuple[Token | None, Json] = (None, None)
+
+    def page(self, _: Slice, saved: Token | None) -> PageParts:
+        query = self._query(saved)
+        if self._reader.properties is not None:
+            page = self._merged(self._reader.properties, query)
         else:
-            response = self._answer(slice, token, names, sizes, saved=saved)
+            response = self._answer(query)
             if response is None or not response.ok or response.status == _NO_CONTENT:
                 yield Page((), None)
                 return
-            page = _FetchedPage(response, 0, 0, None, [])
-            for listed in self._records(page, names):
-                yield self._in_feed(listed, slice)
-        if sizes.reducible:
-            sizes.succeeded()
+            page = _FetchedPage(response)
+            for listed in self._reader.records(page, query.names):
+                yield self._in_feed(listed)
+        self._sizes.succeeded()
         records = page.records
         try:
-            following = self._following(page, token, names, sizes.asked)
+            following = self._reader.following(page, query, self._sizes.size)
         except CdkError:
             # What was read is handed on before it is said that the next page cannot be found.
             yield Page(records, None)
             raise
-        if records and (recent := self._in_feed(records, slice)) is not records:
+        if records and (recent := self._in_feed(records)) is not records:
             # Newest first: where the last record of a page is too old, all that follow are.
             following = following if recent and recent[-1] is records[-1] else None
             records = recent
-        if following is not None:
-            repeats.look(page, token)
-        warning = "" if page.raw or not page.response.ok else self._absence(page.response)
+        warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
         if following is None:
             yield Page(records, None, warning=warning)
-        else:
-            safe = saved_token(page.response.request, following)
-            yield _Turn(Page(records, self._state(safe, sizes.asked), warning=warning), following, safe)
+            return
+        self._repeats.look(page, query.token)
+        safe = saved_token(page.response.request, following)
+        self._next = self._reader.saved(safe, self._sizes.size), following
+        yield Page(records, self._next[0], warning=warning)
 
-    def _absence(self, response: Response) -> str:
-        """What to say of an answer that has nothing where records should lie."""
-        if not isinstance(self._extractor, FieldExtractor):
-            return ""
-        absence = self._extractor.absence(response)
-        return absence and (
-            f"{self._ctx.stream}: {response.request} brought no records: there is {absence}; check `field_path`, "
-            "unless the API leaves out what is empty"
-        )
+    def _query(self, saved: Token | None) -> _PageQuery:
+        """What a page is asked with. Raises StaleToken: a saved token counts something else than the manifest now."""
+        following, token = self._next
+        resumed = False
+        if saved is None or saved is not following:
+            token = None if saved is None else saved.get(TOKEN)
+            if saved is None or token is None:
+                token = self._reader.first_token()
+            else:
+                self._check_counts(saved)
+                resumed = True
+        return _PageQuery(token, {**self._names, TOKEN: None if token is None else {TOKEN: token}}, resumed=resumed)
 
-    def _in_feed(self, records: Sequence[Record], slice: Slice) -> Sequence[Record]:
-        """The records of a feed that are not too old; those of other streams as they are."""
-        if self._incremental is None or not self._incremental.data_feed:
-            return records
-        return [record for record in records if self._incremental.wants(record, slice.window)]
-
-    def _state(self, token: Json, size: int | None) -> dict[str, Json]:
-        """A token as states keep it, with what it counts: in another manifest it may ask for another place."""
-        state = {TOKEN: token}
-        if self._pages is not None and self._pages.counts is not None:
-            state["counts"] = self._pages.counts
-        if self._pages is not None and self._pages.counts != "records" and size is not None:
-            state["page_size"] = size
-        return state
-
-    def _check_counts(self, saved: Mapping[str, Json], sizes: PageSizes) -> None:
-        """Raise StaleToken: a saved token counts something else than the manifest does now."""
-        sizes.resume(saved.get("page_size"))
-        now = self._state(saved[TOKEN], sizes.asked)
+    def _check_counts(self, saved: Token) -> None:
+        self._sizes.resume(saved.get("page_size"))
+        now = self._reader.saved(saved[TOKEN], self._sizes.size)
         # A token of an older version says nothing of what it counts.
         if changed := [name for name, value in now.items() if saved.get(name, value) != value]:
             was = ", ".join(f"{name}: {saved[name]}" for name in changed)
             counts = ", ".join(f"{name}: {now[name]}" for name in changed)
             raise StaleToken(f"the page token saved by an earlier read has {was}, and the paginator now has {counts}")
 
-    def _records(self, page: _FetchedPage, names: dict[str, Json]) -> Iterator[Sequence[Record]]:
-        """The records of an answer but for the last list of them, which is left in `found`, with the counts."""
-        if self._cut is not None and (lines := page.response.cut_out(self._cut)) is not None:
-            page.raw = page.selected = len(lines)
-            page.records, page.last = lines, lines.last()
-            return
-        first = True
-        for listed in self._extractor.pages(page.response):
-            if not first:
-                yield page.records
-            first = False
-            page.raw += listed.raw if isinstance(listed, CountedRecords) else len(listed)
-            records = self._select(listed, names) if listed and self._select is not None else listed
-            page.records = records
-            page.selected += len(records)
-            page.last = records[-1] if records else page.last
+    def _in_feed(self, records: Sequence[Record]) -> Sequence[Record]:
+        """The records of a feed that are not too old; those of other streams as they are."""
+        incremental = self._reader.incremental
+        if incremental is None or not incremental.data_feed:
+            return records
+        return [record for record in records if incremental.wants(record, self._slice.window)]
 
-    def _merged(
-        self,
-        properties: Properties,
-        slice: Slice,
-        token: Json,
-        names: dict[str, Json],
-        sizes: PageSizes,
-        *,
-        saved: bool,
-    ) -> _FetchedPage:
+    def _merged(self, properties: Properties, query: _PageQuery) -> _FetchedPage:
         """A page that is asked for in several requests, each for some of the properties."""
         parts: list[list[dict[str, Json]]] = []
         page: _FetchedPage | None = None
         for chunk in properties.chunks():
-            chunk_names = with_properties(names, chunk)
-            response = self._send(slice, token, chunk_names, sizes.asked, saved=saved)
-            page = _FetchedPage(response, 0, 0, None, [])
-            if response.ok:
-                parts.append([dict(record) for record in chain(*self._records(page, chunk_names), page.records)])
+            part = replace(query, names=with_properties(query.names, chunk))
+            page = _FetchedPage(self._send(part))
+            if page.response.ok:
+                records = chain(*self._reader.records(page, part.names), page.records)
+                parts.append([dict(record) for record in records])
         assert page is not None
         page.records = properties.merged(parts)
         page.selected = len(page.records)
         page.last = page.records[-1] if page.records else None
         return page
 
-    def _following(self, page: _FetchedPage, token: Json, names: dict[str, Json], size: int | None) -> Json:
-        if self._pages is None or not page.response.ok:
-            return None
-        body = self._body(page.response) if self._pages.reads_body else {}
-        return self._pages.next(PageResult(page.response, body, page.raw, page.selected, page.last, token, names), size)
-
-    def _answer(
-        self, slice: Slice, token: Json, names: dict[str, Json], sizes: PageSizes, *, saved: bool
-    ) -> Response | None:
+    def _answer(self, query: _PageQuery) -> Response | None:
         """The answer that brings a page; None when the parent's record has said that there is nothing."""
-        if self._lazy and token == self._first_token() and self._begins(slice):
-            known = slice.extra[FIRST_PAGE]
+        if self._reader.lazy and query.token == self._reader.first_token() and self._begins():
+            known = self._slice.extra[FIRST_PAGE]
             if not known:
                 return None
-            request = self._draft(slice, token, names, sizes.asked).request()
+            request = self._reader.draft(self._slice, query, self._sizes.size).request()
             return Response(200, Headers({}), to_json(known, str), request.url, request)
-        if not sizes.reducible:
-            return self._send(slice, token, names, sizes.asked, saved=saved)
+        if not self._sizes.reducible:
+            return self._send(query)
         while True:
             try:
-                return self._send(slice, token, names, sizes.asked, saved=saved)
+                return self._send(query)
             except ReducePageSize as refused:
-                sizes.reduce(refused)
+                self._sizes.reduce(refused)
 
-    def _first_token(self) -> Json:
-        return None if self._pages is None else self._pages.first()
-
-    def _begins(self, slice: Slice) -> bool:
+    def _begins(self) -> bool:
         """Whether a slice is all there is of a partition that was never read, and its first page is known."""
+        slice, incremental = self._slice, self._reader.incremental
         if FIRST_PAGE not in slice.extra or not isinstance(slice.start, Start):
             return False
         window = slice.window
-        if window is None or self._incremental is None:
-            return True
-        return window.last and window.start == self._incremental.cursor.start
+        return window is None or incremental is None or (window.last and window.start == incremental.cursor.start)
 
-    def _send(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None, *, saved: bool) -> Response:
-        draft = self._draft(slice, token, names, size)
+    def _send(self, query: _PageQuery) -> Response:
+        draft = self._reader.draft(self._slice, query, self._sizes.size)
         try:
-            return self._requester.client.send(draft.request())
+            return self._reader.requester.client.send(draft.request())
         except (BadRequest, NotFound) as refused:
-            if saved:
+            if query.resumed:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
             raise
-
-    def _draft(self, slice: Slice, token: Json, names: dict[str, Json], size: int | None) -> RequestBuilder:
-        draft = self._requester.draft(names)
-        if self._pages is not None:
-            self._pages.apply(draft, token, size)
-        if not (self._only_first and token is not None):
-            if self.router is not None:
-                self.router.apply(draft, slice)
-            if self._incremental is not None:
-                self._incremental.apply(draft, slice)
-        return draft
-
-    def _body(self, response: Response) -> Json:
-        """The body as expressions see it: nothing of one decoded as it comes, and of a list its first element."""
-        try:
-            if self._decoder is not None:
-                body = self._decoder.decode(response)
-            elif self._json:
-                body = from_json(response.body) if self._copies else response.json()
-            else:
-                return {}
-        except (DecodeError, orjson.JSONDecodeError):
-            return {}
-        if type(body) is list:
-            return body[0] if body else {}
-        return body
 
 
 def _cut(extractor: Extractor) -> tuple[str, ...] | None:

@@ -29,12 +29,12 @@ class Reduction:
 
 
 class PageSizes:
-    """The size of the pages of one slice. asked: that of the next page; None where none is said."""
+    """The size of the pages of one slice. size: that of the next page; None where none is known."""
 
-    __slots__ = ("_again", "_reduced", "_reduction", "_whole", "asked", "reducible")
+    __slots__ = ("_again", "_reduced", "_reduction", "_whole", "reducible", "size")
 
     def __init__(self, reduction: Reduction | None, size: int | None) -> None:
-        self.asked = self._whole = size
+        self.size = self._whole = size
         self.reducible = reduction is not None
         self._reduction, self._reduced, self._again = reduction, 0, 0
 
@@ -44,20 +44,20 @@ class PageSizes:
         if reduction is None or reduction.restores or type(size) is not int or self._whole is None:
             return
         if reduction.minimum <= size < self._whole:
-            self.asked = size
+            self.size = size
 
     def succeeded(self) -> None:
         """A page came: reductions are counted anew."""
         self._reduced = self._again = 0
         if self._reduction is not None and self._reduction.restores:
-            self.asked = self._whole
+            self.size = self._whole
 
     def reduce(self, refused: ReducePageSize) -> None:
         """Wait, then ask for less.
 
         Raises TransientError: there is no less to ask for, or it was tried too often.
         """
-        reduction, size = self._reduction, self.asked
+        reduction, size = self._reduction, self.size
         if reduction is None or size is None:
             raise refused
         smaller = max(reduction.minimum, int(size / reduction.factor))
@@ -65,17 +65,17 @@ class PageSizes:
             if self._reduced == reduction.attempts:
                 self._give_up(reduction, refused, f"after {self._reduced} reductions in a row")
             self._reduced += 1
-            self.asked = smaller
+            self.size = smaller
         elif self._again < reduction.again:
             self._again += 1
         else:
             self._give_up(reduction, refused, f"the smallest that minimum_page_size ({reduction.minimum}) allows")
         wait = reduction.wait * (self._reduced + self._again)
-        logger.info("%s; asking for %d records instead of %d in %.1f s", refused.message, self.asked, size, wait)
+        logger.info("%s; asking for %d records instead of %d in %.1f s", refused.message, self.size, size, wait)
         reduction.sleep(wait)
 
     def _give_up(self, reduction: Reduction, refused: ReducePageSize, why: str) -> None:
         advice = f" {reduction.advice}" if reduction.advice else ""
         raise TransientError(
-            f"the API refuses pages of {self.asked} records, {why}: {refused.message}.{advice}"
+            f"the API refuses pages of {self.size} records, {why}: {refused.message}.{advice}"
         ) from refused

@@ -5,14 +5,11 @@ What a window is cut into becomes part of the positions in it, so a read that is
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Literal
 
 from cdk.base.errors import FatalError, TransientError
 from cdk.base.logs import logger
 from cdk.base.values import Json, Record
-from cdk.declarative.model.datetime_cursor import ManifestCursor
-from cdk.declarative.model.durations import Duration, earlier, later
 from cdk.declarative.model.plug_points import Incremental, Router, SliceReader
 from cdk.rest.errors.signals import ResetPagination, SplitWindow
 from cdk.state.position import Checkpoint, Start
@@ -139,28 +136,6 @@ class _Attempt:
 
     def _position(self, following: Mapping[str, Json]) -> Mapping[str, Json]:
         return {**following, _REMAINING: [_written(window) for window in self.remaining]}
-
-
-def halves_of(cursor: ManifestCursor, smallest: Duration | None) -> Callable[[Window], tuple[Window, Window] | None]:
-    """The function that cuts windows of a cursor with a granularity into halves, unless they are that small."""
-    granularity, read, write = cursor._granularity, cursor._moment, cursor._write  # noqa: SLF001 - the kit's own cursor
-    assert granularity is not None
-
-    def halves(window: Window) -> tuple[Window, Window] | None:
-        start, end = read(window.start), read(window.end)
-        if start is None or end is None or (smallest is not None and end <= later(start, smallest)):
-            return None
-        middle = start + (end - start) / 2
-        if isinstance(granularity, timedelta) and granularity:
-            # Of an odd number of granules the earlier half has the smaller part.
-            middle = start + granularity * (((end - start) // granularity + 1) // 2)
-        before = earlier(middle, granularity)
-        first, second = write(before), write(middle)
-        if before < start or middle > end or second == window.start:
-            return None
-        return replace(window, end=first, until=second, last=False), replace(window, start=second)
-
-    return halves
 
 
 def _remaining(slice: Slice) -> list[Window | None]:

@@ -5,9 +5,8 @@ from datetime import datetime
 from functools import partial
 
 from cdk.base.logs import logger
+from cdk.base.times.iso_durations import Duration, earlier
 from cdk.base.values import Json, JsonSchema
-from cdk.declarative.model.datetime_cursor import ManifestCursor
-from cdk.declarative.model.durations import Duration, earlier
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.slice import Partition, Slice
@@ -77,18 +76,11 @@ class DelegatingStream(Stream):
             # Of partitions it is the greatest value of all that counts.
             known = blob.get("state", blob)
             value = known.get(self.later.cursor.field) if isinstance(known, Mapping) else None
-            oldest = earlier(self.now(), self._retention)
-            if value is None or not self._since(value, oldest):
+            oldest, order = earlier(self.now(), self._retention), self.later.cursor.order
+            if value is None or (order.kind is datetime and not order.reaches(value, oldest.isoformat())):
                 logger.warning("%s: the state is older than what the API keeps, so it is read in full", self.name)
                 return self.full
         return self.later
-
-    def _since(self, value: Json, oldest: datetime) -> bool:
-        cursor = self.later.cursor
-        if not isinstance(cursor, ManifestCursor):
-            return True
-        moment = cursor.moment(value)
-        return moment is not None and moment >= oldest
 
 
 def _chosen(reload: Callable[[], Stream], *, later: bool) -> ManifestStream:

@@ -7,7 +7,7 @@ from cdk.base.errors import BadState
 from cdk.base.values import Json, Record
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.page_url import ask_url, next_url
-from cdk.rest.pagination.paginator import Token
+from cdk.streams.stream import Token
 
 
 class CursorToken:

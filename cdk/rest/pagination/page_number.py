@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import Json, Record
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.pagination.paginator import Token
+from cdk.streams.stream import Token
 
 
 class PageNumber:

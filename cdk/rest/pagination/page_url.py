@@ -13,7 +13,7 @@ from cdk.base.secret_marks import SecretMarks
 from cdk.base.values import Json
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.redact import without_params
-from cdk.rest.pagination.paginator import Token
+from cdk.streams.stream import Token
 
 
 def next_url(response: Response, link: str) -> str:

@@ -1,13 +1,11 @@
 """Paginator: whether a response has a next page, and how to ask for it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Protocol
 
-from cdk.base.values import Json, Record
+from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
-
-Token: TypeAlias = Mapping[str, Json]
-"""What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
+from cdk.streams.stream import Token
 
 
 class Paginator(Protocol):

@@ -22,11 +22,9 @@ from pyspark.sql.datasource import (
 )
 
 from cdk.base.values import Json
-from cdk.declarative.model.datetime_cursor import ManifestCursor
 from cdk.lake.arrow.columns import MOMENT, ColumnType
 from cdk.state.position import Start
 from cdk.state.slice import Partition, Slice
-from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Stream
 
@@ -111,12 +109,8 @@ class FilterPushdown:
 
 def is_later(cursor: Cursor, value: Json, other: datetime) -> bool:
     """Whether a cursor's value names a moment after another. Every cursor over moments reads ISO 8601."""
-    if isinstance(cursor, ManifestCursor):
-        timestamp = cursor.moment(value)
-        return timestamp is not None and timestamp > other
-    text = other.isoformat()
-    # Of equal ones it gives the last.
-    return bool(cursor.greatest([value, text]) == value != text)
+    text, reaches = other.isoformat(), cursor.order.reaches
+    return reaches(value, text) and not reaches(text, value)
 
 
 def _from(slice: Slice, start: Json) -> Slice:
@@ -142,7 +136,7 @@ def _behind(cursor: Cursor, start: Json, other: Json) -> bool:
 
 def _kind(cursor: Cursor | None, column: ColumnType | None) -> type[Value] | None:
     """What a filter on the cursor's column is compared with; None where the column does not tell how values follow."""
-    if isinstance(cursor, CountCursor):
+    if cursor is not None and cursor.order.kind is int:
         return int if column == pa.int64() else None
     return datetime if cursor is not None and column == MOMENT else None
 

@@ -11,13 +11,11 @@ from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import Json
-from cdk.declarative.model.datetime_cursor import ManifestCursor
 from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Stream
 
@@ -57,7 +55,7 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
         reason = "its state chooses between two streams"
     elif type(stream).slices is not Stream.slices or not _reader_of(stream).startswith("cdk."):
         reason = "it plans its slices in its own way"
-    elif isinstance(stream.cursor, CountCursor):
+    elif stream.cursor is not None and stream.cursor.open_ended:
         reason = f"how far its cursor {stream.cursor.field!r} goes is known only once it was read"
     elif stream.cursor is None and stream.cursor_field is not None:
         reason = f"how far its cursor {stream.cursor_field!r} goes is known only once it was read"
@@ -87,7 +85,7 @@ def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
     """
     cursor, upper = stream.cursor, now - lag
     assert cursor is not None
-    if isinstance(cursor, ManifestCursor):
+    if cursor.by_request:
         until = _within(stream.name, cursor, upper)
     else:
         until = _end(cursor, upper)
@@ -196,8 +194,8 @@ def _value(cursor: Cursor, position: Position) -> Json:
     return position.cursor.get(cursor.field) if isinstance(position, Checkpoint) else None
 
 
-def _within(name: str, cursor: ManifestCursor, upper: datetime) -> Json:
-    """`upper` as a manifest's cursor spells it; None before its start. Its own end may move with the clock."""
+def _within(name: str, cursor: Cursor, upper: datetime) -> Json:
+    """`upper` as the cursor of a manifest spells it; None before its start. Its own end may move with the clock."""
     until = cursor.back(upper.isoformat(), timedelta())
     reached = _end(cursor, upper, until)
     if reached is None:

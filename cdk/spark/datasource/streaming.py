@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
 
 from cdk.base.run import RunScope
 from cdk.base.values import Json, canonical, from_json
-from cdk.declarative.model.datetime_cursor import ManifestCursor
 from cdk.spark.datasource.micro_batches import (
     Step,
     check_streamable,
@@ -99,14 +98,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reading.batches(partition, self._before_end)
 
     def _before_end(self, slice: Slice, page: ReadPage) -> ReadPage:
-        """The page less what the next batch brings. Cursors of manifests leave it to the source what a window holds."""
+        """The page less what the next batch brings, where the source decides what a window holds."""
         cursor, window = self._reading.stream.cursor, slice.window
-        if not isinstance(cursor, ManifestCursor) or window is None or window.last:
+        if cursor is None or not cursor.by_request or window is None or window.last:
             return page
-        end = cursor.moment(window.until)
-        assert end is not None
-        moments = [cursor.moment(record.get(cursor.field)) for record in page.records]
-        records = [r for r, at in zip(page.records, moments, strict=True) if at is None or at < end]
+        reaches, field = cursor.order.reaches, cursor.field
+        records = [record for record in page.records if not reaches(record.get(field), window.until)]
         return replace(page, records=records)
 
 

@@ -2,7 +2,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from cdk.base.times.iso_durations import CalendarDuration, parse_duration
+from cdk.base.times.iso_durations import CalendarDuration, earlier, later, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,11 @@ def test_months_end_with_the_month() -> None:
 
 def test_a_duration_is_written_in_words() -> None:
     assert str(parse_duration("P1Y2M3D")) == "1 year, 2 months, 3 days, 0:00:00"
+
+
+def test_durations_are_added_within_the_calendar() -> None:
+    now = datetime(2024, 1, 10, tzinfo=UTC)
+
+    assert later(now, timedelta(days=4_000_000)) == datetime.max.replace(tzinfo=UTC)
+    assert earlier(now, timedelta(days=4_000_000)) == datetime.min.replace(tzinfo=UTC)
+    assert later(now, parse_duration("P1M")) == datetime(2024, 2, 10, tzinfo=UTC)

@@ -21,11 +21,11 @@ def test_a_resumed_read_goes_on_with_the_size_that_was_reduced(
     sizes = PageSizes(reduction(restores=restores), 100)
     sizes.resume(saved)
 
-    assert sizes.asked == asked
+    assert sizes.size == asked
 
 
 def test_without_a_reduction_the_size_is_what_is_said_now() -> None:
     sizes = PageSizes(None, 100)
     sizes.resume(50)
 
-    assert sizes.asked == 100
+    assert sizes.size == 100

@@ -20,12 +20,12 @@ from pyspark.sql.datasource import (
 from cdk import CountCursor, DatetimeCursor, Item, Json, Partition, Slice, Stream, StreamState
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import parse_timestamp, write_timestamp
-from cdk.declarative.model.datetime_cursor import Clamping, ManifestCursor
 from cdk.spark.datasource.batch import PushdownReader
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.source import CdkDataSource
 from cdk.spark.datasource.task_reader import TaskReader
 from cdk.streams.cursor import Cursor
+from cdk.streams.datetime_cursor import Clamping
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -87,17 +87,14 @@ class Towns(Stream):
         yield {**slice.partition, "n": 1}
 
 
-def manifest_cursor(*, step: timedelta | None = DAY, clamping: Clamping | None = None) -> ManifestCursor:
-    return ManifestCursor(
+def manifest_cursor(*, step: timedelta | None = DAY, clamping: Clamping | None = None) -> DatetimeCursor:
+    return DatetimeCursor(
         "at",
-        formats=["%Y-%m-%dT%H:%M:%SZ"],
-        pattern="%Y-%m-%dT%H:%M:%SZ",
-        start=lambda: DAY0,
-        end=None,
+        state_format="%Y-%m-%dT%H:%M:%SZ",
+        start=DAY0,
         step=step,
         granularity=timedelta(seconds=1),
-        lookback=timedelta(),
-        strictly=False,
+        by_request=True,
         clamping=clamping,
     )
 

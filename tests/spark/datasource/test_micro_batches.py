@@ -23,11 +23,11 @@ from cdk import (
     following_partitions,
 )
 from cdk.base.secret_masking import Secrets
-from cdk.declarative.model.datetime_cursor import Clamping, ManifestCursor
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.streaming import StreamReader
 from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.wire import decode
+from cdk.streams.datetime_cursor import Clamping
 from tests import samples
 
 DAY0 = samples.DAY0
@@ -247,17 +247,15 @@ def test_partitions_without_a_cursor_are_read_once_each() -> None:
     assert drained(reader(stream), end, ReadAllAvailable())[0] == []
 
 
-def manifest_cursor(end: datetime | None = None, clamping: Clamping | None = None) -> ManifestCursor:
-    return ManifestCursor(
+def manifest_cursor(end: datetime | None = None, clamping: Clamping | None = None) -> DatetimeCursor:
+    return DatetimeCursor(
         "at",
-        formats=["%Y-%m-%dT%H:%M:%SZ"],
-        pattern="%Y-%m-%dT%H:%M:%SZ",
-        start=lambda: DAY0,
-        end=None if end is None else lambda: end,
+        state_format="%Y-%m-%dT%H:%M:%SZ",
+        start=DAY0,
+        end=None if end is None else lambda _: end,
         step=timedelta(days=1),
-        granularity=None,
-        lookback=timedelta(),
-        strictly=False,
+        by_request=True,
+        rereads_edge=False,
         clamping=clamping,
     )
 

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cdk.base.times.iso_durations import later
 from cdk.declarative.components.auth.sharing import definition, learner, shared
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.components.requests.requesters import HttpRequester
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import later, parse_duration
+from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDocument
 from cdk.rest.auth.session_token import Present, SessionToken

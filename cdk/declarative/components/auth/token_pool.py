@@ -6,12 +6,13 @@ from typing import Literal
 from pydantic import Field
 
 from cdk.base.errors import ConfigError
+from cdk.base.times.iso_durations import later
 from cdk.base.values import canonical
 from cdk.declarative.components.auth.sharing import shared
 from cdk.declarative.components.requests.api_budget import HttpRequestRegexMatcher
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import later, parse_duration
+from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, Request
 from cdk.rest.auth.quota import Quota

@@ -7,11 +7,12 @@ from pydantic import Field, field_validator
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.times.iso_durations import later
 from cdk.base.values import Json
 from cdk.declarative.components.requests.backoff import checked_pattern
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import later, parse_duration
+from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyCallRatePolicy
 from cdk.rest import Budget
 from cdk.rest.errors.retry_policy import LONGEST_WAIT

@@ -158,12 +158,12 @@ class AsyncRetriever(AnyRetriever):
             router=None,
             requester=requester,
             extractor=extractor.build(ctx, decoder),
+            decoder=decoder,
             select=self.record_selector.select(ctx, parts),
             pages=None if self.download_paginator is None else self.download_paginator.build(ctx, decoder),
             incremental=None,
-            changes=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
+            changes_records=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=False,
-            json=isinstance(decoder, JsonDocument),
         )
 
     def _number(self, ctx: BuildContext, field: str, default: float) -> float:

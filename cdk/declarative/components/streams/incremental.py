@@ -8,16 +8,19 @@ from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.times.clock import parse_timestamp
+from cdk.base.times.iso_durations import Duration
 from cdk.base.values import Json
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.datetime_cursor import Clamping, ManifestCountCursor, ManifestCursor
-from cdk.declarative.model.durations import Duration, parse_duration
+from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyIncrementalSync, Incremental
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.state.slice import Slice
+from cdk.streams.count_cursor import CountCursor
+from cdk.streams.datetime_cursor import Clamping, DatetimeCursor
 
+_DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _DEFAULT_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
 
@@ -102,17 +105,18 @@ class DatetimeBasedCursor(AnyIncrementalSync):
             where = ctx.where(self, "step")
             raise ManifestError(f"{where}: step and cursor_granularity belong together: set both or neither")
         self._start(ctx, pattern)
-        cursor = ManifestCursor(
+        cursor = DatetimeCursor(
             ctx.expression(self, "cursor_field").text(),
             formats=formats or [pattern],
-            pattern=pattern,
+            state_format=pattern,
             start=lambda: self._start(ctx, pattern),
-            end=None if self.end_datetime is None else (lambda: self._bound("end_datetime", ctx, pattern)),
+            end=None if self.end_datetime is None else (lambda _: self._bound("end_datetime", ctx, pattern)),
             step=step,
             granularity=granularity,
             lookback=self._duration(ctx, "lookback_window") or timedelta(),
-            strictly=self.is_compare_strictly,
-            clamping=Clamping.of(self.clamping, ctx.where(self, "clamping")),
+            by_request=True,
+            rereads_edge=granularity is not None and not self.is_compare_strictly,
+            clamping=self._clamping(ctx),
         )
         fields = (
             ctx.expression(self, "partition_field_start").text() or "start_time",
@@ -136,6 +140,21 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         if isinstance(value, MinMaxDatetime):
             return value.moment(ctx, [pattern])
         return _moment(self, field, value or "", ctx, [pattern])
+
+    def _clamping(self, ctx: BuildContext) -> Clamping | None:
+        if self.clamping is None:
+            return None
+        where = ctx.where(self, "clamping")
+        day = str((self.clamping.get("target_details") or {}).get("weekday", "")).upper()
+        match str(self.clamping.get("target", "")).upper():
+            case "DAY" | "MONTH" as target:
+                return Clamping(target)
+            case "WEEK" if day in _DAYS:
+                return Clamping("WEEK", _DAYS.index(day))
+            case "WEEK":
+                raise ManifestError(f"{where}: found the weekday {day!r}, expected one of {', '.join(_DAYS)}")
+            case target:
+                raise ManifestError(f"{where}: found the target {target!r}, expected DAY, WEEK or MONTH")
 
     def _duration(self, ctx: BuildContext, field: str) -> Duration | None:
         if getattr(self, field) is None:
@@ -166,7 +185,7 @@ class IncrementingCountCursor(AnyIncrementalSync):
         if type(start) is not int:
             where = ctx.where(self, "start_value")
             raise ManifestError(f"{where}: found {start!r}, expected a whole number")
-        cursor = ManifestCountCursor(ctx.expression(self, "cursor_field").text(), start=start)
+        cursor = CountCursor(ctx.expression(self, "cursor_field").text(), start=start, by_request=True, as_numbers=True)
         return Incremental(
             cursor,
             _asker(self.start_value_option, None, ctx),

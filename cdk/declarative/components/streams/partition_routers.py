@@ -1,6 +1,5 @@
 """Partition routers: what a stream is read once for."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Literal, TypeAlias
@@ -19,8 +18,7 @@ from cdk.rest import Extract, path
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.partitions import read_parent
-from cdk.streams.stream import Stream
+from cdk.streams.partitions import child_partitions, list_partitions, product
 
 PARENT_SLICE = "parent_slice"
 """The key under which a partition keeps that of its parent."""
@@ -59,17 +57,14 @@ class ListPartitionRouter(AnyPartitionRouter):
         return values
 
 
-class _Listed:
+class _Listed(Router):
     """The partitions of a list."""
-
-    parents: Sequence[Stream] = ()
-    follows = False
 
     def __init__(self, name: str, values: Callable[[], Sequence[Json]], put: Put | None) -> None:
         self._name, self._values, self._put = name, values, put
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
-        return [Partition({self._name: value}) for value in self._values()]
+        return list_partitions(self._name, self._values())
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         if self._put is not None and (value := slice.partition.get(self._name)):
@@ -138,28 +133,23 @@ class _Parent:
 
     def partitions(self, state: StreamState | None) -> Iterator[Partition | ParentState]:
         """The partitions of the parent's records; where it stands, too, if that is followed."""
-        for item in read_parent(self.stream, state if self.follows else None):
-            if isinstance(item, StreamState):
-                if self.follows:
-                    yield ParentState(self.stream.name, item)
-                continue
-            records, partition = item
-            for record in records:
-                value = self._value(record)
-                if value is not None:
-                    yield self._child(record, value, partition)
+        if self.follows:
+            return child_partitions(self.stream, self._child, state)
+        return (i for i in child_partitions(self.stream, self._child) if not isinstance(i, ParentState))
 
-    def _child(self, record: Record, value: Json, partition: Partition) -> Partition:
+    def _child(self, record: Record, partition: Partition) -> Partition | None:
+        if (value := self._value(record)) is None:
+            return None
         extra = {name: get(record) for name, get in self._extra} if self._extra else None
         return Partition({self.field: value, PARENT_SLICE: dict(partition)}, extra=extra)
 
 
-class _Substream:
+class _Substream(Router):
     """The partitions of all parents."""
 
     def __init__(self, parents: Sequence[_Parent]) -> None:
         self._parents = parents
-        self.parents: Sequence[Stream] = [parent.stream for parent in parents]
+        self.parents = [parent.stream for parent in parents]
         self.follows = any(parent.follows for parent in parents)
         self._puts = [(parent.field, parent.put) for parent in parents if parent.put is not None]
 
@@ -191,14 +181,14 @@ class GroupingPartitionRouter(AnyPartitionRouter):
     deduplicate: bool = Field(True, description="Whether a value that comes again is left out.")
 
     def build(self, ctx: BuildContext) -> Router:
-        return Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
+        return _Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
 
 
-class Grouped:
-    """Groups of partitions: each field becomes a list, that of their parents' slices, too.
+class _Grouped(Router):
+    """Groups of partitions: each field becomes a list, that of their parents' slices, too."""
 
-    A cursor of groups is one for all: one partition more shifts the others into other groups.
-    """
+    # One partition more shifts the others into other groups.
+    shares_cursor = True
 
     def __init__(self, inner: Router, size: int, *, deduplicate: bool) -> None:
         self._inner, self._size, self._deduplicate = inner, size, deduplicate
@@ -210,7 +200,7 @@ class Grouped:
         states: dict[str, ParentState] = {}
         for item in self._inner.partitions(parents):
             if isinstance(item, ParentState):
-                # Said again once the group that it covers is planned.
+                # It counts once the group that it covers is planned.
                 states[item.name] = item
                 continue
             key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
@@ -254,7 +244,7 @@ class UnionPartitionRouter(AnyPartitionRouter):
         return _United(name, [router.build(ctx) for router in self.partition_routers])
 
 
-class _United:
+class _United(Router):
     """The partitions of several routers, each value once."""
 
     def __init__(self, name: str, routers: Sequence[Router]) -> None:
@@ -284,24 +274,17 @@ def _parent_slice(partition: Partition) -> dict[str, Json]:
     return {PARENT_SLICE: partition[PARENT_SLICE]} if PARENT_SLICE in partition else {}
 
 
-class Product:
+class Product(Router):
     """Every combination of the partitions of several routers, the last varying fastest. Parents are not followed."""
-
-    parents: Sequence[Stream] = ()
-    follows = False
 
     def __init__(self, routers: Sequence[Router]) -> None:
         self._routers = routers
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition]:
-        first, *rest = self._routers
-        held = [_plain(router) for router in rest]
-        for head in _partitions(first):
-            for tail in _combinations(held):
-                parts = (head, *tail)
-                fields = {name: value for part in reversed(parts) for name, value in part.items()}
-                extra = {name: value for part in reversed(parts) for name, value in part.extra.items()}
-                yield Partition({name: fields[name] for part in parts for name in part}, extra=extra)
+        families = [
+            (item for item in router.partitions({}) if not isinstance(item, ParentState)) for router in self._routers
+        ]
+        return product(*families, shared_fields=True)
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         for router in self._routers:
@@ -318,21 +301,6 @@ def router_of(components: Sequence[AnyPartitionRouter] | None, ctx: BuildContext
     """One router for those that a retriever names."""
     routers = [component.build(ctx) for component in components or ()]
     return routers[0] if len(routers) == 1 else Product(routers) if routers else None
-
-
-def _partitions(router: Router) -> Iterator[Partition]:
-    for item in router.partitions({}):
-        if not isinstance(item, ParentState):
-            yield item
-
-
-def _plain(router: Router) -> list[Partition]:
-    return list(_partitions(router))
-
-
-def _combinations(families: Sequence[Sequence[Partition]]) -> Iterator[tuple[Partition, ...]]:
-
-    return itertools.product(*families)
 
 
 def _put(option: RequestOption | None, ctx: BuildContext) -> Put | None:

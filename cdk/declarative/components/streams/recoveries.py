@@ -1,5 +1,6 @@
 """What a retriever does when an API refuses its pages: begin anew, ask for smaller pages, or for smaller windows."""
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -7,11 +8,10 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.datetime_cursor import ManifestCursor
 from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import Incremental, Pages
 from cdk.declarative.reading.page_size_reduction import Reduction
-from cdk.declarative.reading.recovering_reader import Reset, Split, halves_of
+from cdk.declarative.reading.recovering_reader import Reset, Split
 
 
 class PaginationResetLimits(Component):
@@ -114,11 +114,11 @@ class RequestWindowSplitting(Component):
     def split(self, ctx: BuildContext, incremental: Incremental | None) -> Split:
         """How windows are cut. Raises ManifestError: there is no cursor that knows the least difference of moments."""
         cursor = None if incremental is None else incremental.cursor
-        if not isinstance(cursor, ManifestCursor) or cursor._granularity is None:  # noqa: SLF001 - the kit's own cursor
+        if cursor is None or cursor.granularity is None:
             where = ctx.where(self, "type")
             raise ManifestError(f"{where}: windows are cut by a DatetimeBasedCursor with `cursor_granularity`")
         smallest = None
         if self.min_split_window:
             text = ctx.expression(self, "min_split_window").text()
             smallest = parse_duration(text, ctx.where(self, "min_split_window"))
-        return Split(halves_of(cursor, smallest), self.failure_message or "")
+        return Split(partial(cursor.halves, smallest=smallest), self.failure_message or "")

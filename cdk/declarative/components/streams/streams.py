@@ -11,7 +11,6 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import JsonSchema
 from cdk.declarative.components.records.file_uploader import FileUploader
 from cdk.declarative.components.records.schema_loaders import JsonFileSchemaLoader, merged
-from cdk.declarative.components.streams.partition_routers import Grouped
 from cdk.declarative.model.component import ONE_OR_MANY, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
@@ -100,7 +99,7 @@ class DeclarativeStream(AnyStream):
             cached=as_parent or name in ctx.runtime.parents,
         )
         reader = self.retriever.build(ctx, parts)
-        if incremental is not None and isinstance(reader.router, Grouped):
+        if incremental is not None and reader.router is not None and reader.router.shares_cursor:
             incremental = replace(incremental, shared=True)
         if self.file_uploader is not None and not as_parent:
             reader = self.file_uploader.around(ctx, reader)

@@ -178,3 +178,19 @@ def test_a_count_advances_to_the_greatest_number() -> None:
 def test_a_count_starts_at_a_whole_number() -> None:
     with pytest.raises(ManifestError, match="start_value: found 'x', expected a whole number"):
         source(answering(lambda _: None), stream={"incremental_sync": {**COUNT, "start_value": "x"}}).streams({})
+
+
+@pytest.mark.parametrize(
+    ("clamping", "found"),
+    [
+        ({"target": "YEAR"}, "found the target 'YEAR', expected DAY, WEEK or MONTH"),
+        ({"target": "WEEK"}, "found the weekday '', expected one of MONDAY,"),
+        ({"target": "WEEK", "target_details": {"weekday": "SOMEDAY"}}, "found the weekday 'SOMEDAY'"),
+    ],
+)
+def test_a_clamping_that_is_none_is_refused(clamping: dict[str, Json], found: str) -> None:
+    assert f"DatetimeBasedCursor.clamping: {found}" in fails(clamping=clamping)
+
+
+def test_a_step_that_is_no_duration_is_refused() -> None:
+    assert "DatetimeBasedCursor.step: found 'soon', expected a duration such as P1D" in fails(step="soon")

@@ -1,16 +1,14 @@
-"""The windows of manifests' cursors, and the values that they keep."""
+"""Cursors whose source decides what a window holds, as manifests build them: windows, and values in one format."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from cdk.base.errors import BadState, ManifestError
-from cdk.base.values import Json
-from cdk.declarative.model.datetime_cursor import Clamping, ManifestCountCursor, ManifestCursor
-from cdk.declarative.model.durations import earlier, later, parse_duration
-from cdk.state.window import Window
+from cdk import BadState, CountCursor, DatetimeCursor, Json, Window
+from cdk.base.times.iso_durations import parse_duration
+from cdk.streams.datetime_cursor import Clamping
 
 NOW = datetime(2024, 1, 10, tzinfo=UTC)
 
@@ -26,17 +24,18 @@ def cursor(
     lookback: str = "",
     strictly: bool = False,
     clamping: Clamping | None = None,
-) -> ManifestCursor:
-    return ManifestCursor(
+) -> DatetimeCursor:
+    return DatetimeCursor(
         "on",
         formats=list(formats) or [pattern],
-        pattern=pattern,
+        state_format=pattern,
         start=lambda: start,
-        end=None if end is None else lambda: end,
-        step=parse_duration(step, "step") if step else None,
-        granularity=parse_duration(granularity, "granularity") if granularity else None,
-        lookback=parse_duration(lookback, "lookback") if lookback else timedelta(),
-        strictly=strictly,
+        end=None if end is None else lambda _: end,
+        step=parse_duration(step) if step else None,
+        granularity=parse_duration(granularity) if granularity else None,
+        lookback=parse_duration(lookback) if lookback else timedelta(),
+        by_request=True,
+        rereads_edge=bool(granularity) and not strictly,
         clamping=clamping,
     )
 
@@ -109,24 +108,11 @@ def test_whole_months_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("target", "at"), [("DAY", "2024-01-03"), ("WEEK", "2024-01-01"), ("MONTH", "2024-01-01")])
-def test_a_period_begins_where_it_begins(target: str, at: str) -> None:
+def test_a_period_begins_where_it_begins(target: Literal["DAY", "WEEK", "MONTH"], at: str) -> None:
     begun = Clamping(target).floor(datetime(2024, 1, 3, 5, tzinfo=UTC))
 
     assert begun == datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert Clamping(target).ceil(begun) == Clamping(target).floor(begun) == begun
-
-
-@pytest.mark.parametrize(
-    ("blob", "found"),
-    [
-        ({"target": "YEAR"}, "'YEAR'"),
-        ({"target": "WEEK"}, "weekday ''"),
-        ({"target": "WEEK", "target_details": {"weekday": "SOMEDAY"}}, "'SOMEDAY'"),
-    ],
-)
-def test_a_clamping_that_is_none_is_told(blob: dict[str, Json], found: str) -> None:
-    with pytest.raises(ManifestError, match=found):
-        Clamping.of(blob, "here")
 
 
 @pytest.mark.parametrize(
@@ -246,18 +232,10 @@ def test_a_value_may_be_moved_back() -> None:
 
 
 def test_counts_are_kept_as_numbers() -> None:
-    found = ManifestCountCursor("id", start=3)
+    found = CountCursor("id", start=3, by_request=True, as_numbers=True)
 
     assert asked(found.windows(None, NOW)) == [(3, None)]
     assert asked(found.windows("7", NOW)) == [(7, None)]
     assert found.greatest(["12", 9, "x"]) == 12
     assert found.wants(Window(3), 2) is False
     assert found.owns(Window(3), 2)
-
-
-def test_durations_are_added_within_the_calendar() -> None:
-    assert later(NOW, timedelta(days=4_000_000)) == datetime.max.replace(tzinfo=UTC)
-    assert earlier(NOW, timedelta(days=4_000_000)) == datetime.min.replace(tzinfo=UTC)
-    assert later(NOW, parse_duration("P1M", "")) == datetime(2024, 2, 10, tzinfo=UTC)
-    with pytest.raises(ManifestError, match="step: found 'soon'"):
-        parse_duration("soon", "step")
