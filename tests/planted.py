@@ -267,8 +267,8 @@ BUGS = [
     Bug(
         "an error is said with the connector's line",
         "sync/tasks/messages",
-        "frame for frame in reversed(others) if",
-        "frame for frame in reversed(frames) if",
+        "next(frame for frame in reversed(others) if frame.filename == others[0].filename)",
+        "others[-1]",
         "tests/spark/test_traces.py",
     ),
     Bug(
@@ -420,7 +420,6 @@ BUGS = [
         "rest/http/transport",
         "if body is not None or reveals:",
         "if body is not None:",
-        "tests/rest/http/test_origin.py",
     ),
     Bug(
         "credentials stay with the port",

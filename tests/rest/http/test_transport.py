@@ -208,6 +208,16 @@ def test_a_body_does_not_follow_to_another_host(server: Server) -> None:
     assert len(server.seen) == 1
 
 
+def test_a_secret_of_the_query_does_not_follow_to_another_host(server: Server) -> None:
+    other = server.url.replace("127.0.0.1", "localhost") + "/echo?again=abcd"
+    request = get(server, "/there", headers={"X-Target": other}, params={"key": "abcd"}, secret=frozenset({"key"}))
+
+    with pytest.raises(FatalError, match=r"another host.*again=\*\*\*\*: a secret in its URL is not sent there"):
+        RequestsTransport().send(request)
+
+    assert len(server.seen) == 1
+
+
 def test_a_post_is_answered_elsewhere_by_a_get(server: Server) -> None:
     response = RequestsTransport().send(Request("POST", server.url + "/other", body=b"x"))
 
