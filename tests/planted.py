@@ -531,15 +531,17 @@ BUGS = [
     ),
     Bug(
         "an overwrite asks before it empties a table",
-        "sync/loop/stream_sync",
-        "if complete and not files and self._empties():",
-        "if False:",
+        "sync/loop/stream_commit",
+        "if rows.finished and not rows.files and (refusal := self._empties(saved)) is not None:",
+        "if (refusal := RemovalRefused('')) is None:",
+        "tests/sync/loop/test_stream_sync.py",
     ),
     Bug(
         "an overwrite that was refused reads again",
-        "sync/loop/stream_sync",
-        "self.saved = replace(self.saved, state=None, source=None)",
+        "sync/loop/stream_commit",
+        "saved = replace(saved, state=None, source=None)",
         "pass",
+        "tests/sync/loop/test_stream_sync.py",
     ),
     Bug(
         "a stream has the field of its own cursor",
@@ -549,9 +551,10 @@ BUGS = [
     ),
     Bug(
         "nothing known is appended again",
-        "sync/loop/stream_sync",
-        "                self._check_known()\n",
-        "",
+        "sync/loop/slice_schedule",
+        "            self._check(mismatch)",
+        "            pass",
+        "tests/sync/loop/test_stream_sync.py",
     ),
     Bug(
         "an id of another type is noticed",
@@ -568,7 +571,7 @@ BUGS = [
     Bug(
         "a stream of which a slice is gone has failed",
         "sync/loop/stream_sync",
-        "if ended and self._gone is not None:",
+        "if finished and self._schedule.never is not None:",
         "if False:",
     ),
     Bug(
@@ -645,7 +648,7 @@ BUGS = [
         "what was read of files that are gone does not count",
         "sync/loop/stream_sync",
         "            self._begin(resumed=True)\n",
-        "            self._read = RecordCounts()\n",
+        "            self._schedule.counts = RecordCounts()\n",
     ),
     Bug(
         "the history gets a commit's rows once",
@@ -685,8 +688,8 @@ BUGS = [
     Bug(
         "a renamed pipeline appends nothing again",
         "sync/loop/stream_sync",
-        'if write_mode == "append":\n            raise StateError',
-        'if write_mode == "":\n            raise StateError',
+        'if self._plan.write_mode == "append":\n            raise StateError',
+        'if self._plan.write_mode == "":\n            raise StateError',
         "tests/lake/admin/test_state_admin.py",
     ),
     Bug(
@@ -785,15 +788,15 @@ BUGS = [
     ),
     Bug(
         "a history has a door of its own",
-        "sync/loop/table_writer",
+        "sync/loop/table_fit",
         ".check([Use.HISTORY, *also], written)",
         ".check([])",
         "tests/lake/delta/test_table_guard.py",
     ),
     Bug(
         "a dry run checks the key",
-        "sync/loop/table_writer",
-        "    _identity(stream_plan, planned.schema, planned.columns)\n    return table\n",
+        "sync/loop/table_fit",
+        "    identity(stream_plan, planned.schema, planned.columns)\n    return table\n",
         "    return table\n",
         "tests/lake/delta/test_table_guard.py",
     ),
@@ -995,9 +998,9 @@ BUGS = [
     ),
     Bug(
         "a secret in a state takes no row along",
-        "sync/loop/stream_sync",
-        "        self._check(saved)\n        done",
-        "        done",
+        "sync/loop/stream_commit",
+        "        self._check(saved)\n",
+        "",
         "tests/sync/loop/test_state_log_mirror.py",
     ),
     Bug(
@@ -1105,8 +1108,8 @@ BUGS = [
     Bug(
         "a restored table is read again",
         "sync/loop/skip_windows",
-        "not version == table.rows_state_version == stood",
-        "not version == stood",
+        "table.state_version == table.rows_state_version == stood",
+        "table.state_version == stood",
     ),
     Bug(
         "no table lies in a folder of Delta's", "sync/settings/stream_plan", '{".", "..", "_delta_log"}', '{".", ".."}'
@@ -1380,22 +1383,22 @@ BUGS = [
     Bug(
         "files of tasks that inferred less are written again",
         "sync/loop/table_writer",
-        "            narrow = [file for file in old if file.path in written and self._differs(written[file.path])]",
-        "            narrow = list[DataFile]()",
+        "        narrow = [file for file in files if file.path in written and self._differs(written[file.path])]",
+        "        narrow = list[DataFile]()",
         "tests/sync/loop/test_epoch_loop.py",
     ),
     Bug(
         "inferred whole numbers keep their digits",
         "sync/loop/table_writer",
-        "            self._meet(dict.fromkeys(exact, pa.string()))",
+        "            self._meet(dict.fromkeys(self._layout(staging).unfit(narrow, spread), pa.string()))",
         "            pass",
         "tests/sync/loop/test_epoch_loop.py",
     ),
     Bug(
         "the table's rows follow an inferred type",
         "sync/loop/table_writer",
-        "            self.prepare(saved, spread)",
-        "            pass",
+        "if self._widen(saved, spread):",
+        "if self.mode.add(self._columns.add):",
     ),
     Bug(
         "a hidden generation goes on with inferred types",
@@ -1479,9 +1482,9 @@ BUGS = [
     Bug(
         "a sync that is refused adds no column",
         "sync/loop/table_writer",
-        "self.mode.open_history(lambda: RowHistory(folder, self.table, pipeline, name, self._bounded))\n",
-        "self.mode.open_history(lambda: RowHistory(folder, self.table, pipeline, name, self._bounded))\n"
-        "        self.mode.add(self._columns.add)\n",
+        "mode.open_history(lambda: RowHistory(folder, table, pipeline, plan.stream.name, self.bounded))\n",
+        "mode.open_history(lambda: RowHistory(folder, table, pipeline, plan.stream.name, self.bounded))\n"
+        "            mode.add(self._columns.add)\n",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
@@ -1536,8 +1539,8 @@ BUGS = [
     Bug(
         "an overwrite that was cut shows no row twice",
         "sync/loop/stream_sync",
-        "self._doubles or (progress.restarted and hidden)",
-        "False",
+        "if self._schedule.restarted and self.saved.pending and not self.report.commits:",
+        "if False:",
         "tests/worlds/test_records.py",
     ),
     Bug(
@@ -1562,13 +1565,13 @@ BUGS = [
     Bug(
         "a table with doubled rows is refused before reading",
         "sync/loop/table_writer",
-        "        _check_moves(stream_plan, self.table)\n",
+        "        check_moves(stream_plan, self.table)\n",
         "",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
         "an overwrite replaces doubled rows",
-        "sync/loop/table_writer",
+        "sync/loop/table_fit",
         '    if stream_plan.write_mode != "overwrite":\n        table.check_moves()',
         "    table.check_moves()",
         "tests/lake/delta/test_write_modes.py",
@@ -1601,7 +1604,7 @@ BUGS = [
     ),
     Bug(
         "a key without a column of its own is refused",
-        "sync/loop/table_writer",
+        "sync/loop/table_fit",
         "if owner is not None and owner != field:",
         "if False:",
     ),

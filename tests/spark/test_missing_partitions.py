@@ -31,6 +31,7 @@ from cdk import (
 )
 from cdk.base.errors import ConfigError
 from cdk.base.task_map import run_inline
+from cdk.lake.admin.locate import OpenTables
 from cdk.lake.storage.folder import LocalFolder
 from cdk.state.wire import decode
 from cdk.sync.loop.stream_sync import StreamSync
@@ -120,7 +121,9 @@ class OrdersOfNewShops(Orders):
 
 
 def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, cut: bool = False) -> StreamSync:
-    run = StreamSync(plan_stream(stream, StreamOptions.model_validate(options), LocalFolder(root)), "shop", sync=name)
+    run = StreamSync(
+        plan_stream(stream, StreamOptions.model_validate(options), LocalFolder(root)), OpenTables("shop"), sync=name
+    )
     run.prepare(run_inline)
     while run.active:
         run.commit(read_epoch(run, 2, lambda pieces: read_bundle(EpochJob([run.target], 1000, 1), pieces)))

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from cdk import Json, StateConflict, Stream
 from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.values import canonical
+from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.delta.pinned_table import FilesGone
@@ -262,7 +263,7 @@ def epoch(run: StreamSync, most: int, seconds: float) -> list[DataFile]:
 
 def run_through(root: Folder, stream: Stream, mode: WriteModeName) -> None:
     sync_mode: SyncMode = "incremental" if stream.incremental else "full_refresh"
-    run = StreamSync(StreamPlan(stream, root, sync_mode, mode), "shop", sync="s1")
+    run = StreamSync(StreamPlan(stream, root, sync_mode, mode), OpenTables("shop"), sync="s1")
     while run.active:
         run.commit(epoch(run, 4, 100 if stream.incremental else 0))
 
@@ -378,7 +379,9 @@ def test_a_sync_on_spark_that_was_overtaken_is_refused(sync: Sync, lake: Folder)
     def overtake(reports: Sequence[Any], _: float) -> None:
         if not overtaken and sum(report.commits for report in reports) == 1:
             overtaken.append(True)
-            other = StreamSync(StreamPlan(Orders(), lake.join("orders"), "incremental", "append"), "test", sync="other")
+            other = StreamSync(
+                StreamPlan(Orders(), lake.join("orders"), "incremental", "append"), OpenTables("test"), sync="other"
+            )
             other.commit(epoch(other, 1, 0))
 
     overtaken: list[bool] = []

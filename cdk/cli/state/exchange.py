@@ -72,7 +72,7 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     state.json.
     """
     from cdk.lake.admin.locate import choose_locations  # noqa: PLC0415
-    from cdk.sync.loop.state_import import import_into_table  # noqa: PLC0415
+    from cdk.sync.loop.table_writer import import_into_table  # noqa: PLC0415
 
     plans = {plan.stream.name: plan for plan in pipeline.plans}
     tables = {
@@ -85,11 +85,11 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
     with admin.alone():
         for name, blob in chosen.items():
-            done = import_into_table(trial, plans[name], tables[name], blob, replace=replace)
+            done = import_into_table(trial, plans[name], blob, replaces=replace)
             if dry:
                 report_edit(done, dry=True)
         for name, blob in () if dry else chosen.items():
-            report_edit(import_into_table(admin, plans[name], tables[name], blob, replace=replace), dry=False)
+            report_edit(import_into_table(admin, plans[name], blob, replaces=replace), dry=False)
     return 0
 
 

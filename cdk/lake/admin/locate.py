@@ -59,6 +59,40 @@ class StreamLocation:
             RowHistory(self.history, table, pipeline, self.stream).catch_up()
 
 
+class OpenTables:
+    """The tables of one run of a pipeline: each is opened once, and again only where somebody else has committed.
+
+    So a run has one pinned handle of a table from its first look at the state to its last commit. Belongs to one
+    thread.
+    """
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+        self._tables: dict[Folder, StreamTable] = {}
+
+    def existing(self, location: StreamLocation) -> StreamTable | None:
+        """The stream's table, also one whose state is lost (`StreamTable.lost_state`); None where there is none.
+
+        Raises ConfigError and TransientError: see StreamTable.
+        """
+        table = self._tables.get(location.root)
+        if table is not None and table.is_newest:
+            return table
+        if not location.exists:
+            return None
+        self._tables[location.root] = table = location.open(self.pipeline, lost=True)
+        return table
+
+    def create(self, location: StreamLocation, schema: pa.Schema, partition_by: Sequence[str]) -> StreamTable:
+        """The stream's table, which did not exist, with these columns.
+
+        Raises ConfigError, StateError and TransientError: see StreamTable.
+        """
+        table = StreamTable(location.root, self.pipeline, location.stream, schema, partition_by=partition_by)
+        self._tables[location.root] = table
+        return table
+
+
 def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
     """The tables of the pipeline below a folder, by path. Raises ConfigError: it is no local folder, or missing."""
     if not isinstance(target, LocalFolder):

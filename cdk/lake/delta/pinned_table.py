@@ -18,7 +18,7 @@ from cdk.base.errors import ConfigError, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock
 from cdk.lake.delta.compaction import join_small_files
-from cdk.lake.delta.table_guard import Guard, check_openable, guard_of
+from cdk.lake.delta.table_guard import Guard, guard_of, open_newest
 from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, files_of, logged_files, lost_files, missing_files, total_rows
@@ -102,19 +102,26 @@ class PinnedTable:
         self._app, self._stream, self._clock = app, stream, clock
         if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
-        where = f"streams.{stream.partition('/')[0]}.partition_by"
         with self.root.explaining(stream):
             self.root.make()
             uri, options = self.root.uri, self.root.storage_options
             if not DeltaTable.is_deltatable(uri, options):
-                check_columns(schema, partition_by or (), where)
+                check_columns(schema, partition_by or (), self._partition_setting)
                 self._create(schema, partition_by or ())
             self._handle = self._new_handle()
         self.partition_by = tuple(self._handle.metadata().partition_columns)
         if partition_by is not None:
-            check_same(self.partition_by, tuple(partition_by), where, str(self.root))
+            self.check_partition_by(partition_by)
         self._seen_marker = self._marker()
         self._guard: tuple[int, Guard] | None = None
+
+    def check_partition_by(self, columns: Sequence[str]) -> None:
+        """Raise ConfigError: other columns divide the table."""
+        check_same(self.partition_by, tuple(columns), self._partition_setting, str(self.root))
+
+    @property
+    def _partition_setting(self) -> str:
+        return f"streams.{self._stream.partition('/')[0]}.partition_by"
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
@@ -135,8 +142,7 @@ class PinnedTable:
                 raise
 
     def _new_handle(self) -> DeltaTable:
-        with check_openable(str(self.root), self._stream):
-            return DeltaTable(self.root.uri, storage_options=self.root.storage_options)
+        return open_newest(self.root, self._stream)
 
     def _reopen(self) -> None:
         """Move the handle to the newest version, and read the marker again."""
@@ -154,6 +160,12 @@ class PinnedTable:
     def version(self) -> int:
         """The table's version, as Delta counts it."""
         return int(self._handle.version())
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether nobody has committed since the version that the handle is pinned to."""
+        with self.root.explaining(self._stream):
+            return not self.root.join("_delta_log").has([f"{self.version + 1:020}.json"])
 
     @property
     def guard(self) -> Guard:

@@ -75,6 +75,7 @@ class StreamTable(PinnedTable):
         """Open the table, or create it with `schema`.
 
         lost: open it also when its state cannot be found or read, as if it had none: a commit then gives it one.
+        Until then `lost_state` says what is wrong.
         partition_by: the columns that divide it; None: those that divide it already, none if it is new.
 
         Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. StateError: the
@@ -88,13 +89,16 @@ class StreamTable(PinnedTable):
         self.saved: TableState | None = None
         """The state that belongs to the table's rows; None when there is none."""
         self._undone: tuple[int, ...] = ()
+        self.lost_state: StateError | None = None
+        """Why the state cannot be found or read."""
         # Versions go up, also where the marker was lost.
         self._after = self._version
         try:
             self._find_state()
-        except StateError:
+        except StateError as error:
             if not lost:
                 raise
+            self.lost_state = error
 
     def _find_state(self) -> None:
         """Load the state that belongs to the rows, if there is one. Raises StateError: it is unknown or unreadable."""
@@ -196,11 +200,13 @@ class StreamTable(PinnedTable):
                 return
             try:
                 self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+                self._handle.update_incremental()
+                self._seen_marker = self._marker()
             except (DeltaError, OSError) as error:
                 # Somebody else may have changed the columns in the meantime.
                 if not attempts_left:
                     raise self.root.explain(error, self._stream) from None
-            self._reopen()
+                self._reopen()
             if self._seen_marker != self._version:
                 raise self._conflict(self._version, None)
 
@@ -285,12 +291,9 @@ class StreamTable(PinnedTable):
         crash_point("after_state_blob")
         self.check_files(files)
         named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
+        metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
         properties = CommitProperties(
-            custom_metadata={
-                "spark-cdk.state": _for_people(saved),
-                RECEIPT: receipt.to_text(),
-                **({NOTE: note} if note else {}),
-            },
+            custom_metadata={**metadata, NOTE: note} if note else metadata,
             app_transactions=[Transaction(self._app, version)],
             # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
             # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
@@ -307,6 +310,7 @@ class StreamTable(PinnedTable):
             raise self._conflict(version, None)
         crash_point("after_commit")
         self._version, self._rows_state_version, self.saved = version, version, saved
+        self._moves, self.lost_state = (), None
         self._prune(version, saved)
 
     def _completed(

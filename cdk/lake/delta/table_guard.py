@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
 from cdk.base.values import FieldValue
 from cdk.lake.parquet.table_files import LogAction
 from cdk.lake.storage.folder import Folder
@@ -304,8 +305,18 @@ def guard_at(folder: Folder, stream: str) -> Guard:
     """The guard of the newest version of a table; one that allows everything where there is none."""
     if not is_table(folder, stream):
         return Guard()
-    with folder.explaining(stream), check_openable(str(folder), stream):
-        return guard_of(DeltaTable(folder.uri, storage_options=folder.storage_options), str(folder), stream)
+    with folder.explaining(stream):
+        return guard_of(open_newest(folder, stream), str(folder), stream)
+
+
+def open_newest(folder: Folder, stream: str) -> DeltaTable:
+    """The newest version of a table, which exists; the log tells, at the level DEBUG, of each that is opened.
+
+    Raises ConfigError: it has features that delta-rs cannot read.
+    """
+    logger.debug("%s: opened", folder)
+    with check_openable(str(folder), stream):
+        return DeltaTable(folder.uri, storage_options=folder.storage_options)
 
 
 def _log(handle: DeltaTable) -> _Log:

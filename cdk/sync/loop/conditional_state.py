@@ -12,21 +12,20 @@ about the rows. earlier: of a read of several slices that was cut, what those ha
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 
-from cdk.base.errors import BadState, ConfigError, StateTooLarge
+from cdk.base.errors import BadState, StateTooLarge
 from cdk.base.values import Json, canonical, to_json
 from cdk.lake.delta.table_state import TableState
-from cdk.rest.conditional_requests import ConditionalResult
 from cdk.state.log.slot_value import StateValue
 from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.state.source_state.validators import KIND, Validators, requests_of, to_value
 from cdk.sync.loop.stale_removal import RemovalRequest
-from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.pipeline_file import FollowSourceOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tasks.messages import SliceResult
 
 _SHOWN = len("sha256:") + 8
 """As much of a fingerprint as people need to tell two requests apart."""
@@ -46,12 +45,40 @@ class FollowSettings:
     most: int
 
 
-class ConditionalState:
-    """The answers of one stream in one sync. Belongs to the driver's thread.
+class SourceState:
+    """What is known of a source that is not asked whether it has changed: nothing, and all that is read counts."""
 
-    alone: the stream must be one slice, for rows that it does not read again would leave the table. snapshot: what
-    tasks are told. changed: whether a slice brought something new. taken: slices that were read to their end.
-    """
+    conditional = False
+    """Only what has changed is read."""
+    single_slice = False
+    """The stream must be one slice, for rows that it does not read again would leave the table."""
+    snapshot: HttpSnapshot | None = None
+    """What tasks ask the source with."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether a source that has not changed said something new of itself."""
+        return False
+
+    def add_result(self, progress: SliceResult) -> None:
+        """Learn what a slice asked."""
+
+    def waits(self, *, finished: bool) -> bool:  # noqa: ARG002 - of those that ask
+        """Whether there is nothing to commit so far, for all that was asked has not changed."""
+        return False
+
+    def described(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:  # noqa: ARG002
+        """The state with what is known of its source. after: the version of the state before. finished: all was read.
+
+        Raises StateTooLarge.
+        """
+        return saved
+
+
+class ConditionalState(SourceState):
+    """What the source answered one stream in one sync. Belongs to the driver's thread."""
+
+    conditional = True
 
     def __init__(
         self,
@@ -67,8 +94,8 @@ class ConditionalState:
         Raises BadState: what is remembered of the source is of another kind, or damaged.
         """
         self._stream, self._most, self._resumed = plan.stream.name, followed.most, resumed
-        self.alone = removal is not None or plan.write_mode == "overwrite"
-        self.changed, self.taken = False, 0
+        self.single_slice = removal is not None or plan.write_mode == "overwrite"
+        self._changed, self._ended = False, 0
         self._selection = _selection(plan, followed.config, removal)
         self._asked: dict[str, Validators | None] = {}
         self._earlier: Mapping[str, Validators] = {}
@@ -82,27 +109,23 @@ class ConditionalState:
         options = followed.options
         self.snapshot = HttpSnapshot(self._earlier, followed.now, options.max_validator_age, options.uncacheable)
 
-    def add_result(self, result: ConditionalResult | None) -> None:
-        """Learn what a slice asked that was read to its end."""
-        self.taken += 1
-        self.changed |= result is None or not result.unchanged
+    def add_result(self, progress: SliceResult) -> None:
+        if progress.failure is not None or not progress.done:
+            return
+        result = progress.conditional
+        self._ended += 1
+        self._changed |= result is None or not result.unchanged
         if result is not None and result.request is not None:
             self._asked[result.request] = result.validators
 
     def waits(self, *, finished: bool) -> bool:
-        """Whether there is nothing to commit so far, for all that was asked has not changed."""
-        return not (self._resumed or self.changed or (finished and not self.taken))
+        return not (self._resumed or self._changed or (finished and not self._ended))
 
     @property
     def moved(self) -> bool:
-        """Whether a source that has not changed said something new of itself."""
         return self._known != self._earlier
 
-    def to_json(self, after: int | None, *, finished: bool) -> Json:
-        """The value to commit. after: the version of the state before. finished: every slice was read.
-
-        Raises StateTooLarge.
-        """
+    def described(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:
         value = to_value(self._known)
         document = {
             "kind": value.kind,
@@ -112,7 +135,7 @@ class ConditionalState:
             "selection": self._selection,
         }
         earlier = {request: known for request, known in self._earlier.items() if request not in self._asked}
-        if not (finished or self.alone) and earlier:
+        if not (finished or self.single_slice) and earlier:
             document["earlier"] = to_value(earlier).value
         if (size := len(to_json(document))) > self._most:
             raise StateTooLarge(
@@ -120,7 +143,7 @@ class ConditionalState:
                 "leave follow_source out, or raise state.max_checkpoint_state_size",
                 stream=self._stream,
             )
-        return document
+        return replace(saved, source=document)
 
     @property
     def _known(self) -> Mapping[str, Validators]:
@@ -136,20 +159,6 @@ class ConditionalState:
         if before.source.get("after") != newest or before.source.get("selection") != self._selection:
             return {}, {}
         return value, others
-
-
-def multiple_slices_error(stream: str) -> ConfigError:
-    """The error of a stream that is not `alone` and must be."""
-    return ConfigError(
-        "found several slices, expected one: where only some of them have changed, the rows of the others would leave "
-        "the table. Leave follow_source out, or write with append or append_dedup and without remove_stale",
-        path=f"streams.{stream}.follow_source",
-    )
-
-
-def has_unremoved_rows(stale: StaleCount) -> bool:
-    """Whether rows that the source has no more stayed, and a later read may remove them."""
-    return bool(stale.missing and stale.kept_because) and stale.removal != "report"
 
 
 def foreign_source_state(before: TableState | None) -> Json:

@@ -1,17 +1,18 @@
 """The loop of a sync: plan an epoch, run it, commit what it brought, until nothing is left to read."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TypeVar
 
 from cdk.base.crash_points import crash_point
 from cdk.base.task_map import TaskLost
+from cdk.base.values import Json
 from cdk.lake.storage.folder import as_folder
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.http.activity import activities
-from cdk.sync.loop.job_name import job_name
+from cdk.state.slice import Slice
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.suspects import SliceLost, Suspects
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -28,6 +29,12 @@ _SLICES = 128
 """Slices of the first epoch for each that is open at once: some answer in 30 ms."""
 
 _MOST_SLICES = 10_000
+
+_NAMED = 3
+"""Streams in the name of a job."""
+
+_LONGEST = 40
+"""Characters of a value in the name of a job."""
 
 
 class EpochLoop:
@@ -155,3 +162,31 @@ class EpochLoop:
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             run.refused(Failure.of(error))
             return None
+
+
+def job_name(pipeline: str, slices: Iterable[tuple[str, Slice]]) -> str:
+    """What Spark's own pages call an epoch's job: `shop: orders 2024-01-01..2024-01-31, users`.
+
+    slices: the epoch's, in the order they were planned, each with the name of its stream. Partitions are left out: a
+    job has thousands of them. At most three streams are named.
+    """
+    by_stream: dict[str, list[Slice]] = {}
+    for name, slice in slices:
+        by_stream.setdefault(name, []).append(slice)
+    named = [f"{name}{_stretch(slices_of_stream)}" for name, slices_of_stream in list(by_stream.items())[:_NAMED]]
+    more = f" ({len(by_stream) - _NAMED} more)" if len(by_stream) > _NAMED else ""
+    return f"{pipeline}: {', '.join(named)}{more}"
+
+
+def _stretch(slices: list[Slice]) -> str:
+    windows = [slice.window for slice in slices if slice.window is not None]
+    if not windows:
+        return ""
+    # Windows are handed out oldest first, and those of one epoch may belong to several partitions.
+    start, end = windows[0].start, windows[-1].end
+    return f" {_short(start)}..{'' if end is None else _short(end)}"
+
+
+def _short(value: Json) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

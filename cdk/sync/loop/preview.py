@@ -7,12 +7,13 @@ from itertools import chain, islice
 from cdk.base.run import RunScope
 from cdk.base.values import Json, Record
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
+from cdk.lake.admin.locate import OpenTables
 from cdk.state.wire import decode
 from cdk.streams.checkpoint import CheckpointReader
 from cdk.streams.stream import Stream
 from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.stale_removal import check_table
-from cdk.sync.loop.table_writer import check_writing
+from cdk.sync.loop.table_fit import check_writing
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import Failure
@@ -40,7 +41,13 @@ class Preview:
 
 
 def previews(
-    plans: Sequence[StreamPlan], pipeline: Pipeline, most: int, run: RunScope, check: Callable[[Stream], None]
+    plans: Sequence[StreamPlan],
+    pipeline: Pipeline,
+    tables: OpenTables,
+    *,
+    most: int,
+    run: RunScope,
+    check: Callable[[Stream], None],
 ) -> Iterator[Preview]:
     """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs.
 
@@ -50,7 +57,7 @@ def previews(
         preview = Preview(plan.name, plan.sync_mode, plan.write_mode)
         try:
             check(plan.stream)
-            preview = _at(preview, plan, pipeline)
+            preview = _at(preview, plan, pipeline, tables)
             with run.working():
                 preview = _read(preview, plan, most)
             yield preview
@@ -58,12 +65,12 @@ def previews(
             yield replace(preview, failure=Failure.of(error))
 
 
-def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline) -> Preview:
+def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> Preview:
     """Where the sync would go on. Opening a table that is there writes nothing.
 
     Raises what a sync would before it reads.
     """
-    table = check_writing(plan, pipeline.name)
+    table = check_writing(plan, tables)
     removal = plan.remove_stale
     if removal is not None and table is not None:
         check_table(plan, table, removal.removal)

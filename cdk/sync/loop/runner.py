@@ -15,6 +15,7 @@ from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import Json, canonical
 from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
+from cdk.lake.admin.locate import OpenTables
 from cdk.lake.storage.folder import Folder, LocalFolder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
@@ -92,7 +93,7 @@ class SyncRunner:
         # A program has a pipeline as its file says it; the command line knows what to call the config in errors.
         pipeline = pipeline.prepared(source, "source.config", Secrets())
         self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
-        self._workers = workers
+        self._workers, self._tables = workers, OpenTables(pipeline.name)
         self._secrets = list(secret_values(source.config_schema, pipeline.config))
         self._own, self._learn = Secrets(self._secrets), learn
         self._facts = RunFacts(
@@ -163,9 +164,10 @@ class SyncRunner:
             return previews(
                 [plan for plan in plans if plan.name not in redundant],
                 self._pipeline,
-                most,
-                current_run(),
-                self._workers.check,
+                self._tables,
+                most=most,
+                run=current_run(),
+                check=self._workers.check,
             )
 
     def notes(self) -> Iterator[str]:
@@ -216,7 +218,7 @@ class SyncRunner:
     @cached_property
     def _redundant(self) -> Mapping[str, StreamReport]:
         """The streams that need not be read."""
-        return {} if self._windows is None else self._windows.redundant(self._planned[1])
+        return {} if self._windows is None else self._windows.redundant(self._planned[1], self._tables)
 
     def _run(self) -> None:
         target, planned = self._planned
@@ -233,7 +235,7 @@ class SyncRunner:
         if not plans:
             return
         with only_run(target, self._pipeline.name) as sync:
-            with mirroring(log, self._pipeline, plans, sync, self._ended):
+            with mirroring(log, self._pipeline, plans, self._tables, sync=sync, ended=self._ended):
                 opened |= {plan.name: self._open(plan, sync) for plan in plans}
                 runs = [run for run in opened.values() if isinstance(run, StreamSync)]
                 self._facts = replace(self._facts, sync=sync)
@@ -277,7 +279,7 @@ class SyncRunner:
             self._workers.check(stream)
             removal, followed = self._removal(plan), self._followed(plan)
             check = partial(state_check(self._pipeline, self._secrets), plan.location.name)
-            return StreamSync(plan, self._pipeline.name, sync=sync, removal=removal, followed=followed, check=check)
+            return StreamSync(plan, self._tables, sync=sync, removal=removal, followed=followed, check=check)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
             logger.error("%s: %s", plan.name, failure.message)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from cdk.base.errors import ConfigError, StateError
+from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, canonical
-from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.admin.locate import OpenTables
 from cdk.state.handlers.redundant import RedundantRunSkipHandler
 from cdk.state.handlers.run import StatefulRun, stateful_run
 from cdk.state.log.state_log import StateLog
@@ -29,7 +29,7 @@ class SkipWindows:
     """The windows of one sync. Belongs to the driver's thread."""
 
     def __init__(self, pipeline: Pipeline, options: SkipOptions, *, secrets: Iterable[str], started: datetime) -> None:
-        """secrets: those of the config; begun: when the sync did, for what is not over by then may still grow.
+        """secrets: those of the config. started: when the sync did, for what is not over by then may still grow.
 
         Raises ConfigError: there is no log.
         """
@@ -41,7 +41,7 @@ class SkipWindows:
             )
         self._handled = options.handled(ignore_old_state=pipeline.state.ignore_old_state)
 
-    def redundant(self, plans: Sequence[StreamPlan]) -> dict[str, StreamReport]:
+    def redundant(self, plans: Sequence[StreamPlan], tables: OpenTables) -> dict[str, StreamReport]:
         """The streams that need not be read, each with its report. Writes nothing.
 
         Raises BadState: what an earlier sync left cannot be read. ConfigError: the window is none.
@@ -49,9 +49,9 @@ class SkipWindows:
         reports = {}
         with self._run(writes=False) as run:
             stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
-            for plan, location in zip(plans, [plan.location for plan in plans], strict=True):
+            for plan in plans:
                 planned = self._handler(run, plan).plan(self._options.start_time, self._options.end_time)
-                if planned.skip and (report := self._standing(plan, location, stood)) is not None:
+                if planned.skip and (report := _standing(plan, tables, stood)) is not None:
                     window = f"{planned.requested.start.isoformat()} to {planned.requested.end.isoformat()}"
                     reports[plan.name] = replace(report, window=window)
         return reports
@@ -100,26 +100,23 @@ class SkipWindows:
         }
         return RedundantRunSkipHandler(run, plan.name, selection=selection)
 
-    def _standing(self, plan: StreamPlan, location: StreamLocation, stood: Mapping[str, int]) -> StreamReport | None:
-        """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
-        if not location.exists:
-            return None
-        try:
-            table = location.open(self._pipeline.name)
-        except StateError:
-            return None  # the stream says so itself, when it is read
-        saved, version = table.saved, table.state_version
-        stood_at = stood.get(location.name)
-        if saved is None or not saved.complete or not version == table.rows_state_version == stood_at:
-            return None
-        return StreamReport(
-            plan.name,
-            Status.REDUNDANT,
-            plan.sync_mode,
-            plan.write_mode,
-            total=saved.records,
-            generation=saved.generation,
-        )
+
+def _standing(plan: StreamPlan, tables: OpenTables, stood: Mapping[str, int]) -> StreamReport | None:
+    """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
+    table = tables.existing(plan.location)
+    # A state that is lost is the stream's own error, once it is read.
+    if table is None or (saved := table.saved) is None or not saved.complete:
+        return None
+    if not table.state_version == table.rows_state_version == stood.get(plan.name):
+        return None
+    return StreamReport(
+        plan.name,
+        Status.REDUNDANT,
+        plan.sync_mode,
+        plan.write_mode,
+        total=saved.records,
+        generation=saved.generation,
+    )
 
 
 def _stood(effects: Sequence[Json]) -> Iterator[tuple[str, int]]:

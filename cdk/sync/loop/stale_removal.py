@@ -19,7 +19,6 @@ from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use, Way
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import AppendDedup
 from cdk.lake.parquet.generation_diff import FLAG, GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.merge import SMALL_ROWS
 from cdk.lake.parquet.table_files import TableFile
@@ -32,10 +31,11 @@ from cdk.sync.settings.stream_plan import StreamPlan
 
 @dataclass(frozen=True)
 class RemovalRequest:
-    """What is asked of one stream in one sync. unwilling: why this sync removes nothing; empty when it may."""
+    """What is to become of rows of one stream that a complete read in one sync does not see."""
 
     options: RemoveStaleOptions
     skip_reason: str = ""
+    """Why this sync removes nothing; empty when it may."""
 
     @property
     def intended(self) -> str:
@@ -74,19 +74,15 @@ class StaleRemoval:
     def __init__(
         self, plan: StreamPlan, writing: TableWriting, request: RemovalRequest, *, clock: Clock = system_clock
     ) -> None:
-        """Have `writing` merge so that what was read last wins, and each key it saw has this generation's number.
+        """writing: of rows that are told apart by a key, and have the generation that they were last read in.
 
-        With the newest by cursor, a row that came back with an older value would look as if it had not been seen.
         Raises ConfigError: the table cannot flag rows.
         """
         self.where = f"streams.{plan.name}.remove_stale"
-        self._table, self._options, self._clock = writing.table, request.options, clock
-        self._keys, self._bounded = _keys(plan), writing.target(0).bounded
+        self._writing, self._table, self._options, self._clock = writing, writing.table, request.options, clock
+        self._keys = _keys(plan)
         self._skip_reason = request.skip_reason or ("removal is report" if request.options.removal == "report" else "")
         check_table(plan, self._table, request.options.removal)
-        assert isinstance(writing.mode, AppendDedup)  # of others, rows cannot be told apart
-        self._mode = writing.mode
-        self._mode.identity = replace(self._mode.identity, cursor=None)
 
     def known(self, generation: int, spread: TaskMap) -> int:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""
@@ -104,7 +100,7 @@ class StaleRemoval:
         saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
         """
         if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
-            self._mode.add([FLAG])
+            self._writing.mode.add([FLAG])
         return repeat_if_changed(
             self._table,
             lambda: self._commit_by_engine(saved) if self._by_engine else self._commit_rewritten(saved, spread),
@@ -175,7 +171,7 @@ class StaleRemoval:
         return replace(count, removed=count.missing)
 
     def _generation_diff(self, generation: int) -> GenerationDiff:
-        return GenerationDiff(self._table.layout(self._bounded), generation, self._keys)
+        return GenerationDiff(self._table.layout(self._writing.bounded), generation, self._keys)
 
 
 def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:

@@ -13,7 +13,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
 from cdk.base.values import Json, to_json
 from cdk.lake.admin.edits import reset
-from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.table_state import TableState
 from cdk.state.log.session import open_session
 from cdk.state.log.slot_value import Kind
@@ -63,7 +63,13 @@ def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Ta
 
 @contextmanager
 def mirroring(
-    log: StateLog | None, pipeline: Pipeline, plans: Sequence[StreamPlan], sync: str, ended: Callable[[], bool]
+    log: StateLog | None,
+    pipeline: Pipeline,
+    plans: Sequence[StreamPlan],
+    tables: OpenTables,
+    *,
+    sync: str,
+    ended: Callable[[], bool],
 ) -> Iterator[None]:
     """Do around a sync what the pipeline's `state` says: begin anew, and have the log follow before and after.
 
@@ -71,30 +77,32 @@ def mirroring(
     Raises what a store of states raises. StateError: a state has a secret, or is too large for the log; the tables have
     it all the same. StateConflict: another run wrote to the log.
     """
-    tables = [plan.location for plan in plans]
+    locations = [plan.location for plan in plans]
     if pipeline.state.ignore_old_state:
-        for table in tables:
-            _begin_anew(table, pipeline.name, sync)
+        for location in locations:
+            _begin_anew(location, tables, sync)
     if log is None:
         yield
         return
-    mirror_states(log, tables, "partial", sync)
+    _mirror_states(log, locations, tables, "partial", sync)
     yield
-    mirror_states(log, tables, "final" if ended() else "partial", sync)
+    _mirror_states(log, locations, tables, "final" if ended() else "partial", sync)
 
 
-def mirror_states(
-    log: StateLog, tables: Sequence[StreamLocation], status: Literal["partial", "final"], sync: str
+def _mirror_states(
+    log: StateLog,
+    locations: Sequence[StreamLocation],
+    tables: OpenTables,
+    status: Literal["partial", "final"],
+    sync: str,
 ) -> None:
     """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
     with open_session(log, run={"id": sync}) as session:
         logged = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
         effects: list[Json] = []
-        for location in tables:
-            if not location.exists:
-                continue
-            table = location.open(log.key.pipeline, lost=True)
-            if table.saved is None:
+        for location in locations:
+            table = tables.existing(location)
+            if table is None or table.saved is None:
                 continue  # the stream says so itself, if its state is lost
             session.propose(f"stream:{location.name}", STREAM.of(_value(table.saved)))
             effects.append(
@@ -113,15 +121,13 @@ def mirror_states(
         session.commit(status, [*unchanged, *effects] if moved or ends else [])
 
 
-def _begin_anew(location: StreamLocation, pipeline: str, sync: str) -> None:
-    """Reset a stream's state, unless this sync did so before it was cut."""
-    if not location.exists:
-        return
-    table = location.open(pipeline, lost=True)
-    if table.state_version is None or (table.saved is not None and table.saved.sync == sync):
+def _begin_anew(location: StreamLocation, tables: OpenTables, sync: str) -> None:
+    """Reset a stream's state, unless this sync did so before it was interrupted."""
+    table = tables.existing(location)
+    if table is None or table.state_version is None or (table.saved is not None and table.saved.sync == sync):
         return
     new = reset(table.saved or TableState("", "")).saved
-    location.complete_history(pipeline, table)
+    location.complete_history(tables.pipeline, table)
     table.commit(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.parquet.writer import DataFile
-from cdk.state.position import Done
 from cdk.state.slice import Slice
 from cdk.sync.tasks.messages import SliceResult
 
@@ -21,7 +20,7 @@ def counted(before: RecordCounts, progress: SliceResult) -> RecordCounts:
         before.skipped + progress.skipped,
         before.rejected + progress.rejected,
         before.restarted + progress.restarted,
-        before.done + (bool(progress.positions) and isinstance(progress.positions[-1], Done)),
+        before.done + progress.done,
     )
 
 
@@ -86,3 +85,8 @@ class StaleCount:
     """Why none of them was removed; empty where they were."""
     refused: bool = False
     """A guard refused the removal; a person has to look."""
+
+    @property
+    def unremoved(self) -> bool:
+        """Whether rows that the source has no more stayed, and a later read may remove them."""
+        return bool(self.missing and self.kept_because) and self.removal != "report"

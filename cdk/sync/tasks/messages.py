@@ -10,7 +10,7 @@ from cdk.lake.arrow.columns import ColumnType
 from cdk.lake.storage.folder import Folder
 from cdk.rest.conditional_requests import ConditionalResult
 from cdk.rest.http.metrics import HttpMetrics
-from cdk.state.position import Edge, Position
+from cdk.state.position import Done, Edge, Position
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.stream import Stream
@@ -109,3 +109,13 @@ class SliceResult:
     """What a followed source answered, once the end was met."""
     warning: str = field(default="", compare=False)
     """A warning for people: see ReadPage."""
+
+    @property
+    def last(self) -> Position | None:
+        """The last position that it met."""
+        return self.positions[-1] if self.positions else None
+
+    @property
+    def done(self) -> bool:
+        """Whether it met the end."""
+        return isinstance(self.last, Done)

@@ -18,6 +18,7 @@ from cdk import CountCursor, Item, Json, JsonSchema, Page, Slice, Stream
 from cdk.base.errors import BadState, BugError, ReceiptError
 from cdk.base.task_map import run_inline
 from cdk.base.values import Record
+from cdk.lake.admin.locate import OpenTables
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.writer import DataFile
@@ -206,7 +207,9 @@ def test_the_table_has_exactly_what_was_read_and_its_receipts_say_so(
 @pytest.mark.parametrize("mode", ["append", "overwrite", "append_dedup"])
 def test_a_commit_whose_files_lack_rows_that_were_read_is_not_made(tmp_path: Path, mode: WriteModeName) -> None:
     things = Changing([[{"id": n, "shelf": "a"}] for n in range(4)])
-    run = StreamSync(StreamPlan(things, LocalFolder(tmp_path / "things"), "full_refresh", mode), "test", sync="s1")
+    run = StreamSync(
+        StreamPlan(things, LocalFolder(tmp_path / "things"), "full_refresh", mode), OpenTables("test"), sync="s1"
+    )
     files = read_in_this_process(run)
     before = DeltaTable(str(tmp_path / "things")).version()
 
@@ -239,7 +242,7 @@ def test_what_a_read_skips_is_in_the_receipt(tmp_path: Path) -> None:
     for sync, count in (("s1", 20), ("s2", 25)):
         stream.count = count
         run = StreamSync(
-            StreamPlan(stream, LocalFolder(tmp_path / "events"), "incremental", "append"), "test", sync=sync
+            StreamPlan(stream, LocalFolder(tmp_path / "events"), "incremental", "append"), OpenTables("test"), sync=sync
         )
         while run.active:
             run.commit(read_in_this_process(run))
@@ -294,7 +297,7 @@ class Versioned(Stream):
 
 def synced(root: Path, stream: Stream, sync: str, removal: RemovalRequest | None = None) -> StreamReport:
     plan = StreamPlan(stream, LocalFolder(root), "full_refresh", "append_dedup")
-    run = StreamSync(plan, "test", sync=sync, removal=removal)
+    run = StreamSync(plan, OpenTables("test"), sync=sync, removal=removal)
     run.prepare(run_inline)
     while run.active:
         run.commit(read_in_this_process(run))

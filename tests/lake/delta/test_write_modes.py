@@ -25,6 +25,7 @@ from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.stream_sync import LOST_IN_A_ROW
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
@@ -444,25 +445,41 @@ class Mixed(Pages):
         return Page([{**record, "note": 1 if record["n"] == 1 else "x"} for record in page.records], page.next)
 
 
-@pytest.mark.parametrize("mode", ["append", "overwrite", "append_dedup"])
-def test_files_that_a_vacuum_takes_before_their_columns_are_known_are_read_again(tmp_path: Path, mode: str) -> None:
-    root = str(tmp_path / "users")
-    vacuums: list[list[str]] = []
+def vacuumed_sync(folder: Path, mode: str, times: int) -> tuple[StreamReport, list[list[str]]]:
+    """A sync whose first tasks' files VACUUM takes before the driver sees them; what each VACUUM took."""
+    root, vacuums = str(folder / "users"), list[list[str]]()
 
     def spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         results = run_inline(work, items)
-        if not vacuums:
+        if len(vacuums) < times:
             vacuums.append(DeltaTable(root).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True))
         return results
 
     pipeline = Pipeline(
         name="shop",
         source=SourceOptions(connector="users"),
-        target=TargetOptions(path=str(tmp_path)),
+        target=TargetOptions(path=str(folder)),
         streams={"users": StreamOptions(write_mode=mode, primary_key="id")},
     )
     (report,) = SyncRunner(pipeline, One(Mixed(lambda: None)), workers=Workers(spread, 1)).run().streams
+    return report, vacuums
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite", "append_dedup"])
+def test_files_that_a_vacuum_takes_before_their_columns_are_known_are_read_again(tmp_path: Path, mode: str) -> None:
+    report, vacuums = vacuumed_sync(tmp_path, mode, 1)
 
     assert report.failure is None
     assert vacuums[0]
     assert rows(tmp_path) == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
+
+
+def test_files_that_a_vacuum_takes_again_and_again_before_their_columns_are_known_fail_the_stream(
+    tmp_path: Path,
+) -> None:
+    report, vacuums = vacuumed_sync(tmp_path, "append", 1000)
+
+    assert report.failure is not None
+    assert (report.failure.failure_type, len(vacuums)) == ("transient_error", LOST_IN_A_ROW)
+    assert "VACUUM removes files that no version names yet" in report.failure.message
+    assert rows(tmp_path) == []

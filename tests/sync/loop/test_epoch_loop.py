@@ -11,9 +11,11 @@ from deltalake import DeltaTable
 
 from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream
 from cdk.base.task_map import run_inline
+from cdk.lake.admin.locate import OpenTables
 from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.storage.folder import LocalFolder
-from cdk.sync.loop.epoch_loop import EpochLoop
+from cdk.state.window import Window
+from cdk.sync.loop.epoch_loop import EpochLoop, job_name
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
@@ -64,7 +66,7 @@ class Watched:
         join_small_files: bool = True,
     ) -> None:
         self.run = StreamSync(
-            StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", "append"), "test", sync="s1"
+            StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", "append"), OpenTables("test"), sync="s1"
         )
         self.epochs: list[tuple[float, int]] = []
         pipeline = Pipeline(
@@ -219,3 +221,21 @@ def test_small_files_are_joined_at_the_end_unless_the_pipeline_says_otherwise(
 
     table = DeltaTable(str(tmp_path / "table"))
     assert (len(table.file_uris()), table.count()) == (files, MANY + 1)
+
+
+def test_streams_are_named_with_the_stretch_they_are_read_in() -> None:
+    days = [Slice(window=Window(f"2024-01-{n:02}", f"2024-01-{n + 1:02}")) for n in (1, 2, 3)]
+
+    assert job_name("shop", [("orders", days[0]), ("users", Slice()), *(("orders", day) for day in days[1:])]) == (
+        "shop: orders 2024-01-01..2024-01-04, users"
+    )
+
+
+def test_of_many_streams_three_are_named() -> None:
+    assert job_name("shop", [(name, Slice()) for name in "abcdef"]) == "shop: a, b, c (3 more)"
+
+
+def test_partitions_are_left_out_and_long_values_cut() -> None:
+    slice = Slice(Partition.of(customer="hunter2"), Window("x" * 100))
+
+    assert job_name("shop", [("visits", slice)]) == f"shop: visits {'x' * 39}….."

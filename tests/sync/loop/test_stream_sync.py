@@ -32,6 +32,7 @@ from cdk import (
 from cdk.base.errors import StateConflict
 from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
+from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
@@ -50,8 +51,10 @@ INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
 def opened(root: Path, stream: Stream, mode: WriteModeName | None = None, *, sync: str = "s1") -> StreamSync:
     """The stream's run, in the modes that a pipeline would choose, or for a full refresh in a given one."""
     if stream.incremental and not mode:
-        return StreamSync(StreamPlan(stream, LocalFolder(root), "incremental", "append"), "shop", sync=sync)
-    return StreamSync(StreamPlan(stream, LocalFolder(root), "full_refresh", mode or "overwrite"), "shop", sync=sync)
+        return StreamSync(StreamPlan(stream, LocalFolder(root), "incremental", "append"), OpenTables("shop"), sync=sync)
+    return StreamSync(
+        StreamPlan(stream, LocalFolder(root), "full_refresh", mode or "overwrite"), OpenTables("shop"), sync=sync
+    )
 
 
 class Ticking:
@@ -267,7 +270,11 @@ def test_what_the_state_knows_by_another_name_is_merged_again_with_a_warning(
 ) -> None:
     def run(sync: str) -> StreamReport:
         return finish(
-            StreamSync(StreamPlan(Renamed(), LocalFolder(tmp_path), "incremental", "append_dedup"), "shop", sync=sync)
+            StreamSync(
+                StreamPlan(Renamed(), LocalFolder(tmp_path), "incremental", "append_dedup"),
+                OpenTables("shop"),
+                sync=sync,
+            )
         )
 
     run("s1")
@@ -352,7 +359,7 @@ def test_an_overwrite_may_empty_its_table_where_it_is_allowed(tmp_path: Path) ->
     stream.left = True
     plan = StreamPlan(stream, LocalFolder(tmp_path), "full_refresh", "overwrite", allow_empty=True)
 
-    assert finish(StreamSync(plan, "shop", sync="s2")).status is Status.DONE
+    assert finish(StreamSync(plan, OpenTables("shop"), sync="s2")).status is Status.DONE
     assert rows(tmp_path) == Counter()
 
 
@@ -445,10 +452,10 @@ def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: 
     things = Things()
     other = LocalFolder(tmp_path / "things_history") if history else None
     plan = StreamPlan(things, LocalFolder(tmp_path / "things"), "full_refresh", "append_dedup", history=other)
-    first = StreamSync(plan, "shop", sync="s1")
+    first = StreamSync(plan, OpenTables("shop"), sync="s1")
     first.prepare(run_inline)
     finish(first)
-    run = StreamSync(plan, "shop", sync="s2")
+    run = StreamSync(plan, OpenTables("shop"), sync="s2")
     run.prepare(run_inline)
     files = epoch(run)
     for root in filter(Path.exists, (tmp_path / "things", tmp_path / "things_history")):
@@ -470,7 +477,7 @@ def test_the_next_sync_removes_the_keys_that_a_killed_merge_has_left(tmp_path: P
     keys.write_bytes(b"keys")
     then = keys.stat().st_mtime - hours * 3600
     os.utime(keys, (then, then))
-    run = StreamSync(plan, "shop", sync="s1")
+    run = StreamSync(plan, OpenTables("shop"), sync="s1")
     run.prepare(run_inline)
 
     # A run on another machine may be merging with a young one.

@@ -1,0 +1,127 @@
+"""SliceSchedule: which slices of a stream are read next, and where the stream stands once they were read."""
+
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+
+from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
+from cdk.base.values import Json
+from cdk.lake.delta.receipt import RecordCounts
+from cdk.state.slice import Slice
+from cdk.state.wire import decode, encode
+from cdk.streams.checkpoint import CheckpointReader
+from cdk.streams.stream import Stream
+from cdk.sync.reports.counts import counted
+from cdk.sync.tasks.messages import Failure, SliceResult
+
+
+class SliceSchedule:
+    """The slices of one attempt to read a stream from a state on. Belongs to the driver's thread."""
+
+    def __init__(self, stream: Stream, state: Json, *, single: bool, check: Callable[[str], None]) -> None:
+        """single: the stream must be one slice. check: is passed what the state knows and would be read again.
+
+        Raises BadState.
+        """
+        self._stream, self._single, self._check = stream, single, check
+        self._state = decode(
+            state,
+            path=f"state of {stream.name}",
+            cursor_field=stream.cursor_field,
+            partition_field=stream.partition_field,
+        )
+        self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
+        self._waiting: deque[Slice] = deque()
+        self.all_planned = False
+        """Whether no further slice will be planned."""
+        self.planned = 0
+        """Slices that were handed out at least once."""
+        self.reading = 0
+        """Slices that are handed out now."""
+        self.counts = RecordCounts()
+        """What the slices counted since the last commit; nothing that is counted on the way to the table adds to it."""
+        self.restarted = False
+        """The source refused the page token of a slice, which was read again from its start."""
+        self.never: Failure | None = None
+        """Why the source will never give some slice; the state keeps it open."""
+
+    def next(self) -> Slice | None:
+        """The next slice to hand out; None when there is none for now.
+
+        Raises ConfigError: there is a second slice and must not be. And what planning raises: nothing more is planned.
+        """
+        if self._waiting:
+            self.reading += 1
+            return self._waiting.popleft()
+        if self.all_planned:
+            return None
+        self.all_planned = True
+        slice = self._reader.next()
+        if mismatch := self._reader.mismatch:
+            self._check(mismatch)
+        if slice is None:
+            return None
+        if self._single and self.planned:
+            raise _several_slices(self._stream.name)
+        self.all_planned = False
+        self.planned += 1
+        self.reading += 1
+        return slice
+
+    def plan_ahead(self, slices: int) -> None:
+        """Plan up to so many slices, which the next epoch reads. Raises what `next` raises."""
+        ahead = [slice for _ in range(slices) if (slice := self.next()) is not None]
+        for slice in ahead:
+            self.put_back(slice)
+
+    def put_back(self, slice: Slice) -> None:
+        """Take back a slice that was handed out and not begun."""
+        self.reading -= 1
+        self._waiting.append(slice)
+
+    def add_result(self, slice: Slice, progress: SliceResult) -> None:
+        """Take over how far a slice got. One that failed is not handed out again."""
+        self.reading -= 1
+        self.restarted |= progress.restarted
+        for position in progress.positions:
+            self._reader.observe(slice, position, progress.edge)
+        if (last := progress.last) is not None:
+            self.counts = counted(self.counts, progress)
+        if progress.failure is not None:
+            if progress.failure.final:
+                self.never = self.never or progress.failure
+            return
+        if not progress.done:
+            self._waiting.append(slice if last is None else self._reader.resume(slice, last, progress.edge))
+
+    def plan_end(self) -> bool:
+        """Whether all has been read. Where nothing is out or waiting, one more slice is planned to find out.
+
+        Raises what `next` raises.
+        """
+        # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits for the next epoch.
+        if not self.reading and not self._waiting:
+            self.all_planned = False
+            self.plan_ahead(1)
+        return self.all_planned and not self.reading and not self._waiting
+
+    def forget_missing(self, after: timedelta) -> None:
+        """Forget where partitions stand that the source has lacked for so long."""
+        now = self._stream.now().replace(microsecond=0)
+        if count := self._reader.forget_missing(now, after):
+            logger.info("%s: its state forgets %d partitions that the source lacks", self._stream.name, count)
+
+    def state(self) -> Json:
+        """The state that covers what was read so far, in its exact wire form."""
+        self._state = self._reader.get_checkpoint() or self._state
+        stream = self._stream
+        return encode(self._state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
+
+
+def _several_slices(stream: str) -> ConfigError:
+    return ConfigError(
+        "found several slices, expected one: where only some of them have changed, the rows of the others would leave "
+        "the table. Leave follow_source out, or write with append or append_dedup and without remove_stale",
+        path=f"streams.{stream}.follow_source",
+    )

@@ -1,0 +1,175 @@
+"""StreamCommit: how what an epoch brought of a stream is committed, as chosen once for a sync.
+
+Rows and state are one commit, and the last of them says that the generation is complete. Where rows that the source has
+no more are to leave (`RemovingCommit`), the rows come first, and the commit that completes the generation removes.
+Where the source is asked whether it has changed, nothing is committed until it has (`SourceState.waits`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cdk.base.task_map import TaskMap
+from cdk.lake.delta.receipt import RecordCounts
+from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.write_modes import Committed
+from cdk.lake.parquet.writer import DataFile
+from cdk.state.handlers import removal_guards as guards
+from cdk.state.handlers.options import StatefulOptions
+from cdk.state.handlers.removal_guards import RemovalRefused
+from cdk.sync.loop.conditional_state import ConditionalState, FollowSettings, SourceState, foreign_source_state
+from cdk.sync.loop.stale_removal import RemovalRequest, StaleRemoval
+from cdk.sync.loop.table_writer import TableWriting
+from cdk.sync.reports.counts import StaleCount
+from cdk.sync.settings.stream_plan import StreamPlan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one commit came to."""
+
+    committed: Committed
+    stale: StaleCount | None = None
+    """What became of the rows that the read did not see."""
+    unchanged: bool = False
+    """The source has not changed, so nothing was read."""
+    refusal: RemovalRefused | None = None
+    """Why the stream fails, though this commit stands."""
+
+
+@dataclass(frozen=True)
+class EpochRows:
+    """What an epoch brought of a stream."""
+
+    files: Sequence[DataFile]
+    counts: RecordCounts
+    """What the slices counted since the last commit."""
+    finished: bool
+    """All has been read."""
+
+
+class StreamCommit:
+    """Commits of a stream; the rows that a complete read did not see stay. Belongs to the driver's thread."""
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        writing: TableWriting,
+        check: Callable[[TableState], None],
+        followed: FollowSettings | None,
+    ) -> None:
+        """check: raises for a state that may not be kept. followed: how the source is asked whether it has changed."""
+        self._plan, self._writing, self._check, self._followed = plan, writing, check, followed
+        self.source = SourceState()
+
+    def begin(self, saved: TableState, *, resumed: bool) -> TableState:
+        """Get ready to commit what is read beyond `saved`; the state, with what is kept of its source.
+
+        resumed: its generation was begun. Raises BadState.
+        """
+        return self._begin(saved, None, resumed=resumed)
+
+    def _begin(self, saved: TableState, removal: RemovalRequest | None, *, resumed: bool) -> TableState:
+        before = self._writing.table.saved
+        if self._followed is not None:
+            self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
+        return replace(saved, source=foreign_source_state(before))
+
+    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[Outcome]:
+        """Commit rows and state; gives what each commit came to as soon as it is made.
+
+        saved: with the state to commit, and its records those before. Raises StateError, FilesGone, and what a store
+        raises: what was given stands, and nothing else is committed.
+        """
+        if not self.source.waits(finished=rows.finished):
+            yield from self._commit(saved, rows, spread)
+        elif rows.finished:
+            yield self._leave(saved)
+
+    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[Outcome]:
+        if rows.finished and not rows.files and (refusal := self._empties(saved)) is not None:
+            yield self._restart(saved, refusal)
+        else:
+            yield self._add(saved, rows, spread, complete=rows.finished)
+
+    def _add(self, saved: TableState, rows: EpochRows, spread: TaskMap, *, complete: bool) -> Outcome:
+        saved = replace(self._with_source(saved, finished=rows.finished), complete=complete)
+        self._check(saved)
+        mode = self._writing.mode
+        return Outcome(mode.commit(saved, rows.files, rows.counts, finished=complete, spread=spread))
+
+    def _leave(self, saved: TableState) -> Outcome:
+        """End a read that brought nothing new: the table stays, with what its source said of itself."""
+        table = self._writing.table
+        assert table.saved is not None  # something was known
+        if self.source.moved:
+            moved = self._with_source(replace(table.saved, sync=saved.sync), finished=True)
+            self._check(moved)
+            table.commit(moved)
+        return Outcome(Committed(table.saved, done=self.source.moved), unchanged=True)
+
+    def _with_source(self, saved: TableState, *, finished: bool) -> TableState:
+        return self.source.described(saved, self._writing.table.state_version, finished=finished)
+
+    def _empties(self, saved: TableState) -> RemovalRefused | None:
+        """The error of an overwrite that would leave a table without rows that has some, and nobody said it may."""
+        plan = self._plan
+        if plan.write_mode != "overwrite" or saved.records:
+            return None
+        shown = self._writing.table.row_count() or 0
+        counts = guards.EntityCounts(shown, 0, shown)
+        if not guards.is_empty(counts, StatefulOptions(allow_empty=plan.allow_empty)):
+            return None
+        where = f"streams.{plan.stream.name}"
+        return RemovalRefused(
+            f"found no record, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
+            f"stay. Look at the source and its filters; if it is empty indeed, set {where}.remove_stale: "
+            "{allow_empty: true}, or --allow-empty where no pipeline file says what to sync",
+            path=where,
+        )
+
+    def _restart(self, saved: TableState, refusal: RemovalRefused) -> Outcome:
+        """Have the next sync read the source again; the rows stay."""
+        table = self._writing.table
+        if begun := table.saved is not None and not table.saved.complete:
+            saved = replace(saved, state=None, source=None)
+            table.commit(saved)
+        return Outcome(Committed(saved, done=begun), refusal=refusal)
+
+
+class RemovingCommit(StreamCommit):
+    """Commits of a stream whose last one removes the rows that the read did not see."""
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        writing: TableWriting,
+        check: Callable[[TableState], None],
+        followed: FollowSettings | None,
+        request: RemovalRequest,
+    ) -> None:
+        """request: what is to become of those rows. Raises ConfigError: the table cannot flag rows."""
+        super().__init__(plan, writing, check, followed)
+        self._request, self._removal = request, StaleRemoval(plan, writing, request)
+        self._begins = True
+
+    def begin(self, saved: TableState, *, resumed: bool) -> TableState:
+        # Else rows of the generation were added before anybody counted those that were there.
+        self._begins = not resumed or (saved.state is None and not saved.complete)
+        return self._begin(saved, self._request, resumed=resumed)
+
+    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[Outcome]:
+        if self._begins and saved.known is None:
+            saved = replace(saved, known=self._removal.known(saved.generation, spread))
+        added = self._add(saved, rows, spread, complete=False)
+        yield added
+        if not rows.finished:
+            return
+        saved = self._with_source(added.committed.saved, finished=True)
+        saved, stale, receipt = self._removal.commit(saved, spread)
+        refusal = RemovalRefused(stale.kept_because, path=self._removal.where) if stale.refused else None
+        yield Outcome(Committed(saved, done=True, receipt=receipt), stale, refusal=refusal)
+        if self.source.conditional and stale.unremoved:
+            # They can leave only with a read, so the next sync has to be one.
+            saved = replace(saved, source=None)
+            self._writing.table.commit(saved)
+            yield Outcome(Committed(saved, done=True), stale)

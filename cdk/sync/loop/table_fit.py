@@ -1,0 +1,240 @@
+"""How a stream fits its table: what is looked at, and refused, before anything of it is written."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
+from cdk.base.values import JsonSchema
+from cdk.lake.admin.locate import OpenTables
+from cdk.lake.arrow.columns import (
+    ADDITIONAL,
+    JSON_TEXT,
+    OWN_COLUMNS,
+    ColumnType,
+    column_name,
+    column_owner,
+    columns,
+    without_column,
+)
+from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_guard import Guard, Use, guard_at
+from cdk.lake.parquet.dedup import CursorColumn, Identity
+from cdk.lake.parquet.partitioning import check_columns
+from cdk.streams.order import NaturalOrder
+from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
+
+_LISTED = 10
+
+
+def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | None:
+    """Raise what `TableWriting` would, and make and change nothing; the table, where there is one."""
+    declared = columns(stream_plan.stream.json_schema())
+    table = existing_table(stream_plan, declared, tables)
+    if table is None:
+        return None
+    check_moves(stream_plan, table)
+    planned = planned_columns(stream_plan, declared, table)
+    check_guards(stream_plan, declared, planned, table.guard, history_guard(stream_plan))
+    identity(stream_plan, planned.schema, planned.columns)
+    return table
+
+
+def existing_table(
+    stream_plan: StreamPlan, declared: Mapping[str, ColumnType], tables: OpenTables
+) -> StreamTable | None:
+    """The stream's table, with a state that can be used; None where there is none yet.
+
+    Raises ConfigError: there cannot be one with these columns. And what StreamTable raises.
+    """
+    check_fields(stream_plan, declared)
+    begin, by = new_columns(stream_plan, declared)
+    table = tables.existing(stream_plan.location)
+    if table is None:
+        check_columns(begin, by, f"streams.{stream_plan.stream.name}.partition_by")
+        identity(stream_plan, begin, {})
+        return None
+    table.check_partition_by(by)
+    if table.lost_state is not None:
+        raise table.lost_state
+    return table
+
+
+def new_columns(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The columns of a table that is new, and those that divide it. Raises ConfigError: these cannot divide it."""
+    return plan(None, declared, stream_plan.policy).schema, _partition_by(stream_plan, declared)
+
+
+def warn_of_string_columns(
+    stream_plan: StreamPlan, table_columns: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]
+) -> None:
+    """Warn of columns that are text for ever, though the schema declares another type now."""
+    names = [
+        name
+        for name, kind in declared.items()
+        if table_columns.get(name) == pa.string() and kind is not JSON_TEXT and kind != pa.string()
+    ]
+    if names and stream_plan.policy is Policy.EVOLVE:
+        logger.warning(
+            "%s: columns that the schema declares as other types are text in the table: %s. A column never becomes "
+            "narrower: to have the declared types, move the table away or sync into another path; all is read again",
+            stream_plan.stream.name,
+            ", ".join(names),
+        )
+
+
+def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Mapping[str, ColumnType]) -> None:
+    """Warn, once, of declared fields whose column is another's."""
+    fields = without_column(schema, declared)
+    if not fields:
+        return
+    listed = [
+        repr(field) if owner is None else f"{field!r} ({'the kit' if owner in OWN_COLUMNS else repr(owner)} has it)"
+        for field, owner in list(fields.items())[:_LISTED]
+    ]
+    more = [f"and {len(fields) - _LISTED} more"] if len(fields) > _LISTED else []
+    logger.warning(
+        "%s: declared fields that get no column, for tables do not tell its name from another's, or cannot have it: "
+        "%s. Their values are kept in %s",
+        stream,
+        ", ".join([*listed, *more]),
+        ADDITIONAL,
+        JSON_TEXT,
+    )
+
+
+def check_fields(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
+    """Raise ConfigError: a field that the table has to have a column for has none, since another has it."""
+    stream, fields = stream_plan.stream, [("partition_by", field) for field in stream_plan.partition_by]
+    if stream_plan.write_mode == "append_dedup":
+        keys = [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key
+        fields += [("primary_key", key if isinstance(key, str) else key[0]) for key in keys]
+        fields += [("cursor_field", stream.cursor_field)] if isinstance(stream.cursor_field, str) else []
+    for option, field in fields:
+        owner = column_owner(field, declared)
+        if owner is not None and owner != field:
+            raise ConfigError(
+                f"streams.{stream.name}.{option}: {field!r} has no column of its own: tables do not tell it from that "
+                f"of {owner!r}, for case does not count, and blanks and such become _. Choose another field, or have "
+                "the connector give one of the two another name"
+            )
+
+
+def check_moves(stream_plan: StreamPlan, table: StreamTable) -> None:
+    """Raise StateError: rows stand twice in the table (`StreamTable.check_moves`), and would stay."""
+    # An overwrite replaces all rows, however often they are there.
+    if stream_plan.write_mode != "overwrite":
+        table.check_moves()
+
+
+def planned_columns(
+    stream_plan: StreamPlan,
+    declared: Mapping[str, ColumnType],
+    table: StreamTable,
+    exact: frozenset[str] = frozenset(),
+    met: Mapping[str, pa.DataType] | None = None,
+) -> SchemaChange:
+    """What becomes of a table. Raises ConfigError: the stream does not fit it."""
+    where, name = str(table.root), stream_plan.stream.name
+    new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
+    for column, old, wide in ((wider.column, wider.old, wider.new) for wider in new.widen):
+        if column in table.partition_by:
+            raise ConfigError(
+                f"the table is partitioned by {column!r}, which is {old} there, and the stream's schema needs "
+                f"{wide}: a partition column keeps its type. Sync into another path, change the schema back, or "
+                "choose the schema policy discard",
+                path=where,
+                stream=name,
+            )
+    return new
+
+
+def check_guards(
+    stream_plan: StreamPlan, declared: Mapping[str, ColumnType], planned: SchemaChange, guard: Guard, history: Guard
+) -> None:
+    """Raise ConfigError where the features of the table, or of its history, forbid what is to be done to them."""
+    also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
+    written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
+    guard.check([_USES[stream_plan.write_mode], *also], written)
+    history.check([Use.HISTORY, *also], written)
+
+
+def history_guard(stream_plan: StreamPlan) -> Guard:
+    """What may be done to the table's history; everything where there is none, or it cannot be read."""
+    if stream_plan.history is not None:
+        with suppress(DeltaError):  # it stops no sync
+            return guard_at(stream_plan.history, f"{stream_plan.stream.name}/history")
+    return Guard()
+
+
+_USES: Mapping[WriteModeName, Use] = {
+    "append": Use.APPEND,
+    "overwrite": Use.OVERWRITE,
+    "append_dedup": Use.MERGE,
+}
+
+
+def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:
+    """The columns that divide the table. Raises ConfigError: one is given twice, or holds JSON."""
+    where = f"streams.{stream_plan.stream.name}.partition_by"
+    names: list[str] = []
+    for field in stream_plan.partition_by:
+        if declared.get(field) is JSON_TEXT:
+            raise ConfigError(f"{where}: {field!r} is kept as JSON text; expected values of one simple type")
+        name = column_name(field) or field
+        if name in names:
+            raise ConfigError(f"{where}: {field!r} stands there twice; leave one of them out")
+        names.append(name)
+    return tuple(names)
+
+
+def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
+    """How rows are told apart. Raises ConfigError: a field of the key is no column, or not one that can be a key."""
+    if stream_plan.write_mode != "append_dedup":
+        return None
+    stream = stream_plan.stream
+    where = f"streams.{stream.name}.primary_key"
+    keys: list[str] = []
+    fields: list[str] = []
+    for field in [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key:
+        path = [field] if isinstance(field, str) else list(field)
+        if len(path) > 1:
+            raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; rows are told apart by columns")
+        name = column_name(path[0]) or path[0]
+        if name not in schema.names:
+            raise ConfigError(
+                f"{where}: the stream's schema does not declare {path[0]!r}; add it there (`discover --infer` shows "
+                "the types of the first records)"
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")
+        keys.append(name)
+        fields.append(path[0])
+    return Identity(tuple(keys), _cursor(stream_plan, schema, declared), stream_plan.hard_deletes, tuple(fields))
+
+
+def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:
+    """Where the rows have the cursor's value, and how two of them compare: as the stream's own cursor does."""
+    stream = stream_plan.stream
+    field = stream.cursor_field
+    if not isinstance(field, str) or not field:
+        return None
+    name = column_name(field) or field
+    if name in schema.names and pa.types.is_nested(schema.field(name).type):
+        return None
+    order = NaturalOrder() if stream.cursor is None else stream.cursor.order
+    return CursorColumn(field, name, order, declared.get(field) is JSON_TEXT)
+
+
+def bounded_columns(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that people and merges look for rows by."""
+    key = stream_plan.stream.primary_key
+    names = [key] if isinstance(key, str) else [name for name in key if isinstance(name, str)]
+    cursor = stream_plan.stream.cursor_field
+    fields = [*names, cursor] if isinstance(cursor, str) else names
+    names_of_columns = [column_name(name) or name for name in fields]
+    return tuple(name for name in dict.fromkeys(names_of_columns) if name in schema.names)
