@@ -121,7 +121,7 @@ class CustomSigner:
 
 
 class CustomJudge:
-    """A custom error handler."""
+    """Decides as a custom error handler does, and retries as often as it says."""
 
     def __init__(self, custom: CustomObject) -> None:
         self._custom = custom

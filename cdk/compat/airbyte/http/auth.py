@@ -3,22 +3,32 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Protocol
 from urllib.parse import urlencode
 
 import requests
 from requests.auth import AuthBase
 
 from cdk.base.errors import CredentialsError
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.datetimes import ab_datetime_parse
 from cdk.compat.airbyte.http.response import texts
-from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString
+from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString, Text
+from cdk.compat.airbyte.plain_types import Config, Parameters
 from cdk.rest import Request, error_for
 from cdk.rest.auth.static import basic_credentials
 
 LENT = datetime.min.replace(tzinfo=UTC)
 """When a token expires that is kept elsewhere: whoever wants to use it asks `get_access_token` first."""
+
+
+class _Option(Protocol):
+    """A RequestOption; of custom code, `inject_into` may be a text."""
+
+    inject_into: Enum | str
+    field_name: Text
 
 
 class DeclarativeAuthenticator(AuthBase):
@@ -28,7 +38,7 @@ class DeclarativeAuthenticator(AuthBase):
         request.headers.update(self.get_auth_header())
         return request
 
-    def get_auth_header(self) -> Mapping[str, Json]:
+    def get_auth_header(self) -> Mapping[str, str]:
         return {self.auth_header: self.token} if self.auth_header else {}
 
     @property
@@ -40,28 +50,28 @@ class DeclarativeAuthenticator(AuthBase):
     def token(self) -> str:
         return ""
 
-    def get_request_params(self) -> Mapping[str, Json]:
+    def get_request_params(self) -> Mapping[str, JsonValue]:
         return {}
 
-    def get_request_body_data(self) -> Mapping[str, Json] | str:
+    def get_request_body_data(self) -> Mapping[str, JsonValue] | str:
         return {}
 
-    def get_request_body_json(self) -> Mapping[str, Json]:
+    def get_request_body_json(self) -> Mapping[str, JsonValue]:
         """Fields of a JSON body to send."""
         return {}
 
 
 @dataclass
 class NoAuth(DeclarativeAuthenticator):
-    """Adds nothing."""
+    """Leaves requests without credentials."""
 
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
+    def __post_init__(self, parameters: Parameters) -> None: ...
 
 
 class TokenProvider:
-    """Gives tokens."""
+    """Gives an authenticator its token."""
 
     def get_token(self) -> str:
         raise NotImplementedError
@@ -71,26 +81,26 @@ class TokenProvider:
 class InterpolatedStringTokenProvider(TokenProvider):
     """A token that is an expression."""
 
-    config: Mapping[str, Json]
-    api_token: Json
-    parameters: InitVar[Mapping[str, Json]]
+    config: Config
+    api_token: Text
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._token = InterpolatedString.create(self.api_token, parameters=parameters)
 
     def get_token(self) -> str:
-        return str(self._token.eval(self.config))
+        return self._token.text(self.config)
 
 
 @dataclass
 class BearerAuthenticator(DeclarativeAuthenticator):
-    """Sends `Authorization: Bearer <token>`."""
+    """Sends a token in the header: `Authorization: Bearer <token>`."""
 
     token_provider: TokenProvider
-    config: Mapping[str, Json]
-    parameters: InitVar[Mapping[str, Json]]
+    config: Config
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
+    def __post_init__(self, parameters: Parameters) -> None: ...
 
     @property
     def auth_header(self) -> str:
@@ -105,12 +115,12 @@ class BearerAuthenticator(DeclarativeAuthenticator):
 class ApiKeyAuthenticator(DeclarativeAuthenticator):
     """Sends a token where `request_option` says."""
 
-    request_option: Json
+    request_option: _Option
     token_provider: TokenProvider
-    config: Mapping[str, Json]
-    parameters: InitVar[Mapping[str, Json]]
+    config: Config
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
 
     @property
@@ -121,35 +131,33 @@ class ApiKeyAuthenticator(DeclarativeAuthenticator):
     def token(self) -> str:
         return self.token_provider.get_token()
 
-    def get_request_params(self) -> Mapping[str, Json]:
+    def get_request_params(self) -> Mapping[str, JsonValue]:
         return {self._name(): self.token} if self._into() == "request_parameter" else {}
 
-    def get_request_body_data(self) -> Mapping[str, Json] | str:
+    def get_request_body_data(self) -> Mapping[str, JsonValue] | str:
         return {self._name(): self.token} if self._into() == "body_data" else {}
 
-    def get_request_body_json(self) -> Mapping[str, Json]:
+    def get_request_body_json(self) -> Mapping[str, JsonValue]:
         return {self._name(): self.token} if self._into() == "body_json" else {}
 
     def _into(self) -> str:
         into = self.request_option.inject_into
-        return str(getattr(into, "value", into))
+        return into if isinstance(into, str) else str(into.value)
 
     def _name(self) -> str:
-        return str(
-            InterpolatedString.create(self.request_option.field_name, parameters=self._parameters).eval(self.config)
-        )
+        return InterpolatedString.create(self.request_option.field_name, parameters=self._parameters).text(self.config)
 
 
 @dataclass
 class BasicHttpAuthenticator(DeclarativeAuthenticator):
     """Sends a name and a password."""
 
-    username: Json
-    config: Mapping[str, Json]
-    parameters: InitVar[Mapping[str, Json]]
-    password: Json = ""
+    username: Text
+    config: Config
+    parameters: InitVar[Parameters]
+    password: Text = ""
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._username = InterpolatedString.create(self.username, parameters=parameters)
         self._password = InterpolatedString.create(self.password, parameters=parameters)
 
@@ -159,11 +167,11 @@ class BasicHttpAuthenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        return basic_credentials(str(self._username.eval(self.config)), str(self._password.eval(self.config)))
+        return basic_credentials(self._username.text(self.config), self._password.text(self.config))
 
 
 class TokenAuthenticator(DeclarativeAuthenticator):
-    """Sends `<auth_header>: <auth_method> <token>`."""
+    """Sends a token in a header: `<auth_header>: <auth_method> <token>`."""
 
     def __init__(self, token: str, auth_method: str = "Bearer", auth_header: str = "Authorization") -> None:
         self._token, self._method, self._header = token, auth_method, auth_header
@@ -181,19 +189,19 @@ class TokenAuthenticator(DeclarativeAuthenticator):
 class SelectiveAuthenticator(DeclarativeAuthenticator):
     """One of several, chosen by a value of the config."""
 
-    config: Mapping[str, Json]
+    config: Config
     authenticators: Mapping[str, DeclarativeAuthenticator]
     authenticator_selection_path: list[str]
 
     def __new__(  # type: ignore[misc] # what is made is the one that was chosen
         cls,
-        config: Mapping[str, Json],
+        config: Config,
         authenticators: Mapping[str, DeclarativeAuthenticator],
         authenticator_selection_path: list[str],
-        *_: Json,
-        **__: Json,
+        *_: object,
+        **__: object,
     ) -> DeclarativeAuthenticator:
-        selection: Json = config
+        selection: JsonValue = config
         for name in authenticator_selection_path:
             selection = selection.get(name) if isinstance(selection, Mapping) else None
         if str(selection) not in authenticators:
@@ -206,39 +214,39 @@ class SelectiveAuthenticator(DeclarativeAuthenticator):
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Exchanges credentials for a token, and does so again when it expires. Subclasses change parts of the exchange."""
 
-    config: Mapping[str, Json]
-    parameters: InitVar[Mapping[str, Json]]
-    client_id: Json = None
-    client_secret: Json = None
-    token_refresh_endpoint: Json = None
-    refresh_token: Json = None
+    config: Config
+    parameters: InitVar[Parameters]
+    client_id: Text = None
+    client_secret: Text = None
+    token_refresh_endpoint: Text = None
+    refresh_token: Text = None
     scopes: Sequence[str] | None = None
-    token_expiry_date: Json = None
+    token_expiry_date: Text = None
     token_expiry_date_format: str | None = None
     token_expiry_is_time_of_expiration: bool = False
-    access_token_name: Json = "access_token"  # noqa: S105 - a name
-    access_token_value: Json = None
-    client_id_name: Json = "client_id"
-    client_secret_name: Json = "client_secret"  # noqa: S105 - a name
-    expires_in_name: Json = "expires_in"
-    refresh_token_name: Json = "refresh_token"  # noqa: S105 - a name
-    refresh_request_body: Mapping[str, Json] | None = None
-    refresh_request_headers: Mapping[str, Json] | None = None
-    grant_type_name: Json = "grant_type"
-    grant_type: Json = "refresh_token"
+    access_token_name: Text = "access_token"  # noqa: S105 - a name
+    access_token_value: Text = None
+    client_id_name: Text = "client_id"
+    client_secret_name: Text = "client_secret"  # noqa: S105 - a name
+    expires_in_name: Text = "expires_in"
+    refresh_token_name: Text = "refresh_token"  # noqa: S105 - a name
+    refresh_request_body: Mapping[str, JsonValue] | None = None
+    refresh_request_headers: Mapping[str, JsonValue] | None = None
+    grant_type_name: Text = "grant_type"
+    grant_type: Text = "refresh_token"
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._held: str | None = self._text(self.access_token_value) or None
         expires = self._text(self.token_expiry_date)
         self._expires: datetime | None = ab_datetime_parse(expires) if expires else None
 
-    def _text(self, value: Json) -> str:
+    def _text(self, value: Text) -> str:
         if value is None:
             return ""
         return str(InterpolatedString.create(value, parameters=self._parameters).eval(self.config, valid_types=(str,)))
 
-    def _map(self, value: Mapping[str, Json] | None) -> dict[str, Json]:
+    def _map(self, value: Mapping[str, JsonValue] | None) -> JsonObject:
         return InterpolatedMapping(value or {}, parameters=self._parameters).eval(self.config)
 
     @property
@@ -280,7 +288,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     def get_token_expiry_date(self) -> datetime | None:
         return self._expires
 
-    def set_token_expiry_date(self, value: Json) -> None:
+    def set_token_expiry_date(self, value: JsonValue | datetime) -> None:
         """Take the seconds for which the token lives, or the moment at which it expires."""
         if value is None or value == "":
             self._expires = None
@@ -289,33 +297,34 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         elif self.token_expiry_is_time_of_expiration:
             self._expires = ab_datetime_parse(value)
         else:
-            self._expires = runtime().clock() + timedelta(seconds=float(value))
+            self._expires = runtime().clock() + timedelta(seconds=float(str(value)))
 
-    def refresh_access_token(self) -> tuple[str, Json]:
+    def refresh_access_token(self) -> tuple[str, JsonValue]:
         """A new token, and how long it lives."""
         answer = self._get_refresh_access_token_response()
         return str(answer[self.get_access_token_name()]), answer.get(self.get_expires_in_name())
 
-    def _get_refresh_access_token_response(self) -> Json:
+    def _get_refresh_access_token_response(self) -> JsonObject:
         return self._make_handled_request()
 
-    def _make_handled_request(self) -> Json:
+    def _make_handled_request(self) -> JsonObject:
         headers = {"Content-Type": "application/x-www-form-urlencoded", **texts(self.get_refresh_request_headers())}
-        body: Json = self.build_refresh_request_body()
+        body: JsonObject | str = self.build_refresh_request_body()
         content = body if isinstance(body, str) else urlencode({k: v for k, v in body.items() if v is not None})
         secrets = frozenset(filter(None, (self.get_client_secret(), self.get_refresh_token())))
         request = Request("POST", self.get_token_refresh_endpoint(), {}, headers, content.encode(), hidden=secrets)
         response = runtime().transport.send(request)
         if not response.ok:
             raise CredentialsError(f"no access token: {error_for(response).message}")
-        return response.json()
+        answer: JsonObject = response.json()
+        return answer
 
     def _log_response(self, response: object) -> None:
         """Answers of token endpoints are not logged."""
 
-    def build_refresh_request_body(self) -> dict[str, Json]:
+    def build_refresh_request_body(self) -> JsonObject:
         """The form of the exchange."""
-        body: dict[str, Json] = {
+        body: JsonObject = {
             self.get_grant_type_name(): self.get_grant_type(),
             self.get_client_id_name(): self.get_client_id(),
             self.get_client_secret_name(): self.get_client_secret(),
@@ -326,13 +335,13 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
             body["scopes"] = self.get_scopes()
         return {**self.get_refresh_request_body(), **body}
 
-    def build_refresh_request_headers(self) -> Mapping[str, Json] | None:
+    def build_refresh_request_headers(self) -> Mapping[str, JsonValue] | None:
         return self.get_refresh_request_headers() or None
 
-    def get_refresh_request_headers(self) -> Mapping[str, Json]:
+    def get_refresh_request_headers(self) -> Mapping[str, JsonValue]:
         return self._map(self.refresh_request_headers)
 
-    def get_refresh_request_body(self) -> Mapping[str, Json]:
+    def get_refresh_request_body(self) -> Mapping[str, JsonValue]:
         """More fields of the form."""
         return self._map(self.refresh_request_body)
 

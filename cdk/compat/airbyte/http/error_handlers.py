@@ -4,16 +4,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 import requests
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError
-from cdk.base.values import Json
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.http.response import native_outcome
-from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
+from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
 from cdk.compat.airbyte.models import FailureType
+from cdk.compat.airbyte.plain_types import Config, Parameters
 from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict, retry_after
 from cdk.rest import ErrorHandler as OurHandler
 
@@ -40,6 +41,9 @@ class ErrorResolution:
     verdict: Verdict | None = field(default=None, compare=False, repr=False)
 
 
+ErrorKey: TypeAlias = int | str | type[BaseException]
+"""A status, or a kind of exception."""
+
 SUCCESS_RESOLUTION = ErrorResolution(ResponseAction.SUCCESS)
 
 
@@ -47,7 +51,7 @@ class BackoffStrategy(ABC):
     """Says how long to wait."""
 
     @abstractmethod
-    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:
+    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:
         """Seconds; None when this strategy cannot tell."""
 
 
@@ -64,7 +68,7 @@ class ErrorHandler(ABC):
         return 600
 
     @abstractmethod
-    def interpret_response(self, response_or_exception: Json) -> ErrorResolution | None: ...
+    def interpret_response(self, response_or_exception: object) -> ErrorResolution | None: ...
 
 
 _ACTIONS = {
@@ -87,7 +91,7 @@ def resolution(verdict: Verdict) -> ErrorResolution:
     )
 
 
-def _usual(response_or_exception: Json, retries: int) -> ErrorResolution:
+def _usual(response_or_exception: object, retries: int) -> ErrorResolution:
     """What the status of an answer means by itself."""
     usual = HttpErrorHandler(retry_policy=RetryPolicy(retries, clock=runtime().clock))
     return resolution(usual.judge(native_outcome(response_or_exception), 1))
@@ -97,8 +101,8 @@ def _usual(response_or_exception: Json, retries: int) -> ErrorResolution:
 class HttpResponseFilter:
     """Judges the answers with certain statuses, with a text in their body, or for which a condition holds."""
 
-    config: Mapping[str, Json]
-    parameters: InitVar[Mapping[str, Json]]
+    config: Config
+    parameters: InitVar[Parameters]
     action: ResponseAction | str | None = None
     failure_type: FailureType | str | None = None
     http_codes: Collection[int] | None = None
@@ -106,11 +110,11 @@ class HttpResponseFilter:
     predicate: str = ""
     error_message: str = ""
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._condition = InterpolatedBoolean(self.predicate, parameters=parameters)
         self._message = InterpolatedString.create(self.error_message, parameters=parameters)
 
-    def matches(self, response_or_exception: Json) -> ErrorResolution | None:
+    def matches(self, response_or_exception: object) -> ErrorResolution | None:
         """What the answer means; None for one that is not judged here."""
         outcome = native_outcome(response_or_exception)
         if isinstance(outcome, CdkError) or not self._applies(outcome):
@@ -120,7 +124,7 @@ class HttpResponseFilter:
         return ErrorResolution(
             ResponseAction(action),
             FailureType(kind),
-            str(self._message.eval(self.config, **_seen(outcome))) if self.error_message else None,
+            str(self._message.eval(self.config, valid_types=None, **_names(outcome))) if self.error_message else None,
         )
 
     def _applies(self, response: Response) -> bool:
@@ -128,10 +132,10 @@ class HttpResponseFilter:
             return True
         if self.error_message_contains and self.error_message_contains in response.text:
             return True
-        return bool(self.predicate) and self._condition.eval(self.config, **_seen(response))
+        return bool(self.predicate) and self._condition.eval(self.config, **_names(response))
 
 
-def _seen(response: Response) -> dict[str, Json]:
+def _names(response: Response) -> dict[str, object]:
     try:
         body = response.json()
     except CdkError:
@@ -143,22 +147,22 @@ def _seen(response: Response) -> dict[str, Json]:
 class DefaultErrorHandler(ErrorHandler):
     """Judges as the manifest's `DefaultErrorHandler` does; subclasses judge some answers themselves."""
 
-    parameters: InitVar[Mapping[str, Json]]
-    config: Mapping[str, Json]
-    response_filters: Sequence[Json] | None = None
+    parameters: InitVar[Parameters]
+    config: Config
+    response_filters: Sequence[HttpResponseFilter] | None = None
     max_retries: int | None = 5  # a field here
     max_time: int = 600
-    backoff_strategies: Sequence[Json] | None = None
+    backoff_strategies: Sequence[BackoffStrategy] | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
 
-    def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
+    def interpret_response(self, response_or_exception: object) -> ErrorResolution:
         if (native := self.manifest_handler) is not None:
             return resolution(native.judge(native_outcome(response_or_exception), 1))
         for chosen in self.response_filters or ():
             if (match := chosen.matches(response_or_exception)) is not None:
-                return match  # type: ignore[no-any-return] # an ErrorResolution, whatever class made it
+                return match
         return _usual(response_or_exception, self.max_retries or 0)
 
     @property
@@ -166,7 +170,7 @@ class DefaultErrorHandler(ErrorHandler):
         """The handler of the manifest behind it; None for one that custom code made."""
         return self.__dict__.get("_manifest_handler")
 
-    def backoff_time(self, response_or_exception: Json, attempt_count: int = 0) -> float | None:
+    def backoff_time(self, response_or_exception: object, attempt_count: int = 0) -> float | None:
         """What the first strategy that can tell says."""
         for strategy in self.backoff_strategies or ():
             if (wait := strategy.backoff_time(response_or_exception, attempt_count=attempt_count)) is not None:
@@ -180,7 +184,7 @@ class HttpStatusErrorHandler(ErrorHandler):
     def __init__(
         self,
         logger: object = None,
-        error_mapping: Mapping[Json, ErrorResolution] | None = None,
+        error_mapping: Mapping[ErrorKey, ErrorResolution] | None = None,
         max_retries: int = 5,
         max_time: object = None,
     ) -> None:
@@ -190,7 +194,7 @@ class HttpStatusErrorHandler(ErrorHandler):
     def max_retries(self) -> int | None:
         return self._max_retries
 
-    def interpret_response(self, response_or_exception: Json) -> ErrorResolution:
+    def interpret_response(self, response_or_exception: object) -> ErrorResolution:
         if isinstance(response_or_exception, requests.Response):
             mapped = self._mapping.get(response_or_exception.status_code)
         else:
@@ -199,39 +203,39 @@ class HttpStatusErrorHandler(ErrorHandler):
         return mapped or _usual(response_or_exception, self._max_retries)
 
 
-DEFAULT_ERROR_MAPPING: dict[Json, ErrorResolution] = {}
+DEFAULT_ERROR_MAPPING: dict[ErrorKey, ErrorResolution] = {}
 """Statuses that mean something else than usual: none. Custom code adds its own to it."""
 
 
 @dataclass
 class ConstantBackoffStrategy(BackoffStrategy):
-    """Always the same wait."""
+    """The same wait before each attempt."""
 
-    backoff_time_in_seconds: Json
-    parameters: InitVar[Mapping[str, Json]]
-    config: Mapping[str, Json]
+    backoff_time_in_seconds: Text
+    parameters: InitVar[Parameters]
+    config: Config
     jitter_range_in_seconds: float | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._seconds = InterpolatedString.create(self.backoff_time_in_seconds, parameters=parameters)
 
-    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
+    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:  # noqa: ARG002
         return float(self._seconds.text(self.config))
 
 
 @dataclass
 class ExponentialBackoffStrategy(BackoffStrategy):
-    """Waits that double."""
+    """Waits that double with each attempt."""
 
-    parameters: InitVar[Mapping[str, Json]]
-    config: Mapping[str, Json]
-    factor: Json = 5
+    parameters: InitVar[Parameters]
+    config: Config
+    factor: Text = 5
     jitter_range_in_seconds: float | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._factor = InterpolatedString.create(self.factor, parameters=parameters)
 
-    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
+    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:  # noqa: ARG002
         return float(self._factor.text(self.config)) * 2.0**attempt_count
 
 
@@ -239,20 +243,20 @@ class ExponentialBackoffStrategy(BackoffStrategy):
 class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
     """The wait that a header names, in seconds."""
 
-    header: Json
-    parameters: InitVar[Mapping[str, Json]]
-    config: Mapping[str, Json]
+    header: Text
+    parameters: InitVar[Parameters]
+    config: Config
     regex: str | None = None
     max_waiting_time_in_seconds: float | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._header = InterpolatedString.create(self.header, parameters=parameters)
 
-    def backoff_time(self, response_or_exception: Json, attempt_count: int) -> float | None:  # noqa: ARG002
+    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:  # noqa: ARG002
         outcome = native_outcome(response_or_exception)
         if isinstance(outcome, CdkError):
             return None
-        name = str(self._header.eval(self.config))
+        name = self._header.text(self.config)
         text = outcome.headers.get(name, "")
         if self.regex and (match := Pattern(self.regex).search(text)):
             text = match.group(match.re.groups and 1)

@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl
 import requests
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.compat.airbyte.custom_object import CustomObject, runtime
 from cdk.compat.airbyte.http.adapters import judge, signer
 from cdk.compat.airbyte.http.response import ResponseFacade, from_prepared, texts
-from cdk.rest import HttpClient as OurClient
+from cdk.rest import HttpClient as NativeClient
 
 BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
 
@@ -23,14 +23,14 @@ class HttpRequestMatcher:
         self,
         method: str | None = None,
         url: str | None = None,
-        params: Mapping[str, Json] | None = None,
-        headers: Mapping[str, Json] | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        headers: Mapping[str, JsonValue] | None = None,
     ) -> None:
         self._method, self._url = method, url
         self._params = {str(name): str(value) for name, value in (params or {}).items()}
         self._headers = {str(name).lower(): str(value) for name, value in (headers or {}).items()}
 
-    def __call__(self, request: Json) -> bool:
+    def __call__(self, request: object) -> bool:
         """Whether a request is one of these."""
         prepared = request.prepare() if isinstance(request, requests.Request) else request
         if not isinstance(prepared, requests.PreparedRequest):
@@ -51,13 +51,13 @@ class HttpClient:
         self,
         name: str = "",
         logger: logging.Logger | None = None,
-        error_handler: Json = None,
-        api_budget: Json = None,
+        error_handler: object = None,
+        api_budget: object = None,
         session: requests.Session | None = None,
-        authenticator: Json = None,
+        authenticator: object = None,
         use_cache: bool = False,  # noqa: FBT001, FBT002 - the signature there
-        backoff_strategy: Json = None,
-        **_: Json,
+        backoff_strategy: object = None,
+        **_: object,
     ) -> None:
         self._name, self._logger = name, logger or logging.getLogger("airbyte")
         self._session = session or requests.Session()
@@ -65,7 +65,7 @@ class HttpClient:
         self._session.headers.clear()
         self._backoff, self._cached, self._budget = backoff_strategy, use_cache, api_budget
         source = runtime()
-        self.client = OurClient(
+        self.client = NativeClient(
             source.transport,
             authenticator=None if authenticator is None else signer(CustomObject(authenticator, source)),
             error_handler=None if error_handler is None else judge(CustomObject(error_handler, source)),
@@ -77,10 +77,10 @@ class HttpClient:
         http_method: str,
         url: str,
         dedupe_query_params: bool = False,  # noqa: ARG002, FBT001, FBT002
-        headers: Mapping[str, Json] | None = None,
-        params: Mapping[str, Json] | None = None,
-        json: Json = None,
-        data: Json = None,
+        headers: Mapping[str, JsonValue] | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        json: JsonValue = None,
+        data: Mapping[str, JsonValue] | str | None = None,
     ) -> requests.PreparedRequest:
         request = requests.Request(http_method, url, headers=texts(headers), params=params or {})
         if http_method.upper() in BODY_REQUEST_METHODS:
@@ -91,13 +91,13 @@ class HttpClient:
         self,
         http_method: str,
         url: str,
-        request_kwargs: Mapping[str, Json] | None = None,  # noqa: ARG002
-        headers: Mapping[str, Json] | None = None,
-        params: Mapping[str, Json] | None = None,
-        json: Json = None,
-        data: Json = None,
+        request_kwargs: Mapping[str, JsonValue] | None = None,  # noqa: ARG002
+        headers: Mapping[str, JsonValue] | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        json: JsonValue = None,
+        data: Mapping[str, JsonValue] | str | None = None,
         dedupe_query_params: bool = False,  # noqa: FBT001, FBT002
-        **_: Json,
+        **_: object,
     ) -> tuple[requests.PreparedRequest, requests.Response]:
         """The request as it was sent, and its answer. Raises the CdkError with which it is given up."""
         request = self._create_prepared_request(
@@ -110,7 +110,7 @@ class HttpClient:
 class APIBudget:
     """A budget without limits, which is all that is understood here: limits are written in the manifest."""
 
-    def __init__(self, policies: Json = (), *_: Json, **__: Json) -> None:
+    def __init__(self, policies: object = (), *_: object, **__: object) -> None:
         if policies:
             raise ManifestError(
                 "a custom component makes an APIBudget of its own; write it as `api_budget` in the manifest"

@@ -5,15 +5,16 @@ from abc import ABC
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
+from typing import Any, cast
 
 import requests
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.compat.airbyte.custom_object import CustomCodeError
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth
 from cdk.compat.airbyte.http.http_client import HttpClient
-from cdk.compat.airbyte.interpolation import InterpolatedString, part
-from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
+from cdk.compat.airbyte.interpolation import InterpolatedString, Text, part
+from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, Token
 from cdk.declarative.components.requests.requesters import join
 from cdk.rest import HttpClient as NativeClient
 
@@ -29,7 +30,7 @@ class HttpMethod(Enum):
 
 
 class RequestOptionType(Enum):
-    """Where a value goes."""
+    """The parts of a request that a value can go into."""
 
     request_parameter = "request_parameter"
     header = "header"
@@ -42,53 +43,29 @@ class RequestOption:
     """A place in a request."""
 
     inject_into: RequestOptionType
-    parameters: InitVar[Mapping[str, Json]]
-    field_name: Json = None
-    field_path: list[Json] | None = None
+    parameters: InitVar[Parameters]
+    field_name: Text = None
+    field_path: list[JsonValue] | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         if self.field_name is not None:
             self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
 
 
 class RequestOptionsProvider:
-    """Gives the parts of a request; none by default."""
+    """Gives the parts of a request; none by default. names: `stream_state`, `stream_slice`, `next_page_token`."""
 
-    def get_request_params(
-        self,
-        *,
-        stream_state: StreamState | None = None,  # noqa: ARG002
-        stream_slice: StreamSlice | None = None,  # noqa: ARG002
-        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
-    ) -> Json:
+    def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:  # noqa: ARG002
         return {}
 
-    def get_request_headers(
-        self,
-        *,
-        stream_state: StreamState | None = None,  # noqa: ARG002
-        stream_slice: StreamSlice | None = None,  # noqa: ARG002
-        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
-    ) -> Json:
+    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue]:  # noqa: ARG002
         return {}
 
-    def get_request_body_data(
-        self,
-        *,
-        stream_state: StreamState | None = None,  # noqa: ARG002
-        stream_slice: StreamSlice | None = None,  # noqa: ARG002
-        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
-    ) -> Json:
+    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:  # noqa: ARG002
         """Form fields, or a text."""
         return {}
 
-    def get_request_body_json(
-        self,
-        *,
-        stream_state: StreamState | None = None,  # noqa: ARG002
-        stream_slice: StreamSlice | None = None,  # noqa: ARG002
-        next_page_token: Mapping[str, Json] | None = None,  # noqa: ARG002
-    ) -> Json:
+    def get_request_body_json(self, **names: object) -> JsonValue:  # noqa: ARG002
         return {}
 
 
@@ -96,32 +73,32 @@ class RequestOptionsProvider:
 class InterpolatedRequestOptionsProvider(RequestOptionsProvider):
     """Parts of a request that are expressions."""
 
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
     config: Config = field(default_factory=dict)
-    request_parameters: Json = None
-    request_headers: Json = None
-    request_body: Json = None
-    request_body_data: Json = None
-    request_body_json: Json = None
+    request_parameters: JsonValue = None
+    request_headers: JsonValue = None
+    request_body: JsonValue = None
+    request_body_data: JsonValue = None
+    request_body_json: JsonValue = None
     query_properties_key: str | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters or {}
 
-    def _part(self, inputs: Json, names: Mapping[str, Json]) -> Json:
+    def _part(self, inputs: JsonValue, names: Mapping[str, object]) -> JsonObject:
         scope = {name: names.get(name) or {} for name in ("stream_state", "stream_slice", "next_page_token")}
-        return part(inputs, self.config, self._parameters, scope)
+        return cast("JsonObject", part(inputs, self.config, self._parameters, scope))
 
-    def get_request_params(self, **names: Json) -> Json:
+    def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:
         return self._part(self.request_parameters, names)
 
-    def get_request_headers(self, **names: Json) -> Json:
+    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue]:
         return self._part(self.request_headers, names)
 
-    def get_request_body_data(self, **names: Json) -> Json:
+    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:
         return self._part(self.request_body_data, names)
 
-    def get_request_body_json(self, **names: Json) -> Json:
+    def get_request_body_json(self, **names: object) -> Mapping[str, JsonValue]:
         return self._part(self.request_body_json, names)
 
 
@@ -131,30 +108,18 @@ class Requester(RequestOptionsProvider, ABC):
     def get_authenticator(self) -> DeclarativeAuthenticator:
         return NoAuth(parameters={})
 
-    def get_url_base(
-        self,
-        *,
-        stream_state: StreamState | None = None,
-        stream_slice: StreamSlice | None = None,
-        next_page_token: Mapping[str, Json] | None = None,
-    ) -> str:
+    def get_url_base(self, **names: object) -> str:
         """The beginning of the URL."""
         raise NotImplementedError
 
-    def get_path(
-        self,
-        *,
-        stream_state: StreamState | None = None,
-        stream_slice: StreamSlice | None = None,
-        next_page_token: Mapping[str, Json] | None = None,
-    ) -> str:
+    def get_path(self, **names: object) -> str:
         raise NotImplementedError
 
     def get_method(self) -> HttpMethod:
         """How the API is asked."""
         return HttpMethod.GET
 
-    def send_request(self, *args: Json, **kwargs: Json) -> requests.Response | None:
+    def send_request(self, *args: Any, **kwargs: Any) -> requests.Response | None:  # noqa: ANN401 - they differ by class
         """Send a request and give its answer."""
         raise NotImplementedError
 
@@ -165,22 +130,22 @@ class HttpRequester(Requester):
 
     name: str
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
-    url: Json = None
-    url_base: Json = None
-    path: Json = None
+    parameters: InitVar[Parameters]
+    url: Text = None
+    url_base: Text = None
+    path: Text = None
     authenticator: DeclarativeAuthenticator | None = None
-    http_method: Json = HttpMethod.GET
-    request_options_provider: Json = None
-    error_handler: Json = None
-    api_budget: Json = None
+    http_method: HttpMethod | str = HttpMethod.GET
+    request_options_provider: RequestOptionsProvider | dict[str, Any] | None = None
+    error_handler: object = None
+    api_budget: object = None
     disable_retries: bool = False
-    message_repository: Json = None
+    message_repository: object = None
     use_cache: bool = False
     stream_response: bool = False
-    decoder: Json = None
+    decoder: object = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters or {}
         self._authenticator = self.authenticator or NoAuth(parameters=self._parameters)
         method = self.http_method
@@ -190,7 +155,7 @@ class HttpRequester(Requester):
             self.name, error_handler=self.error_handler, authenticator=self.authenticator
         )
 
-    def _provider(self) -> Json:
+    def _provider(self) -> RequestOptionsProvider:
         provider = self.request_options_provider
         if provider is None:
             return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config)
@@ -218,18 +183,18 @@ class HttpRequester(Requester):
     def get_authenticator(self) -> DeclarativeAuthenticator:
         return self._authenticator
 
-    def get_url(self, **names: Json) -> str:
+    def get_url(self, **names: object) -> str:
         if self.url:
             return self._text(self.url, names)
         return join(self.get_url_base(**names), self.get_path(**names))
 
-    def get_url_base(self, **names: Json) -> str:
+    def get_url_base(self, **names: object) -> str:
         return self._text(self.url_base or self.url, names)
 
-    def get_path(self, **names: Json) -> str:
+    def get_path(self, **names: object) -> str:
         return self._text(self.path, names)
 
-    def _text(self, value: Json, names: Mapping[str, Json]) -> str:
+    def _text(self, value: Text, names: Mapping[str, object]) -> str:
         if not value:
             return ""
         scope = {name: names.get(name) or {} for name in ("stream_slice", "next_page_token", "stream_state")}
@@ -239,17 +204,17 @@ class HttpRequester(Requester):
     def get_method(self) -> HttpMethod:
         return self._http_method
 
-    def get_request_params(self, **names: Json) -> Json:
+    def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:
         return dict(self._request_options_provider.get_request_params(**names) or {})
 
-    def get_request_headers(self, **names: Json) -> Json:
+    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue]:
         return dict(self._request_options_provider.get_request_headers(**names) or {})
 
-    def get_request_body_data(self, **names: Json) -> Json:
+    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:
         return self._request_options_provider.get_request_body_data(**names) or {}
 
-    def get_request_body_json(self, **names: Json) -> Json:
-        return self._request_options_provider.get_request_body_json(**names) or {}
+    def get_request_body_json(self, **names: object) -> Mapping[str, JsonValue]:
+        return cast("JsonObject", self._request_options_provider.get_request_body_json(**names) or {})
 
     def _join_url(self, url_base: str, path: str | None = None) -> str:
         return join(url_base, path or "")
@@ -258,8 +223,8 @@ class HttpRequester(Requester):
         self,
         stream_state: StreamState | None = None,
         stream_slice: StreamSlice | None = None,
-        next_page_token: Mapping[str, Json] | None = None,
-        extra_headers: Mapping[str, Json] | None = None,
+        next_page_token: Token | None = None,
+        extra_headers: Mapping[str, JsonValue] | None = None,
     ) -> dict[str, str]:
         arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
         headers = {**self.get_request_headers(**arguments), **(extra_headers or {})}
@@ -269,9 +234,9 @@ class HttpRequester(Requester):
         self,
         stream_state: StreamState | None = None,
         stream_slice: StreamSlice | None = None,
-        next_page_token: Mapping[str, Json] | None = None,
-        extra_params: Mapping[str, Json] | None = None,
-    ) -> dict[str, Json]:
+        next_page_token: Token | None = None,
+        extra_params: Mapping[str, JsonValue] | None = None,
+    ) -> JsonObject:
         arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
         return {**self.get_request_params(**arguments), **(extra_params or {})}
 
@@ -279,19 +244,19 @@ class HttpRequester(Requester):
         self,
         stream_state: StreamState | None = None,
         stream_slice: StreamSlice | None = None,
-        next_page_token: Mapping[str, Json] | None = None,
+        next_page_token: Token | None = None,
         path: str | None = None,
-        request_headers: Mapping[str, Json] | None = None,
-        request_params: Mapping[str, Json] | None = None,
-        request_body_data: Json = None,
-        request_body_json: Json = None,
-        log_formatter: Json = None,  # noqa: ARG002
+        request_headers: Mapping[str, JsonValue] | None = None,
+        request_params: Mapping[str, JsonValue] | None = None,
+        request_body_data: Mapping[str, JsonValue] | str | None = None,
+        request_body_json: Mapping[str, JsonValue] | None = None,
+        log_formatter: object = None,  # noqa: ARG002
     ) -> requests.Response | None:
         """The answer to the request that the other methods describe, with what is given here added to it.
 
         path: asked for instead of `get_path`; it may be a whole URL.
         """
-        names: Json = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        names = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
         form = self.get_request_body_data(**names)
         body = {**(self.get_request_body_json(**names) or {}), **(request_body_json or {})}
         if isinstance(form, Mapping) and not isinstance(request_body_data, str):

@@ -1,11 +1,14 @@
 """OAuth with refresh tokens that serve once: each exchange brings the next one, which is saved in the config."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.datetimes import ab_datetime_format
 from cdk.compat.airbyte.http.auth import DeclarativeOauth2Authenticator
+from cdk.compat.airbyte.interpolation import Text
+from cdk.compat.airbyte.plain_types import Config
 from cdk.rest.auth.tokens import TaskAsked, held_tokens
 
 _CREDENTIALS = "credentials"
@@ -31,17 +34,17 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
 
     def __init__(
         self,
-        connector_config: Mapping[str, Json],
+        connector_config: Config,
         token_refresh_endpoint: str = "",
         *,
-        client_id: Json = None,
-        client_secret: Json = None,
+        client_id: Text = None,
+        client_secret: Text = None,
         access_token_config_path: Sequence[str] = (_CREDENTIALS, "access_token"),
         refresh_token_config_path: Sequence[str] = (_CREDENTIALS, "refresh_token"),
         token_expiry_date_config_path: Sequence[str] = (_CREDENTIALS, "token_expiry_date"),
         token_expiry_date_format: str | None = None,
         token_expiry_is_time_of_expiration: bool = False,
-        **more: Json,
+        **more: Any,  # noqa: ANN401 - of different types
     ) -> None:
         self._paths = tuple(access_token_config_path), tuple(refresh_token_config_path)
         self._expiry_path = tuple(token_expiry_date_config_path)
@@ -79,14 +82,14 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
             )
         return self.access_token
 
-    def refresh_access_token(self) -> tuple[str, Json, str]:  # type: ignore[override] # as connectors know it
+    def refresh_access_token(self) -> tuple[str, JsonValue, str]:  # type: ignore[override] # as connectors know it
         """A new token, how long it lives, and the refresh token for the next exchange."""
         answer = self._get_refresh_access_token_response()
         token, seconds = str(answer[self.get_access_token_name()]), answer.get(self.get_expires_in_name())
         return token, seconds, str(answer.get(self.get_refresh_token_name()) or self.get_refresh_token() or "")
 
 
-def _at(config: Json, path: Sequence[str]) -> str:
+def _at(config: JsonValue, path: Sequence[str]) -> str:
     for name in path:
         config = config.get(name) if isinstance(config, Mapping) else None
     return "" if config is None else str(config)
