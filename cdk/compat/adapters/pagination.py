@@ -8,21 +8,20 @@ from cdk.compat.airbyte.plain_types import Record
 from cdk.compat.facades.slices import fill, request_arguments
 from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.context import Names
-from cdk.declarative.model.plug_points import PageResult
+from cdk.declarative.model.plug_points import PageResult, PageStrategy
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Headers, HttpClient, Request, Response
 
 
-class CustomStrategyAdapter:
-    """A custom pagination strategy."""
+class CustomStrategyAdapter(PageStrategy):
+    """Finds pages with a strategy that is custom code."""
 
     reads_body = True
-    counts: str | None = None
 
     def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
         self._takes = custom.parameters("next_page_token").keys()
-        self.size: int | None = custom.call("get_page_size") if hasattr(custom.instance, "get_page_size") else None
+        self.size = custom.call("get_page_size") if hasattr(custom.instance, "get_page_size") else None
 
     def first(self) -> Any:  # noqa: ANN401 - a token is what the strategy makes
         # Strategies of old count in themselves, and are told when a slice begins.

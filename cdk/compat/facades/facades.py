@@ -246,7 +246,7 @@ class PaginatorFacade(Facade[Pages], _DraftFacade):
     ) -> Token | None:
         """The token of the page after this one; None when it was the last."""
         page = _page(response, last_page_size, last_record, last_page_token_value)
-        token = self.native.next(page, self.native.size())
+        token = self.native.next(page, self.native.size)
         return None if token is None else {_TOKEN: token}
 
     def path(self, next_page_token: Token | None = None, **names: object) -> str | None:
@@ -256,7 +256,7 @@ class PaginatorFacade(Facade[Pages], _DraftFacade):
 
     def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
         draft, token = blank("PaginatorFacade"), names.get(_TOKEN)
-        self.native.apply(draft, token.get(_TOKEN) if isinstance(token, Mapping) else None, self.native.size())
+        self.native.apply(draft, token.get(_TOKEN) if isinstance(token, Mapping) else None, self.native.size)
         return draft
 
 

@@ -148,20 +148,23 @@ class PageResult:
 
 
 class PageStrategy(Protocol):
-    """Finds the token of the next page. Without state.
+    """Finds the token of the next page. Without state."""
 
-    size: records of a full page, where that is said. reads_body: its expressions look into the response. counts: what
-    its tokens count, in words (`pages from 1`); `records` ask for the same place whatever the size of a page is; None
-    for tokens that only the API knows.
-    """
+    size: int | None = None
+    """Records of a full page, where that is said."""
 
-    size: int | None
-    reads_body: bool
-    counts: str | None
+    reads_body: bool = False
+    """Its expressions look into the response."""
+
+    counts: str | None = None
+    """What its tokens count, in words (`pages from 1`). `records` ask for the same place whatever the size of a page
+    is; None for tokens that only the API knows."""
 
     def first(self) -> JsonValue:
         """The token of the first page; None when it is asked for without one."""
+        return None
 
+    @abstractmethod
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         """The token of the page after `page`; None when it was the last. size: records of a full page."""
 
@@ -172,24 +175,17 @@ class AnyPaginationStrategy(Component):
     @abstractmethod
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy: ...
 
+    def shrinking_problem(self) -> str:
+        """Why pages cannot be asked for with fewer records, in words; an empty text where they can."""
+        return ""
 
-class Pages(Protocol):
-    """Pages of a slice: how the next is found, and how it is asked for. counts: see PageStrategy."""
 
-    reads_body: bool
-    counts: str | None
+class Pages(PageStrategy, Protocol):
+    """Pages of a slice: how the next is found, and how it is asked for."""
 
-    def first(self) -> JsonValue:
-        """The token of the first page."""
-
-    def size(self) -> int | None:
-        """Records of a full page, where that is said."""
-
+    @abstractmethod
     def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None:
         """Put a page's token, and the size, into a request."""
-
-    def next(self, page: PageResult, size: int | None) -> JsonValue:
-        """The token of the page after `page`; None when it was the last."""
 
 
 class AnyPaginator(Component):
@@ -197,6 +193,10 @@ class AnyPaginator(Component):
 
     @abstractmethod
     def build(self, ctx: BuildContext, decoder: Decoder) -> Pages: ...
+
+    def shrinking_problem(self) -> str:
+        """Why pages cannot be asked for with fewer records, in words; an empty text where they can."""
+        return ""
 
 
 # --- slices ------------------------------------------------------------------------------------------------------
@@ -225,6 +225,11 @@ class Router(Protocol):
 
 class AnyPartitionRouter(Component):
     """What a stream is read once for."""
+
+    @property
+    def brings_first_page(self) -> bool:
+        """Whether partitions may hold the first page of their records."""
+        return False
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Router: ...

@@ -102,7 +102,7 @@ class PageReader:
     changes_records: bool
     """Records are changed after they are decoded."""
 
-    pages: Pages | None
+    pages: Pages
     incremental: Incremental | None
 
     only_first: bool
@@ -121,19 +121,11 @@ class PageReader:
 
     def __post_init__(self) -> None:
         # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
-        untouched = self.select is None and self.properties is None and not self._reads_body
+        untouched = self.select is None and self.properties is None and not self.pages.reads_body
         self._cut = _cut(self.extractor) if untouched else None
 
     def read(self, slice: Slice) -> Iterator[Item]:
         return read_pages(slice, _SliceReading(self, slice).page)
-
-    @property
-    def _reads_body(self) -> bool:
-        return self.pages is not None and self.pages.reads_body
-
-    def first_token(self) -> Json:
-        """The token of the first page, None where it is asked for without one."""
-        return None if self.pages is None else self.pages.first()
 
     def records(self, page: _FetchedPage, names: Names) -> Iterator[Sequence[Record]]:
         """The records of a response but for the last list of them, which is left in `page`, with the counts."""
@@ -154,7 +146,7 @@ class PageReader:
 
     def following(self, page: _FetchedPage, query: _PageQuery, size: int | None) -> Json:
         """The token of the page after `page`, as the API gave it; None when it was the last."""
-        if self.pages is None or not page.response.ok:
+        if not page.response.ok:
             return None
         body = self._body(page.response) if self.pages.reads_body else {}
         result = PageResult(page.response, body, page.raw, page.selected, page.last, query.token, query.names)
@@ -176,8 +168,7 @@ class PageReader:
     def draft(self, slice: Slice, query: _PageQuery, size: int | None) -> RequestBuilder:
         """The request for a page."""
         draft = self.requester.draft(query.names)
-        if self.pages is not None:
-            self.pages.apply(draft, query.token, size)
+        self.pages.apply(draft, query.token, size)
         if not (self.only_first and query.token is not None):
             if self.router is not None:
                 self.router.apply(draft, slice)
@@ -188,9 +179,9 @@ class PageReader:
     def saved(self, token: Json, size: int | None) -> dict[str, Json]:
         """A token as states keep it, with what it counts: in another manifest it may ask for another place."""
         state = {TOKEN: token}
-        if self.pages is not None and self.pages.counts is not None:
+        if self.pages.counts is not None:
             state["counts"] = self.pages.counts
-        if self.pages is not None and self.pages.counts != "records" and size is not None:
+        if self.pages.counts != "records" and size is not None:
             state["page_size"] = size
         return state
 
@@ -211,7 +202,7 @@ class _SliceReading:
     def __init__(self, reader: PageReader, slice: Slice) -> None:
         self._reader, self._slice = reader, slice
         self._names = slice_names(view(slice, reader.ctx.window))
-        self._sizes = PageSizes(reader.reduction, None if reader.pages is None else reader.pages.size())
+        self._sizes = PageSizes(reader.reduction, reader.pages.size)
         self._repeats = _Repeats()
         # The token of the next page: as the state keeps it, and as the API gave it.
         self._next: tuple[Token | None, Json] = (None, None)
@@ -256,7 +247,7 @@ class _SliceReading:
         if saved is None or saved is not following:
             token = None if saved is None else saved.get(TOKEN)
             if saved is None or token is None:
-                token = self._reader.first_token()
+                token = self._reader.pages.first()
             else:
                 self._check_counts(saved)
                 resumed = True
@@ -296,7 +287,7 @@ class _SliceReading:
 
     def _answer(self, query: _PageQuery) -> Response | None:
         """The answer that brings a page; None when the parent's record has said that there is nothing."""
-        if self._reader.lazy and query.token == self._reader.first_token() and self._begins():
+        if self._reader.lazy and query.token == self._reader.pages.first() and self._begins():
             known = self._slice.extra[FIRST_PAGE]
             if not known:
                 return None

@@ -12,6 +12,11 @@ from cdk.rest.http.messages import Request, Response
 from cdk.streams.stream import Token
 
 
+def next_number(number: int, step: int, records: int, size: int | None) -> int | None:
+    """The number after `number`; None where the page was the last: it has no records, or fewer than `size`."""
+    return None if records == 0 or (size is not None and records < size) else number + step
+
+
 class PageNumber:
     """Pages with numbers: `?page=3&per_page=100`. The token is `{"page": 3}`, and `page_size` where there is a `size`.
 
@@ -36,10 +41,10 @@ class PageNumber:
         self._more = more
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        if not _has_more(response, records, self._size, self._more):
+        number = _following(self._number(last), 1, response, records, size=self._size, more=self._more)
+        if number is None:
             return None
-        following = {"page": self._number(last) + 1}
-        return following if self._size is None else {**following, "page_size": self._size}
+        return {"page": number} if self._size is None else {"page": number, "page_size": self._size}
 
     def apply(self, request: Request, token: Token | None) -> Request:
         return request.with_params({**self._size_params, self._param: self._number(token)})
@@ -73,9 +78,8 @@ class Offset:
         self._size_params = _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        if not _has_more(response, records, self._size, self._more):
-            return None
-        return {"offset": self._offset(last) + self._size}
+        number = _following(self._offset(last), self._size, response, records, size=self._size, more=self._more)
+        return None if number is None else {"offset": number}
 
     def apply(self, request: Request, token: Token | None) -> Request:
         return request.with_params({**self._size_params, self._param: self._offset(token)})
@@ -84,10 +88,18 @@ class Offset:
         return 0 if token is None else _count(token, "offset")
 
 
-def _has_more(response: Response, records: Sequence[Record], size: int | None, more: Sequence[str] | None) -> bool:
+def _following(
+    number: int,
+    step: int,
+    response: Response,
+    records: Sequence[Record],
+    *,
+    size: int | None,
+    more: Sequence[str] | None,
+) -> int | None:
     if more is not None:
-        return bool(response.value_at(*more))
-    return bool(records) and (size is None or len(records) >= size)
+        return number + step if response.value_at(*more) else None
+    return next_number(number, step, len(records), size)
 
 
 def _size_params(size: int | None, size_param: str | None) -> dict[str, Json]:

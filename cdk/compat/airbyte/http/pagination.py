@@ -9,6 +9,7 @@ import requests
 from cdk.base.values import Json
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
 from cdk.compat.airbyte.plain_types import Config
+from cdk.rest.pagination.page_number import next_number
 
 
 class PaginationStrategy(ABC):
@@ -35,17 +36,24 @@ class PaginationStrategy(ABC):
 
 
 @dataclass
-class PageIncrement(PaginationStrategy):
-    """Pages with numbers."""
-
+class _Counting(PaginationStrategy):
     config: Config
     page_size: Json
     parameters: InitVar[Mapping[str, Json]]
-    start_from_page: int = 0
-    inject_on_first_request: bool = False
 
     def __post_init__(self, parameters: Mapping[str, Json]) -> None:
         self._page_size = _number(self.page_size, self.config, parameters)
+
+    def get_page_size(self) -> int | None:
+        return self._page_size
+
+
+@dataclass
+class PageIncrement(_Counting):
+    """Pages with numbers, the first with that of `start_from_page`."""
+
+    start_from_page: int = 0
+    inject_on_first_request: bool = False
 
     @property
     def initial_token(self) -> Json:
@@ -58,25 +66,15 @@ class PageIncrement(PaginationStrategy):
         last_record: Mapping[str, Json] | None,  # noqa: ARG002
         last_page_token_value: Json = None,
     ) -> Json:
-        if last_page_size == 0 or (self._page_size and last_page_size < self._page_size):
-            return None
-        return (self.start_from_page if last_page_token_value is None else last_page_token_value) + 1
-
-    def get_page_size(self) -> int | None:
-        return self._page_size
+        number = self.start_from_page if last_page_token_value is None else last_page_token_value
+        return next_number(number, 1, last_page_size, self._page_size)
 
 
 @dataclass
-class OffsetIncrement(PaginationStrategy):
+class OffsetIncrement(_Counting):
     """Pages that begin at a record's number."""
 
-    config: Config
-    page_size: Json
-    parameters: InitVar[Mapping[str, Json]]
     inject_on_first_request: bool = False
-
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
-        self._page_size = _number(self.page_size, self.config, parameters)
 
     @property
     def initial_token(self) -> Json:
@@ -89,12 +87,7 @@ class OffsetIncrement(PaginationStrategy):
         last_record: Mapping[str, Json] | None,  # noqa: ARG002
         last_page_token_value: Json = None,
     ) -> Json:
-        if last_page_size == 0 or (self._page_size and last_page_size < self._page_size):
-            return None
-        return (last_page_token_value or 0) + last_page_size
-
-    def get_page_size(self) -> int | None:
-        return self._page_size
+        return next_number(last_page_token_value or 0, last_page_size, last_page_size, self._page_size)
 
 
 @dataclass

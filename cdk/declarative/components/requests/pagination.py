@@ -1,5 +1,6 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -14,6 +15,11 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.messages import Headers
 from cdk.rest.pagination.next_link import links
+from cdk.rest.pagination.page_number import next_number
+
+_COMPARED = re.compile(
+    r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
+)
 
 
 class NoPagination(AnyPaginator):
@@ -29,16 +35,7 @@ class NoPagination(AnyPaginator):
         return _OnePage()
 
 
-class _OnePage:
-    reads_body = False
-    counts: str | None = None
-
-    def first(self) -> Json:
-        return None
-
-    def size(self) -> int | None:
-        return None
-
+class _OnePage(Pages):
     def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None: ...
 
     def next(self, page: PageResult, size: int | None) -> Json:
@@ -70,21 +67,25 @@ class DefaultPaginator(AnyPaginator):
             raise ManifestError(f"{where}: there is no page size to send; set page_size in pagination_strategy")
         return _StrategyPages(self, strategy, ctx)
 
+    def shrinking_problem(self) -> str:
+        if problem := self.pagination_strategy.shrinking_problem():
+            return problem
+        if self.page_token_option is not None and self.page_token_option.says_size:
+            return "a RequestPath already says how large the page is"
+        return "" if self.page_size_option else "there is no page_size_option, so the API would not know of it"
 
-class _StrategyPages:
+
+class _StrategyPages(Pages):
     """Pages found by a strategy."""
 
     def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:
         self._strategy = strategy
-        self.reads_body, self.counts = strategy.reads_body, strategy.counts
+        self.size, self.reads_body, self.counts = strategy.size, strategy.reads_body, strategy.counts
         self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
         self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
 
     def first(self) -> Json:
         return self._strategy.first()
-
-    def size(self) -> int | None:
-        return self._strategy.size
 
     def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
         if self._put_token is not None and token is not None:
@@ -116,6 +117,9 @@ class PageIncrement(AnyPaginationStrategy):
         start = self.start_from_page
         return _Counting(_size(self, ctx), start if self.inject_on_first_request else None, start, by_records=False)
 
+    def shrinking_problem(self) -> str:
+        return "pages with numbers cannot shrink: a number names other records then"
+
 
 class OffsetIncrement(AnyPaginationStrategy):
     """Pages that begin at a record's number. The last is the one with fewer records than `page_size`, or with none.
@@ -138,7 +142,7 @@ class OffsetIncrement(AnyPaginationStrategy):
         return _Counting(_size(self, ctx), first, 0, by_records=True)
 
 
-class _Counting:
+class _Counting(PageStrategy):
     """Page numbers and offsets: both count what the response held, whatever a filter left of it."""
 
     def __init__(
@@ -158,7 +162,7 @@ class _Counting:
             size_expression,
         )
         self.reads_body = size_expression is not None
-        self.counts: str | None = "records" if by_records else f"pages from {start}"
+        self.counts = "records" if by_records else f"pages from {start}"
 
     def first(self) -> Json:
         return self._first
@@ -167,12 +171,10 @@ class _Counting:
         if self._size_expression is not None:
             rendered: Json = self._size_expression.value({"response": page.body, **page.names})
             size = int(rendered)
-        if page.raw == 0 or (size is not None and page.raw < size):
-            return None
-        if page.token is not None and type(page.token) is not int:
-            raise ManifestError(f"the page token is {page.token!r}, expected a number")
-        last: int = self._start if page.token is None else page.token
-        return last + page.raw if self._by_records else last + 1
+        number = self._start if page.token is None else page.token
+        if type(number) is not int:
+            raise ManifestError(f"the page token is {number!r}, expected a number")
+        return next_number(number, page.raw if self._by_records else 1, page.raw, size)
 
 
 class CursorPagination(AnyPaginationStrategy):
@@ -198,20 +200,20 @@ class CursorPagination(AnyPaginationStrategy):
         stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")
         return _CursorStrategy(ctx.expression(self, "cursor_value"), stop, _size(self, ctx))
 
+    def shrinking_problem(self) -> str:
+        if _COMPARED.search(self.stop_condition or ""):
+            return "the stop_condition compares last_page_size with a number; compare it with page_size"
+        return ""
 
-class _CursorStrategy:
+
+class _CursorStrategy(PageStrategy):
     """Tokens that an expression finds in the response."""
-
-    counts: str | None = None
 
     def __init__(self, value: Expression, stop: Expression | None, size: int | None) -> None:
         self._value, self._stop, self.size = value, stop, size
         read = set().union(*(e.template.names for e in (value, stop) if e is not None and e.template is not None))
         self.reads_body = "response" in read
         self._links = "headers" in read
-
-    def first(self) -> Json:
-        return None
 
     def next(self, page: PageResult, size: int | None) -> Json:
         names = {

@@ -1,7 +1,7 @@
 """Where a value is put into a request: `RequestOption` and `RequestPath`."""
 
 from collections.abc import Callable
-from typing import Literal, Self, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,9 @@ Put: TypeAlias = Callable[[RequestBuilder, Json], None]
 
 class AnyPageTokenOption(Component):
     """Where the token of a page goes."""
+
+    says_size: ClassVar[bool] = False
+    """A token also says how large its page is."""
 
     def build(self, ctx: BuildContext) -> Put:
         """The function that puts a token into a request."""
@@ -62,6 +65,8 @@ class RequestPath(AnyPageTokenOption):
     Example:
         type: RequestPath
     """
+
+    says_size = True
 
     type: Literal["RequestPath"] = "RequestPath"
 

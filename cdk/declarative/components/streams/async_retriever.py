@@ -10,6 +10,7 @@ from pydantic import Field
 from cdk.base.errors import DecodeError, FatalError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components.records.extractors import DpathExtractor, ResponseToFileExtractor
+from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component, Default
@@ -160,7 +161,7 @@ class AsyncRetriever(AnyRetriever):
             extractor=extractor.build(ctx, decoder),
             decoder=decoder,
             select=self.record_selector.select(ctx, parts),
-            pages=None if self.download_paginator is None else self.download_paginator.build(ctx, decoder),
+            pages=(self.download_paginator or NoPagination()).build(ctx, decoder),
             incremental=None,
             changes_records=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=False,

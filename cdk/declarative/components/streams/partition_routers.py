@@ -112,6 +112,10 @@ class SubstreamPartitionRouter(AnyPartitionRouter):
         min_length=1, description="The parents, one after the other."
     )
 
+    @property
+    def brings_first_page(self) -> bool:
+        return any(config.lazy_read_pointer for config in self.parent_stream_configs)
+
     def build(self, ctx: BuildContext) -> Router:
         return _Substream([_Parent(config, ctx) for config in self.parent_stream_configs])
 

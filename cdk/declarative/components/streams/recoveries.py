@@ -76,9 +76,9 @@ class PageSizeReduction(Component):
         "NEVER", description="Whether the page after one that came is large again."
     )
 
-    def reduction(self, ctx: BuildContext, pages: Pages | None) -> Reduction:
+    def reduction(self, ctx: BuildContext, pages: Pages) -> Reduction:
         """How pages shrink. Raises ManifestError: there is no page size, or none that could be smaller."""
-        size = None if pages is None else pages.size()
+        size = pages.size
         if size is None:
             where = ctx.where(self, "type")
             raise ManifestError(f"{where}: there is no page size to reduce; set page_size and page_size_option")

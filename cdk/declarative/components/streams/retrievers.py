@@ -1,6 +1,5 @@
 """SimpleRetriever: page after page, one request each; and RecordSelector, which makes records of a response."""
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -8,9 +7,8 @@ from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.declarative.components.requests.pagination import CursorPagination, DefaultPaginator, PageIncrement
-from cdk.declarative.components.requests.request_options import RequestPath
-from cdk.declarative.components.streams.partition_routers import PartitionRouters, SubstreamPartitionRouter, router_of
+from cdk.declarative.components.requests.pagination import NoPagination
+from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
 from cdk.declarative.components.streams.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Names
@@ -37,10 +35,6 @@ from cdk.state.window import Window
 
 _BATCH = 100
 """Records that go through all steps together: those of a whole page have left the processor's cache in between."""
-
-_COMPARED = re.compile(
-    r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
-)
 
 
 class RecordSelector(Component):
@@ -183,9 +177,10 @@ class SimpleRetriever(AnyRetriever):
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """The reader. Raises ManifestError: parts of it do not go together."""
         decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
-        router = router_of(self.partition_router, ctx)
+        routers = self.partition_router or []
+        router = router_of(routers, ctx)
         requester = self.requester.build(ctx, decoder=decoder, cached=parts.cached)
-        pages = None if self.paginator is None else self.paginator.build(ctx, decoder)
+        pages = (self.paginator or NoPagination()).build(ctx, decoder)
         # Only what is an HttpRequester knows of properties.
         properties: Properties | None = getattr(requester, "properties", None)
         reader = PageReader(
@@ -203,7 +198,7 @@ class SimpleRetriever(AnyRetriever):
             decoder=decoder,
             properties=properties,
             reduction=self._reduction(ctx, pages, properties),
-            lazy=self._lazy(),
+            lazy=len(routers) == 1 and routers[0].brings_first_page,
         )
         reset, split = self.pagination_reset, self.request_window_splitting
         return RecoveringReader(
@@ -213,32 +208,12 @@ class SimpleRetriever(AnyRetriever):
             split=None if split is None else split.split(ctx, parts.incremental),
         )
 
-    def _reduction(self, ctx: BuildContext, pages: Pages | None, properties: Properties | None) -> Reduction | None:
-        reduction, paginator = self.page_size_reduction, self.paginator
-        if reduction is None:
+    def _reduction(self, ctx: BuildContext, pages: Pages, properties: Properties | None) -> Reduction | None:
+        if self.page_size_reduction is None:
             return None
-        where = ctx.where(self, "page_size_reduction")
+        problem = "" if self.paginator is None else self.paginator.shrinking_problem()
         if properties is not None:
-            raise ManifestError(f"{where}: pages that are asked for in several requests cannot shrink")
-        if isinstance(paginator, DefaultPaginator):
-            strategy = paginator.pagination_strategy
-            if isinstance(strategy, PageIncrement):
-                raise ManifestError(f"{where}: pages with numbers cannot shrink: a number names other records then")
-            if isinstance(paginator.page_token_option, RequestPath):
-                raise ManifestError(f"{where}: a RequestPath already says how large the page is")
-            if paginator.page_size_option is None:
-                raise ManifestError(f"{where}: there is no page_size_option, so the API would not know of it")
-            if isinstance(strategy, CursorPagination) and _COMPARED.search(strategy.stop_condition or ""):
-                raise ManifestError(
-                    f"{where}: the stop_condition compares last_page_size with a number; compare it with page_size"
-                )
-        return reduction.reduction(ctx, pages)
-
-    def _lazy(self) -> bool:
-        routers = self.partition_router or []
-        return len(routers) == 1 and any(
-            config.lazy_read_pointer
-            for router in routers
-            if isinstance(router, SubstreamPartitionRouter)
-            for config in router.parent_stream_configs
-        )
+            problem = "pages that are asked for in several requests cannot shrink"
+        if problem:
+            raise ManifestError(f"{ctx.where(self, 'page_size_reduction')}: {problem}")
+        return self.page_size_reduction.reduction(ctx, pages)
