@@ -153,7 +153,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> Json:
     for key, _ in node.value:
         problem = None
         if not isinstance(key, yaml.ScalarNode):
-            problem = "found a key that is a list or a map, expected a text"
+            problem = "found a key that is a list or an object, expected a string"
         elif key.tag != _MERGE and key.value in names:
             problem = f"found the key {key.value!r} twice; keep one"
         if problem is not None:
@@ -164,7 +164,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> Json:
 
 
 def _no_json(_: _Loader, node: yaml.Node) -> Json:
-    raise _wrong(node, "found a tag (!) for which there is no JSON; quote a text that begins with !")
+    raise _wrong(node, "found a tag (!) for which there is no JSON; quote a string that begins with !")
 
 
 def _wrong(node: yaml.Node | yaml.Event, problem: str) -> yaml.MarkedYAMLError:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import Keys, dotted
+from cdk.base.validation_messages import refusals
 from cdk.base.values import Json, from_json
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -54,18 +55,12 @@ def as_model(model: type[Model], value: Json, file: str, keys: Keys = ()) -> Mod
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        texts = [
-            f"{place(file, (*keys, *item['loc']))}: "
-            + ("found nothing" if item["type"] == "missing" else f"found {_short(item['input'])}")
-            + f", expected {_expected(item['msg'])}"
-            for item in errors[:_MOST_ERRORS]
-        ]
-        more = [f"and {len(errors) - _MOST_ERRORS} more"] if len(errors) > _MOST_ERRORS else []
-        raise ConfigError("\n".join(texts + more)) from error
+        problems = [f"{location(file, (*keys, *inner))}: {text}" for inner, text in refusals(error, value)]
+        more = [f"and {len(problems) - _MOST_ERRORS} more"] if len(problems) > _MOST_ERRORS else []
+        raise ConfigError("\n".join(problems[:_MOST_ERRORS] + more)) from error
 
 
-def place(file: str, keys: Keys) -> str:
+def location(file: str, keys: Keys) -> str:
     """Where `keys` are in `file`: `state.json: [2].stream.name`."""
     return f"{file}: {dotted(keys)}" if keys else file
 
@@ -104,12 +99,3 @@ def _is_json(text: bytes) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
-
-
-def _expected(message: str) -> str:
-    return "a value here" if message == "Field required" else message.removeprefix("Input should be ")
-
-
-def _short(value: Json, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.keys import dotted
 from cdk.base.logs import logger
+from cdk.base.validation_messages import shown
 from cdk.base.values import JsonObject, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
@@ -41,8 +42,8 @@ class Manifest:
         """Take a manifest as an object. Raises ManifestError: it is none."""
         where = "" if file is None else f"{file.path}:1"
         if not isinstance(value, Mapping):
-            shown = "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:60]
-            raise ManifestError(f"found {shown}, expected an object with `version`, `check` and `streams`", path=where)
+            problem = f"found {shown(value)}, expected an object with `version`, `check` and `streams`"
+            raise ManifestError(problem, path=where)
         try:
             self._today = migrate(value)
         except RecursionError:

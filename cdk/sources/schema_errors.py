@@ -10,6 +10,7 @@ from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError
 from cdk.base.keys import Keys, dotted
 from cdk.base.suggestions import did_you_mean, nearest
+from cdk.base.validation_messages import shown
 from cdk.base.values import Json, JsonSchema
 
 _CHOOSING = frozenset({"const", "enum"})
@@ -68,14 +69,4 @@ def _lines(error: ValidationError) -> Iterator[str]:
             for name in sorted(value.keys() - known.keys()):
                 yield f"{dotted((*keys, name))}: is unknown{did_you_mean(name, known)}"
         case rule:
-            yield f"{dotted(keys) or 'the config'}: found {_shown(value)}, expected {rule} {expected!r}"
-
-
-def _shown(value: Json) -> str:
-    match value:
-        case Mapping():
-            return f"an object with {', '.join(map(repr, value)) or 'nothing in it'}"
-        case list():
-            return f"a list of {len(value)}"
-        case _:
-            return repr(value)
+            yield f"{dotted(keys) or 'the config'}: found {shown(value)}, expected {rule} {expected!r}"

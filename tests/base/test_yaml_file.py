@@ -83,7 +83,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
         ("a: @b", ":1:4", "found character that cannot start any token"),
         ("a: 1\nb: 2\na: 3", ":3:1", "found the key 'a' twice; keep one"),
         ("a: 1\n---\nb: 2", ":2:1", "another document"),
-        ("? [a]\n: b", ":1:3", "found a key that is a list or a map, expected a text"),
+        ("? [a]\n: b", ":1:3", "found a key that is a list or an object, expected a string"),
         ("a: &x [*x]", ":1:4", "found a value that contains itself"),
         ("a: &x {b: {c: *x}}", ":1:4", "found a value that contains itself"),
         ("a: !!int five", ":1:4", "found something else than its tag"),

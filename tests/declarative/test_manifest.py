@@ -82,30 +82,30 @@ MISTAKES = {
     ),
     "a required field that is missing": (
         ("          field_path: [data]\n", ""),
-        f":22 {EXTRACTOR}: DpathExtractor needs the field 'field_path', a list of texts or whole numbers",
+        f":22 {EXTRACTOR}: DpathExtractor needs the field 'field_path', a list of strings or integers",
     ),
-    "a text for a list": (
+    "a string for a list": (
         ("field_path: [data]", "field_path: data"),
-        f":24 {EXTRACTOR}.field_path: found the text 'data', expected a list of texts or whole numbers; write ['data']",
+        f":24 {EXTRACTOR}.field_path: found 'data', expected a list of strings or integers; write ['data']",
     ),
-    "a number for a text": (
+    "a number for a string": (
         ("path: /users", "path: 5"),
-        ":19 streams[0].retriever.requester.path: found the number 5, expected a text; write '5', in quotes",
+        ":19 streams[0].retriever.requester.path: found 5, expected a string; write '5', in quotes",
     ),
     "a version without quotes": (
         ("version: 6.0.0", "version: 6.0"),
-        ":1 version: found the number 6.0, expected a text; write '6.0', in quotes",
+        ":1 version: found 6.0, expected a string; write '6.0', in quotes",
     ),
     "a choice with a slip": (
         ("inject_into: request_parameter", "inject_into: request_parameters"),
         (
-            f":32 {OPTION}.inject_into: found the text 'request_parameters', expected one of 'request_parameter', "
+            f":32 {OPTION}.inject_into: found 'request_parameters', expected one of 'request_parameter', "
             "'header', 'body_data', 'body_json'; did you mean 'request_parameter'?"
         ),
     ),
-    "a text for a boolean": (
+    "a string for a boolean": (
         ("cursor_field: updated_at", "is_data_feed: maybe\n      cursor_field: updated_at"),
-        f":36 {CURSOR}.is_data_feed: found the text 'maybe', expected true or false",
+        f":36 {CURSOR}.is_data_feed: found 'maybe', expected true or false",
     ),
     "one of several forms, with a slip inside": (
         ('start_datetime: "2024-01-01"', "start_datetime: {type: MinMaxDatetime, datetme: x}"),
@@ -116,18 +116,18 @@ MISTAKES = {
     ),
     "none of several forms": (
         ('start_datetime: "2024-01-01"', "start_datetime: 2024"),
-        (
-            f":38 {CURSOR}.start_datetime: found the number 2024, expected a text or a MinMaxDatetime; "
-            "write '2024', in quotes"
-        ),
+        (f":38 {CURSOR}.start_datetime: found 2024, expected a string or a MinMaxDatetime; write '2024', in quotes"),
     ),
     "lists of several forms": (
         ("primary_key: id", "primary_key: [1]"),
-        ":14 streams[0].primary_key: found a list, expected a text, a list of texts or a list of lists of texts",
+        (
+            ":14 streams[0].primary_key: found a list of 1, expected a string, a list of strings or a list of lists of "
+            "strings"
+        ),
     ),
-    "a text for a component": (
+    "a string for a component": (
         ("        extractor:\n          type: DpathExtractor\n          field_path: [data]", "        extractor: data"),
-        f":22 {EXTRACTOR}: found the text 'data', expected an Extractor; write an object with `type: DpathExtractor`",
+        f":22 {EXTRACTOR}: found 'data', expected an Extractor; write an object with `type: DpathExtractor`",
     ),
     "one router without its list and its type": (
         ("      paginator:", "      partition_router: {values: [a], cursor_field: b}\n      paginator:"),
@@ -156,11 +156,11 @@ MISTAKES = {
     ),
     "parameters that are none": (
         ("    name: users\n", "    $parameters: [x]\n"),
-        ":13 streams[0].$parameters: found a list, expected an object",
+        ":13 streams[0].$parameters: found a list of 1, expected an object",
     ),
     "a field that a parameter filled": (
         ("    name: users\n", "    $parameters: {name: 5}\n"),
-        ":12 streams[0].name (from $parameters): found the number 5, expected a text; write '5', in quotes",
+        ":12 streams[0].name (from $parameters): found 5, expected a string; write '5', in quotes",
     ),
     "a rule between two fields": (
         ("          field_name: limit\n", ""),
@@ -168,7 +168,7 @@ MISTAKES = {
     ),
     "a number that is too small": (
         ("type: CheckStream\n  stream_names: [users]", "type: CheckDynamicStream\n  stream_count: -1"),
-        ":5 check.stream_count: found the number -1, expected 0 or more",
+        ":5 check.stream_count: found -1, expected 0 or more",
     ),
     "a reference that leads nowhere": (
         ('definitions/requester"', 'definitions/requestor"'),
@@ -187,7 +187,7 @@ MISTAKES = {
     "an expression without quotes": (
         ("path: /users", "path: {{ config.x }}"),
         (
-            ":19:16: is not YAML: found a key that is a list or a map, expected a text; "
+            ":19:16: is not YAML: found a key that is a list or an object, expected a string; "
             "a value that begins with {{ must stand in quotes"
         ),
     ),
@@ -252,7 +252,7 @@ def test_a_mistake_that_many_places_refer_to_is_told_once(tmp_path: Path) -> Non
         Manifest.load(file).root()
 
     place = f"{file}:10 streams[0].retriever.requester.http_method"
-    said = "found the number 5, expected a text; write '5', in quotes (referred to from 2 places)"
+    said = "found 5, expected a string; write '5', in quotes (referred to from 2 places)"
     assert f"{place}: {said}" == str(refused.value)
 
 
@@ -294,8 +294,8 @@ def test_fields_that_parameters_or_other_components_bring_are_not_warned_of(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"", ":1: found nothing, expected an object with `version`, `check` and `streams`"),
-        (b"- a\n", ":1: found a list, expected an object with `version`, `check` and `streams`"),
+        (b"", ":1: found nothing (null), expected an object with `version`, `check` and `streams`"),
+        (b"- a\n", ":1: found a list of 1, expected an object with `version`, `check` and `streams`"),
         (b"hello\n", ":1: found 'hello', expected an object with `version`, `check` and `streams`"),
         (b"\xff\xfe\x00", ": is no text in UTF-8, so it is no manifest"),
         (b"a: " + b"[" * 3000 + b"]" * 3000, ":1:203: is not YAML: it is nested deeper than 200 levels"),
@@ -388,7 +388,9 @@ def test_merged_keys_and_aliases_are_told_where_they_are_written(tmp_path: Path)
     with pytest.raises(ManifestError) as refused:
         Manifest.load(file).root()
 
-    assert f"{file}:10 streams[0].retriever.requester.http_method: found a list, expected a text" == str(refused.value)
+    assert f"{file}:10 streams[0].retriever.requester.http_method: found a list of 1, expected a string" == str(
+        refused.value
+    )
 
 
 def test_an_error_of_building_is_given_its_line(tmp_path: Path) -> None:
@@ -445,7 +447,7 @@ def test_problems_without_a_file_name_the_form_that_was_meant() -> None:
     with pytest.raises(ValidationError) as refused:
         DatetimeBasedCursor.model_validate(value)
 
-    told = "start_datetime: found the number 5, expected a text or a MinMaxDatetime; write '5', in quotes"
+    told = "start_datetime: found 5, expected a string or a MinMaxDatetime; write '5', in quotes"
     assert told == problems(refused.value, value)
     assert problems(refused.value).startswith("start_datetime")
     assert problems(KeyError("Nothing")) == "there is no component 'Nothing'"

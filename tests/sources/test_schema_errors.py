@@ -59,7 +59,7 @@ def test_of_several_shapes_the_one_that_was_meant_is_explained() -> None:
 def test_what_is_in_an_object_is_not_shown_since_a_misspelt_secret_may_be_there() -> None:
     told = misfits({"host": {"pasword": "hunter2"}, "auth": KEY}, SCHEMA)
 
-    assert told == ["host: found an object with 'pasword', expected type 'string'"]
+    assert told == ["host: found an object with pasword, expected type 'string'"]
 
 
 def test_a_schema_that_is_none_is_the_connectors_fault() -> None:

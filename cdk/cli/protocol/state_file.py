@@ -1,6 +1,6 @@
 """The state of earlier runs, in any form that somebody may have kept it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cdk.base.errors import BadState, ConfigError, StateError
@@ -8,8 +8,8 @@ from cdk.base.keys import Keys
 from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json
-from cdk.cli.input_files import as_model, place, read_documents
-from cdk.protocol import AirbyteStateMessage, Type
+from cdk.cli.input_files import as_model, location, read_documents
+from cdk.protocol import AirbyteStateMessage, AirbyteStreamState, Type
 
 _EXPECTED = (
     'a state message such as {"type": "STREAM", "stream": {"stream_descriptor": {"name": ...}, "stream_state": {...}}}'
@@ -63,7 +63,7 @@ def _message(value: Json, file: str, keys: Keys = ()) -> AirbyteStateMessage:
     if isinstance(value, Mapping) and value.get("type") == Type.STATE and "state" in value:
         value, keys = value["state"], (*keys, "state")
     if not isinstance(value, Mapping) or not _is_message(value):
-        raise BadState(place(file, keys), value, _EXPECTED)
+        raise BadState(location(file, keys), value, _EXPECTED)
     return as_model(AirbyteStateMessage, value, file, keys)
 
 
@@ -73,7 +73,7 @@ def _legacy(value: Mapping[str, Json], file: str, streams: Collection[str]) -> A
         raise BadState(file, value, f"{_EXPECTED}, or a map from stream name ({names}) to state")
     for name, blob in value.items():
         if blob is not None and not isinstance(blob, Mapping | list):
-            raise BadState(place(file, (name,)), blob, "the state of this stream, an object")
+            raise BadState(location(file, (name,)), blob, "the state of this stream, an object")
     return AirbyteStateMessage(data=dict(value))
 
 
@@ -96,14 +96,15 @@ def _is_other_line(value: Json) -> bool:
 
 def _nulls(message: AirbyteStateMessage) -> list[str]:
     """The streams whose state is null."""
-    found = message.global_.stream_states if message.global_ is not None else [message.stream] if message.stream else []
-    nulls = [item.stream_descriptor.name for item in found if item.stream_state is None]
+    nulls = [item.stream_descriptor.name for item in _stream_states(message) if item.stream_state is None]
     return nulls + [name for name, blob in (message.data or {}).items() if blob is None]
 
 
 def _names(message: AirbyteStateMessage) -> list[str]:
+    return [item.stream_descriptor.name for item in _stream_states(message)] + list(message.data or ())
+
+
+def _stream_states(message: AirbyteStateMessage) -> Sequence[AirbyteStreamState]:
     if message.global_ is not None:
-        return [item.stream_descriptor.name for item in message.global_.stream_states]
-    if message.stream is not None:
-        return [message.stream.stream_descriptor.name]
-    return list(message.data or ())
+        return message.global_.stream_states
+    return [message.stream] if message.stream is not None else []

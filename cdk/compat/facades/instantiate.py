@@ -7,7 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from cdk.base.errors import CdkError, ManifestError
+from cdk.base.keys import dotted
 from cdk.base.suggestions import did_you_mean
+from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonObject, JsonValue
 from cdk.compat.airbyte.custom_object import CustomObject, running
 from cdk.compat.airbyte.http.adapters import CustomSigner
@@ -187,9 +189,8 @@ def _component(blob: Mapping[str, JsonValue], ctx: BuildContext) -> Component:
     try:
         return kind.model_validate(blob)
     except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(str(key) for key in first["loc"])
-        raise ManifestError(f"{ctx.stream or 'manifest'}: {blob['type']}.{location}: {first['msg']}") from None
+        keys, text = refusals(error, blob)[0]
+        raise ManifestError(f"{ctx.stream or 'manifest'}: {blob['type']}.{dotted(keys)}: {text}") from None
 
 
 def _accepted(kind: type) -> tuple[set[str], set[str]]:

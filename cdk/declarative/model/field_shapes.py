@@ -13,10 +13,9 @@ from typing import Annotated, ForwardRef, Literal, TypeAlias, Union, get_args, g
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from cdk.base.validation_messages import TYPE_WORDS
 from cdk.base.values import JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
-
-_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +116,14 @@ def open_to_more(model: type[BaseModel]) -> bool:
 
 
 def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape there is
-    """What a shape is, as an error says it: `a text, or a list of texts`."""
+    """What a shape is, as an error says it: `a string, or a list of strings`."""
     match shape:
         case Anything():
             return "anything"
         case Nothing():
             return "null"
         case Scalar(type=kind):
-            return _WORDS[kind]
+            return TYPE_WORDS[kind]
         case Choice(values=(value,)):
             return repr(value)
         case Choice(values=values):
@@ -134,9 +133,9 @@ def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape
         case MapOf(item=item):
             return f"an object{_of(item)}"
         case Part(model=model):
-            return _article(kind_of(model))
+            return with_article(kind_of(model))
         case Family(kind=kind):
-            return _article(kind_of(kind))
+            return with_article(kind_of(kind))
         case Either(options=options):
             phrases = [words(option) for option in options if not isinstance(option, Nothing)]
             return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
@@ -209,7 +208,7 @@ def _bare(annotation: object) -> Shape:  # noqa: PLR0911
             return MapOf(shape_of(inner[1]) if inner else Anything())
         if issubclass(bare, Sequence | set | frozenset):
             return ListOf(shape_of(inner[0]) if inner else Anything())
-    return Scalar(bare) if bare in _WORDS else Anything()
+    return Scalar(bare) if bare in TYPE_WORDS else Anything()
 
 
 _BOUNDS = {
@@ -246,7 +245,7 @@ def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
         case Anything():
             return ""
         case Scalar(type=kind) if kind is not bool:
-            return f" of {_WORDS[kind].partition(' ')[2]}s"
+            return f" of {TYPE_WORDS[kind].partition(' ')[2]}s"
         case Either(options=options) if all(isinstance(option, Scalar) for option in options):
             return f" of {' or '.join(_of(option).removeprefix(' of ') for option in options)}"
         case ListOf():
@@ -259,7 +258,8 @@ def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
             return f", each {words(item)}"
 
 
-def _article(name: str) -> str:
+def with_article(name: str) -> str:
+    """The name of a kind of component behind `a` or `an`."""
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cdk.base.keys import dotted
+from cdk.base.keys import Keys, dotted
 from cdk.base.suggestions import nearest
+from cdk.base.validation_messages import expected, shown
 from cdk.base.values import JsonValue
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
@@ -31,13 +32,11 @@ from cdk.declarative.model.field_shapes import (
     flat,
     kind_of,
     open_to_more,
+    with_article,
     words,
 )
 from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import removed_fields, renamed
-from cdk.declarative.syntax.wording import an, failed_check, named
-
-Keys = tuple[str | int, ...]
 
 _SHOWN = 8
 # What a place holds for each form that was tried there: `list[str]`, `function-plain[_pick()]`.
@@ -73,7 +72,7 @@ def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) 
     ]
     for keys, detail in details:
         if not any(problem.explains(keys) for problem in problems):
-            problems.append(Problem(keys, failed_check(detail) + _inherited(detail, value, keys)))
+            problems.append(Problem(keys, _failed_check(detail) + _inherited(detail, value, keys)))
     return sorted(problems, key=lambda problem: not problem.sure)
 
 
@@ -97,7 +96,7 @@ def listed(error: ValidationError) -> list[Problem]:
     by_keys: dict[Keys, Problem] = {}
     for detail in error.errors(include_url=False):
         keys = tuple(key for key in detail["loc"] if isinstance(key, int) or not _FORM.search(key))
-        by_keys.setdefault(keys, Problem(keys, failed_check(detail)))
+        by_keys.setdefault(keys, Problem(keys, _failed_check(detail)))
     return list(by_keys.values())
 
 
@@ -259,11 +258,11 @@ _KNOWN: dict[int, frozenset[str]] = {}
 def _stranger(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
     """What to say of a `type` that cannot stand where a `kind` is expected."""
     if not isinstance(name, str):
-        return f"found {named(name)}, expected the type of {an(kind)}, a text"
+        return f"found {_named(name)}, expected the type of {with_article(kind)}, a string"
     if (reason := removed_fields(name)) is not None:
         return f"the type {name!r} is no longer part of the language: {reason}"
     if name in Component.registry:
-        return f"{an(name)} cannot stand here{_expected(members)}"
+        return f"{with_article(name)} cannot stand here{_expected(members)}"
     if (near := nearest(name, members)) is not None:
         return f"unknown type {name!r}; did you mean {near!r}?"
     return f"unknown type {name!r}{_expected(members)}"
@@ -274,13 +273,13 @@ def _expected(members: Mapping[str, type[BaseModel]]) -> str:
     if not names:
         return ", and there is none"
     if len(names) == 1:
-        return f", expected {an(names[0])}"
+        return f", expected {with_article(names[0])}"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f", expected one of {', '.join(names[:_SHOWN])}{more}"
 
 
 def _wrong(shape: Shape, value: JsonValue, keys: Keys) -> Problem:
-    return Problem(keys, f"found {named(value)}, expected {words(shape)}{_advice(shape, value)}")
+    return Problem(keys, f"found {_named(value)}, expected {words(shape)}{_advice(shape, value)}")
 
 
 def _advice(shape: Shape, value: JsonValue) -> str:
@@ -290,7 +289,7 @@ def _advice(shape: Shape, value: JsonValue) -> str:
         if (near := nearest(value, [choice for choice in choices if isinstance(choice, str)])) is not None:
             return f"; did you mean {near!r}?"
     if isinstance(value, bool | int | float) and any(o == Scalar(str) for o in options):
-        return f"; write '{named(value).rpartition(' ')[2]}', in quotes"
+        return f"; write '{shown(value)}', in quotes"
     if any(isinstance(o, ListOf) and _explains(o.item, value) for o in options):
         return f"; write [{value!r}]" if isinstance(value, str) else "; write it behind a dash (-), as one of a list"
     if not isinstance(value, Mapping) and (family := next((o for o in options if isinstance(o, Family)), None)):
@@ -319,6 +318,25 @@ def _location(loc: Sequence[str | int], value: JsonValue) -> Keys:
             value = part_at(value, (key,))
             keys.append(key)
     return tuple(keys)
+
+
+def _failed_check(detail: ErrorDetails) -> str:
+    """An error of validation, as a sentence."""
+    match detail["type"]:
+        case "value_error" | "assertion_error":
+            return str(detail.get("ctx", {}).get("error") or detail["msg"])
+        case "component" | "component_type":
+            return detail["msg"]
+        case "missing":
+            return f"the field {detail['loc'][-1]!r} is missing"
+        case _:
+            return f"found {_named(detail.get('input'))}, expected {expected(detail)}"
+
+
+def _named(value: JsonValue) -> str:
+    """A value as errors show it, a component by its type."""
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    return with_article(kind) if isinstance(kind, str) and kind in Component.registry else shown(value)
 
 
 def problems(error: Exception, value: JsonValue = None) -> str:

@@ -5,13 +5,12 @@ from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
-from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.times.durations import Duration
+from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonValue
 from cdk.state.log.session import Mode
 from cdk.state.log.state_log import StateLog
@@ -76,7 +75,14 @@ class StatefulOptions(BaseModel):
         try:
             return cls.model_validate(block)
         except ValidationError as error:
-            raise ConfigError("\n".join(_line(path, problem) for problem in error.errors())) from None
+            problems = refusals(
+                error,
+                dict(block),
+                known=lambda _: cls.model_fields,
+                secret=lambda keys: keys[:1] == ("state_provider",),
+            )
+            lines = [f"{f'{path}.{dotted(keys)}' if keys else path}: {text}" for keys, text in problems]
+            raise ConfigError("\n".join(lines)) from None
 
     def mode(self, *, preview: bool = False) -> Mode:
         """How the run is opened. preview: it shows what would be done."""
@@ -99,14 +105,3 @@ class StatefulOptions(BaseModel):
         store = open_store(self.state_provider, writes=self.mode(preview=preview).write == "commit")
         size = self.max_checkpoint_state_size
         return StateLog(store, key, clock=clock, secrets=secrets, max_checkpoint_state_size=size)
-
-
-def _line(path: str, problem: ErrorDetails) -> str:
-    """One line for one problem. It shows no value of `state_provider`, which may be a secret."""
-    keys = problem["loc"]
-    where = f"{path}.{dotted(keys)}" if keys else path
-    if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown key{did_you_mean(str(keys[-1]), StatefulOptions.model_fields)}"
-    value, expected = problem["input"], str(problem.get("ctx", {}).get("error", problem["msg"]))
-    shown = type(value).__name__ if isinstance(value, dict | list) or keys[:1] == ("state_provider",) else repr(value)
-    return f"{where}: found {shown}, expected {expected.removeprefix('expected ').removeprefix('Input should be ')}"

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,23 +21,30 @@ from pydantic import (
 )
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import dotted
+from cdk.base.keys import Keys, dotted
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.durations import Duration
-from cdk.base.values import Json
+from cdk.base.validation_messages import refusals
+from cdk.base.values import Json, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import with_variables
 from cdk.streams.source import Source
-from cdk.sync.settings.pipeline_errors import Models, kind, problems
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
 """Begins an address that is none of ours, such as dbfs:/lake. A single letter is a disk of Windows."""
+_PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
+
+
+def _name(name: str) -> str:
+    if not _PIPELINE_NAME.fullmatch(name):
+        raise ValueError("expected letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200")
+    return name
 
 
 def _target(path: str) -> str:
@@ -61,7 +68,7 @@ def _by_name(value: Json) -> Json:
         return {name: {} for name in value}
     if isinstance(value, Mapping):
         return value
-    raise ValueError("expected a list of names alone, or a map from names to options")
+    raise ValueError("expected a list of names alone, or an object of names and options")
 
 
 def _switched(value: Json) -> Json:
@@ -70,7 +77,7 @@ def _switched(value: Json) -> Json:
         return {} if value else None
     if value is None or isinstance(value, Mapping | BaseModel):
         return value
-    raise ValueError("expected true, false or a map")
+    raise ValueError("expected true, false or an object")
 
 
 class _Part(BaseModel):
@@ -199,10 +206,7 @@ class Pipeline(_Part):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    name: Annotated[
-        str,
-        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$", validation_alias=AliasChoices("name", "pipeline_name")),
-    ]
+    name: Annotated[str, AfterValidator(_name), Field(validation_alias=AliasChoices("name", "pipeline_name"))]
     source: SourceOptions
     target: TargetOptions
     streams: Annotated[Mapping[str, StreamOptions], BeforeValidator(_by_name), Field(min_length=1)] | None = None
@@ -221,12 +225,13 @@ class Pipeline(_Part):
         """
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
-            raise ConfigError(f"found {kind(file.value)}, expected the settings of a pipeline", path=str(path))
+            raise ConfigError(f"found {json_kind(file.value)}, expected the settings of a pipeline", path=str(path))
         value = with_variables(file.value, environ, file.where)
         try:
             pipeline = cls.model_validate(value)
         except ValidationError as error:
-            raise ConfigError("\n".join(problems(file, error, _MODELS))) from None
+            problems = refusals(error, file.value, known=_known_keys, secret=lambda keys: keys[:2] in _SECRET)
+            raise ConfigError("\n".join(f"{file.where(keys)}: {text}" for keys, text in problems)) from None
         where = pipeline.target.path
         target = where if "://" in where else path.parent / Path(where).expanduser()
         return pipeline.model_copy(
@@ -282,11 +287,16 @@ def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Map
         file = YamlFile.load(path)
         value = with_variables(file.value, environ, file.where)
     if not isinstance(value, dict):
-        raise ConfigError(f"found {kind(value)}, expected the connector's config, an object", path=str(path))
+        raise ConfigError(f"found {json_kind(value)}, expected the connector's config, an object", path=str(path))
     return value
 
 
-_MODELS: Models = {
+def _known_keys(keys: Keys) -> Iterable[str]:
+    """The keys of a part of the file; the names of streams are left out of its place."""
+    return _MODELS[(*keys[:1], *keys[2:]) if keys[:1] == ("streams",) else keys].model_fields
+
+
+_MODELS: Mapping[Keys, type[BaseModel]] = {
     (): Pipeline,
     ("source",): SourceOptions,
     ("target",): TargetOptions,
@@ -298,3 +308,5 @@ _MODELS: Models = {
     ("skip_redundant_runs",): SkipOptions,
     ("state", "state_provider"): ProviderOptions,
 }
+_SECRET = {("source", "config"), ("spark", "conf"), ("target", "storage"), ("state", "state_provider")}
+"""Parts whose values no error shows: a variable of the environment may have put a secret there."""

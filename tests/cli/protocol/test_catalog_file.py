@@ -60,7 +60,7 @@ def test_what_discover_offers_is_warned_of_where_its_schema_has_slips(caplog: py
             {"streams": [{**WANTED, "sync_mode": "incrmental"}]},
             r"catalog.json: streams\[0\].sync_mode: found 'incrmental'",
         ),
-        ({"streams": [WANTED, {"sync_mode": "incremental"}]}, r"catalog.json: streams\[1\].stream: found nothing"),
+        ({"streams": [WANTED, {"sync_mode": "incremental"}]}, r"catalog.json: streams\[1\].stream: is missing"),
         ({"streams": {}}, r'catalog.json: expected \{"streams": \[...\]\}'),
         ([], "a configured catalog"),
         ('{"streams": [', r"catalog.json: is not JSON: .*line 1, column 14"),

@@ -83,11 +83,11 @@ def test_no_file_is_no_state() -> None:
     [
         (
             '[{"type": "STREAM", "stream": {"stream_descriptor": {}, "stream_state": {}}}]',
-            r"state.json: \[0\].stream.stream_descriptor.name: found nothing, expected a value here",
+            r"state.json: \[0\].stream.stream_descriptor.name: is missing",
         ),
         (
             '[{"stream": {"stream_descriptor": {"name": 5}}}]',
-            r"\[0\].stream.stream_descriptor.name: found 5, expected a valid string",
+            r"\[0\].stream.stream_descriptor.name: found 5, expected a string",
         ),
         ('[{"type": "SOMETHING", "stream": {}}]', r"\[0\].type: found 'SOMETHING', expected 'STREAM', 'GLOBAL'"),
         ('[{"users": {"page": 3}}]', r"state.json: \[0\]: found .*, expected a state message such as"),

@@ -38,16 +38,16 @@ class Measured(BaseModel):
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("few", 7, "found the number 7, expected less than 5"),
-        ("few", 0, "found the number 0, expected more than 0"),
-        ("few", 1.5, "found the number 1.5, expected a whole number"),
-        ("ratio", 2, "found the number 2, expected 1.0 or less"),
-        ("word", "a", "found the text 'a', expected a text of 2 or more characters"),
-        ("word", "bc", "found the text 'bc', expected a text like '^a'"),
-        ("word", {}, "found an object, expected a text"),
-        ("some", ["a", "b"], "found a list, expected at most 1 elements"),
-        ("kind", 2, "found the number 2, expected one of 1, 'one'"),
-        ("kind", "on", "found the text 'on', expected one of 1, 'one'; did you mean 'one'?"),
+        ("few", 7, "found 7, expected less than 5"),
+        ("few", 0, "found 0, expected more than 0"),
+        ("few", 1.5, "found 1.5, expected an integer"),
+        ("ratio", 2, "found 2, expected 1 or less"),
+        ("word", "a", "found 'a', expected a string of 2 or more characters"),
+        ("word", "bc", "found 'bc', expected a string like '^a'"),
+        ("word", {}, "found an empty object, expected a string"),
+        ("some", ["a", "b"], "found a list of 2, expected at most 1 elements"),
+        ("kind", 2, "found 2, expected one of 1, 'one'"),
+        ("kind", "on", "found 'on', expected one of 1, 'one'; did you mean 'one'?"),
     ],
 )
 def test_a_limit_is_told_in_words(field: str, value: Json, told: str) -> None:
@@ -71,7 +71,7 @@ def test_a_field_that_is_missing_hides_nothing_else() -> None:
 def test_a_place_inside_a_map_is_found() -> None:
     (problem,) = explained(*refused(Measured, {"each": {"a": 3, "b": 2}}))
 
-    assert (problem.keys, problem.text) == (("each", "b"), "found the number 2, expected 3 or more")
+    assert (problem.keys, problem.text) == (("each", "b"), "found 2, expected 3 or more")
 
 
 def test_what_a_validator_says_is_said() -> None:

@@ -37,7 +37,7 @@ def test_the_names_that_people_know_are_understood() -> None:
         ({"force_reurn": True}, "stateful_ingestion.force_reurn: unknown key; did you mean 'force_rerun'?"),
         (
             {"fail_safe_threshold": 101},
-            "stateful_ingestion.fail_safe_threshold: found 101, expected less than or equal",
+            "stateful_ingestion.fail_safe_threshold: found 101, expected 100 or less",
         ),
         ({"fail_safe_threshold": -1}, "stateful_ingestion.fail_safe_threshold: found -1"),
         (
@@ -47,7 +47,10 @@ def test_the_names_that_people_know_are_understood() -> None:
         ({"settle": "9" * 99 + "d"}, "stateful_ingestion.settle: found '999"),
         ({"bucket_duration": "MONTH"}, "stateful_ingestion.bucket_duration: found 'MONTH', expected 'HOUR', 'DAY' or"),
         ({"max_checkpoint_state_size": 0}, "stateful_ingestion.max_checkpoint_state_size: found 0"),
-        ({"state_provider": "postgresql://user:secret@host/db"}, "stateful_ingestion.state_provider: found str"),
+        (
+            {"state_provider": "postgresql://user:secret@host/db"},
+            "stateful_ingestion.state_provider: found a string, expected an object",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place_and_without_secrets(block: dict[str, Json], words: str) -> None:

@@ -211,7 +211,7 @@ def test_a_wrong_provider_shows_no_secret(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         Pipeline.load(path)
     assert "pw" not in str(caught.value)
-    assert "state.state_provider: found a text, expected a map" in str(caught.value)
+    assert "state.state_provider: found a string, expected an object" in str(caught.value)
 
 
 def test_a_preview_writes_nothing_and_tells_where_a_sync_goes_on(lake: Lake, tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""What pydantic refuses, in the words of the field: where, what was found, what was expected.
+
+Files that people write, state messages, catalogs, options and manifests all use it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from cdk.base.keys import Keys
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import Json, json_kind
+
+TYPE_WORDS: Mapping[type, str] = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+
+_LONGEST = 60
+_MOST_NAMES = 8
+_TIMESTAMP = "a timestamp such as 2024-05-10T00:00:00Z"
+_EXPECTED = {
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
+    "too_short": "{min_length} or more elements",
+    "too_long": "at most {max_length} elements",
+    "string_too_short": "a string of {min_length} or more characters",
+    "string_pattern_mismatch": "a string like {pattern!r}",
+    "literal_error": "{expected}",
+    "string_type": TYPE_WORDS[str],
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), TYPE_WORDS[int]),
+    **dict.fromkeys(("float_type", "float_parsing"), TYPE_WORDS[float]),
+    **dict.fromkeys(("bool_type", "bool_parsing"), TYPE_WORDS[bool]),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "an object"),
+    **dict.fromkeys(("datetime_type", "datetime_parsing", "datetime_from_date_parsing"), _TIMESTAMP),
+    "timezone_aware": "a timestamp with a time zone, such as 2024-05-10T00:00:00Z",
+}
+"""What is expected, by the name of the check that failed; the braces are its limits."""
+
+
+def refusals(
+    error: ValidationError,
+    value: Json,
+    *,
+    known: Callable[[Keys], Iterable[str]] = lambda _: (),
+    secret: Callable[[Keys], bool] = lambda _: False,
+) -> list[tuple[Keys, str]]:
+    """Each place of `value` that was refused, and why; the forms that were tried at one place are one refusal.
+
+    known: the keys that the object at a place may have, for those that are unknown. secret: whether the value at a
+    place must not be shown.
+    """
+    misplaced: dict[Keys, str] = {}
+    expectations: dict[tuple[Keys, str], list[str]] = {}
+    for detail in error.errors(include_url=False):
+        keys = detail["loc"]
+        if detail["type"] == "extra_forbidden":
+            misplaced[keys] = f"unknown key{did_you_mean(str(keys[-1]), known(keys[:-1]))}"
+        elif detail["type"] == "missing":
+            misplaced[keys] = "is missing"
+        else:
+            keys, part = _part_at(value, keys)
+            text = json_kind(part) if secret(keys) else shown(part)
+            expectations.setdefault((keys, text), []).append(expected(detail))
+    return [
+        *misplaced.items(),
+        *(
+            (keys, f"found {text}, expected {' or '.join(dict.fromkeys(texts))}")
+            for (keys, text), texts in expectations.items()
+        ),
+    ]
+
+
+def expected(detail: ErrorDetails) -> str:
+    """What one check of pydantic expected: `a string`, `5 or more`; of a check of ours what its ValueError says."""
+    context = detail.get("ctx", {})
+    if (words := _EXPECTED.get(detail["type"])) is not None:
+        return words.format(**{name: f"{v:g}" if isinstance(v, float) else v for name, v in context.items()})
+    text = str(context.get("error") or detail["msg"])
+    return text.removeprefix("expected ").removeprefix("Input should be ")
+
+
+def shown(value: Json) -> str:
+    """A value as errors show it: of objects the names, of lists the length, of long strings the beginning."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return repr(value) if len(value) < _LONGEST else f"{value[: _LONGEST - 3]!r}..."
+        case Mapping():
+            more = f" and {len(value) - _MOST_NAMES} more" if len(value) > _MOST_NAMES else ""
+            names = ", ".join(map(str, islice(value, _MOST_NAMES)))
+            return f"an object with {names}{more}" if value else "an empty object"
+        case list():
+            return f"a list of {len(value)}" if value else "an empty list"
+        case _:
+            return repr(value)
+
+
+def _part_at(value: Json, location: Keys) -> tuple[Keys, Json]:
+    """The part of a location that a document has, without the types that pydantic tried there, and the value there."""
+    keys: Keys = ()
+    for key in location:
+        match value, key:
+            case Mapping(), str() if key in value:
+                value = value[key]
+            case list(), int():
+                value = value[key]
+            case _:
+                break
+        keys = (*keys, key)
+    return keys, value
