@@ -1,7 +1,8 @@
 """The command line: where its commands are registered, and how it starts."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -10,13 +11,56 @@ from cdk.cli.protocol.check import check
 from cdk.cli.protocol.discover import discover
 from cdk.cli.protocol.read import read
 from cdk.cli.protocol.spec import spec
-from cdk.cli.state.command import state
-from cdk.cli.sync.command import sync
-from cdk.cli.tables import tables
 from cdk.streams.source import Source
 
-_PROTOCOL = (spec, check, discover, read)
-_ALL = (*_PROTOCOL, sync, tables, state)
+
+class LazyCommand(click.Command):
+    """A command whose module is imported when it runs, so that the others start without Spark, Delta and rich.
+
+    help: its first sentence, for the list of commands.
+    """
+
+    def __init__(self, name: str, load: Callable[[], click.Command], help: str) -> None:
+        super().__init__(name, help=help)
+        self.load = load
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - as click has it
+    ) -> click.Context:
+        """The context of the command itself: click runs the command of the context."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+def _sync() -> click.Command:
+    from cdk.cli.sync.command import sync  # noqa: PLC0415 - see LazyCommand
+
+    return sync
+
+
+def _tables() -> click.Command:
+    from cdk.cli.tables import tables  # noqa: PLC0415 - see LazyCommand
+
+    return tables
+
+
+def _state() -> click.Command:
+    from cdk.cli.state.command import state  # noqa: PLC0415 - see LazyCommand
+
+    return state
+
+
+PROTOCOL_COMMANDS = (spec, check, discover, read)
+PIPELINE_COMMANDS = (
+    LazyCommand("sync", _sync, "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
+    LazyCommand(
+        "tables", _tables, "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
+    ),
+    LazyCommand("state", _state, "Look at the states of a PIPELINE file's streams, and change them between two syncs."),
+)
 
 
 def run(argv: Sequence[str], source: Source | None = None) -> int:
@@ -27,7 +71,7 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
     name = "spark-cdk" if source is None else source.name or type(source).__name__
     app = click.Group(
         name,
-        commands=_ALL if source is None else _PROTOCOL,
+        commands=(*PROTOCOL_COMMANDS, *PIPELINE_COMMANDS) if source is None else PROTOCOL_COMMANDS,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     try:

@@ -21,7 +21,7 @@ _STATE_WIDTH = 48
 
 @dataclass(slots=True)
 class _Row:
-    begun: float
+    started: float
     ended: float | None = None
     records: int = 0
     state: Json = None
@@ -86,7 +86,7 @@ class Progress:
         table.add_column("last state", no_wrap=True, overflow="ellipsis", max_width=_STATE_WIDTH)
         table.add_column("")
         for stream, row in self._rows.items():
-            seconds = max((row.ended or self._clock()) - row.begun, 0.001)
+            seconds = max((row.ended or self._clock()) - row.started, 0.001)
             state = "" if row.state is None else canonical(row.state)
             # Cut here: to lay out the state of ten thousand partitions takes longer than to read them.
             table.add_row(

@@ -1,100 +1,66 @@
 """`spark-cdk tables PIPELINE.yaml`: the tables of a pipeline, as their logs describe them."""
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from deltalake.exceptions import DeltaError
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import Json, to_json
-
-if TYPE_CHECKING:  # importing it at run time would import Delta for every command
-    from cdk.lake.admin.table_facts import TableFacts, TableRequest
-    from cdk.sync.settings.pipeline_file import StreamOptions
+from cdk.base.values import Json
+from cdk.cli.state.options import PipelineFile, json_option, pipeline_argument, print_json, translate_errors
+from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
+from cdk.lake.storage.folder import LocalFolder
+from cdk.sync.settings.pipeline_file import StreamOptions
 
 _FILE_WIDTH = 200
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def tables(pipeline: Path, *, as_json: bool) -> None:
+@pipeline_argument
+@json_option
+@translate_errors
+def tables(pipeline: PipelineFile, *, as_json: bool) -> int:
     """Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.
 
     Reads the logs of the tables only; starts no Spark and asks no API.
     """
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
-
-    from cdk.lake.admin.table_facts import tables_of  # noqa: PLC0415
-    from cdk.lake.storage.folder import LocalFolder  # noqa: PLC0415
-    from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
-
-    settings = Pipeline.load(pipeline, _NoSecretsNeeded(os.environ))
-    if "${" in settings.target.path:
-        Pipeline.load(pipeline)  # says which variable is not set, and where
+    settings = pipeline.settings
     if "://" in settings.target.path:
         raise ConfigError(
             f"target.path: `tables` looks at folders, and {settings.target.path} is the address of a store; "
             "ask DeltaTable(address).history() instead",
-            path=str(pipeline),
+            path=str(pipeline.path),
         )
     target = Path(settings.target.path).absolute()
     if not target.is_dir():
-        raise ConfigError("there is no such folder; the first sync makes it", path=str(target))
+        raise ConfigError("the folder is missing: run a sync, which creates it", path=str(target))
     try:
         facts_list = tables_of(LocalFolder(target), settings.name, _configured(settings.streams or {}))
     except (DeltaError, OSError) as error:
         raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
     if as_json:
-        _print_json(settings.name, target, facts_list)
+        listed = [_as_json(facts) for facts in facts_list]
+        print_json("spark-cdk-tables/1", settings.name, target=str(target), tables=listed)
     else:
         _print_table(settings.name, target, facts_list)
+    return 0
 
 
-def _configured(streams: Mapping[str, "StreamOptions"]) -> Mapping[str, "TableRequest"]:
-    from cdk.lake.admin.table_facts import TableRequest  # noqa: PLC0415
-
+def _configured(streams: Mapping[str, StreamOptions]) -> Mapping[str, TableRequest]:
     return {
         name: TableRequest(options.write_mode, options.remove_stale.removal if options.remove_stale else None)
         for name, options in streams.items()
     }
 
 
-class _NoSecretsNeeded(Mapping[str, str]):
-    """The environment; what is not set stays as it is written, for only the target's place is used."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __getitem__(self, name: str) -> str:
-        return self._environ.get(name, f"${{{name}}}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._environ)
-
-    def __len__(self) -> int:
-        return len(self._environ)
-
-
-def _print_json(pipeline: str, target: Path, tables: Sequence["TableFacts"]) -> None:
-
-    answer = {
-        "format": "spark-cdk-tables/1",
-        "pipeline": pipeline,
-        "target": str(target),
-        "tables": [_as_json(facts) for facts in tables],
-    }
-    click.echo(to_json(answer, indent=True).decode())
-
-
-def _as_json(facts: "TableFacts") -> Mapping[str, Json]:
+def _as_json(facts: TableFacts) -> Mapping[str, Json]:
     return {
         "stream": facts.stream,
         "path": facts.path,
@@ -115,12 +81,7 @@ def _as_json(facts: "TableFacts") -> Mapping[str, Json]:
     }
 
 
-def _print_table(pipeline: str, target: Path, tables: Sequence["TableFacts"]) -> None:
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - takes 50 ms, for people only
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
+def _print_table(pipeline: str, target: Path, tables: Sequence[TableFacts]) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, _FILE_WIDTH)

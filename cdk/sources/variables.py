@@ -53,3 +53,22 @@ class SecretEnvironment(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._environ)
+
+
+class PartialEnvironment(Mapping[str, str]):
+    """The environment; what is not set stays as it is written, for commands that need no secrets."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __getitem__(self, name: str) -> str:
+        return self._environ.get(name, f"${{{name}}}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)

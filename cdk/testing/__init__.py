@@ -1,7 +1,9 @@
 """The test kit: read a stream in a test, mock its API, build its states."""
 
+from cdk.engine.executors import threads
+from cdk.protocol import SyncMode
 from cdk.testing.mock_api import MockApi
-from cdk.testing.run import Run, read
+from cdk.testing.run import ReadResult, read
 from cdk.testing.states import at, done, each, state
 
-__all__ = ["MockApi", "Run", "at", "done", "each", "read", "state"]
+__all__ = ["MockApi", "ReadResult", "SyncMode", "at", "done", "each", "read", "state", "threads"]

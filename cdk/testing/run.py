@@ -25,7 +25,7 @@ from cdk.streams.stream import Stream
 
 
 @dataclass
-class Run:
+class ReadResult:
     """What a read said, in order.
 
     messages: every protocol message, as JSON. logs: lines of the kit's log. error: why the read failed, if it did.
@@ -66,7 +66,7 @@ def read(
     state: Iterable[AirbyteStateMessage] = (),
     mode: SyncMode | None = None,
     execute: Executor = serial,
-) -> Run:
+) -> ReadResult:
     """Read a stream as `spark-cdk read` would; a failed read is in the result's `error` and raises nothing.
 
     source: a stream, or a source and the name of one of its streams; all of them without a name. state: see
@@ -85,8 +85,8 @@ def _read(
     *,
     mode: SyncMode | None,
     execute: Executor,
-) -> Run:
-    run = Run()
+) -> ReadResult:
+    run = ReadResult()
     try:
         streams = [source] if isinstance(source, Stream) else list(source.open(config))
     except CdkError as error:

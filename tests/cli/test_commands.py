@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from cdk import Source
+from cdk.cli import app
 from cdk.cli.app import launch
 from tests.cli.conftest import USERS, CommandLine
 from tests.samples import Users
@@ -287,3 +288,8 @@ def test_a_cursor_value_that_cannot_be_read_is_named_with_what_is_expected_and_n
 
     assert "state of events.seq: found '****', expected a whole number" in "".join(ran.lines)
     assert "right-and-secret" not in "".join(ran.lines)
+
+
+def test_help_has_the_first_sentence_of_each_command_that_is_imported_later() -> None:
+    for command in app.PIPELINE_COMMANDS:
+        assert command.help == (command.load().help or "").split("\n\n")[0]

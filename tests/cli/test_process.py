@@ -11,6 +11,9 @@ import pytest
 
 from tests.cli.conftest import USERS
 
+PROTOCOL = ("spec", "check", "discover", "read")
+HEAVY = {"requests", "pyspark", "pyarrow", "rich", "jsonschema", "deltalake", "yaml", "jinja2"}
+
 ENDLESS = """
 from cdk import Page, PagedStream
 
@@ -65,18 +68,22 @@ def test_a_read_that_is_stopped_leaves_whole_lines_and_the_state_of_what_it_wrot
     assert written - set(range(reached)) <= {reached}
 
 
-def test_spec_starts_fast_and_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["--help", *(f"{name} --connector users.py" for name in PROTOCOL)])
+def test_commands_of_the_protocol_load_nothing_they_do_not_need(tmp_path: Path, command: str) -> None:
     (tmp_path / "users.py").write_text(USERS)
-    told = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "cdk", "spec", "--connector", "users.py"],
+    timed = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "cdk", *command.split()],
         cwd=tmp_path,
         capture_output=True,
         check=True,
         text=True,
     ).stderr
 
-    loaded = {line.rsplit("|", 1)[-1].strip().partition(".")[0] for line in told.splitlines()}
-    assert loaded.isdisjoint({"requests", "pyspark", "pyarrow", "rich", "jsonschema", "deltalake", "yaml", "jinja2"})
+    loaded = {line.rsplit("|", 1)[-1].strip() for line in timed.splitlines()}
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint(HEAVY)
+    assert {
+        name for name in loaded if name.startswith(("cdk.spark", "cdk.sync", "cdk.rest", "cdk.declarative"))
+    } == set()
 
 
 @pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="needs a pseudo-terminal")

@@ -107,7 +107,7 @@ def test_neither_spark_nor_pandas_is_imported(cli: CommandLine, folder: Path) ->
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("elsewhere", "elsewhere: there is no such folder; the first sync makes it"),
+        ("elsewhere", "elsewhere: the folder is missing: run a sync, which creates it"),
         ("${NOWHERE}", "the environment variable NOWHERE is not set"),
     ],
 )

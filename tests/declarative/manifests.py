@@ -8,7 +8,7 @@ from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.protocol import AirbyteStateMessage
 from cdk.testing import MockApi, read
-from cdk.testing.run import Run
+from cdk.testing.run import ReadResult
 
 URL = "https://api.example.com/items"
 CURSOR = {
@@ -68,7 +68,7 @@ def source(
     return ManifestSource(Manifest({"version": "6.0.0", "check": check, "streams": [made]}), runtime)
 
 
-def run(api: MockApi, *, state: list[AirbyteStateMessage] | None = None, **parts: Any) -> Run:
+def run(api: MockApi, *, state: list[AirbyteStateMessage] | None = None, **parts: Any) -> ReadResult:
     """Read the stream of `source`."""
     return read(source(api, **parts), "items", config={"region": "eu"}, state=state or [])
 
@@ -78,6 +78,6 @@ def queries(api: MockApi) -> list[dict[str, Any]]:
     return [dict(request.params) for request in api.requests]
 
 
-def ids(made: Run) -> list[Any]:
+def ids(made: ReadResult) -> list[Any]:
     assert made.error is None
     return [record["id"] for record in made.records]

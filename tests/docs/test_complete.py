@@ -32,7 +32,10 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("command", app._ALL, ids=lambda command: command.name)
+COMMANDS = [*app.PROTOCOL_COMMANDS, *(command.load() for command in app.PIPELINE_COMMANDS)]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_and_option_is_in_the_reference(command: click.Command) -> None:
     said = section(DOCS / "reference" / "cli.md", f"spark-cdk {command.name}")
     flags = [flag for option in command.params if isinstance(option, click.Option) for flag in option.opts]

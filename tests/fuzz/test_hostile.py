@@ -20,7 +20,7 @@ from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
 from cdk.rest.http.egress import Egress
-from cdk.testing import MockApi, Run, read
+from cdk.testing import MockApi, ReadResult, read
 from tests.fuzz.answers import RECORD
 from tests.fuzz.manifests import BY_OFFSET, BY_TOKEN, CONFIG, MANIFESTS, PAGED, manifest, stream
 from tests.fuzz.servers import Speak, bomb, endless, raw, raw_server, redirects, says
@@ -61,7 +61,7 @@ def plain(paginator: Json = None) -> Json:
     return manifest(stream("users", requester={"url_base": "{{ config['base'] }}"}, **parts))
 
 
-def read_all(value: Json, transport: Transport, base: str = "https://api.test") -> Run:
+def read_all(value: Json, transport: Transport, base: str = "https://api.test") -> ReadResult:
     slept: list[float] = []
     runtime = Runtime(transport=transport, sleep=slept.append)
     run = read(ManifestSource(Manifest(value), runtime), config={**CONFIG, "base": base})

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import click
+import orjson
 
 from cdk.base.values import Json
 from cdk.cli.state.edit import reset, rewind, rollback, set_
@@ -18,12 +18,13 @@ from cdk.cli.state.options import (
     print_json,
     translate_errors,
 )
-
-if TYPE_CHECKING:  # importing them at run time would import Delta for every command
-    from cdk.lake.admin.locate import StreamLocation
-    from cdk.lake.admin.state_admin import Admin, StreamStatus
-    from cdk.lake.delta.commit_log import Commit
-    from cdk.lake.delta.table_state import TableState
+from cdk.lake.admin.diff import moves, shown, values
+from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.admin.state_admin import Admin, StreamStatus, difference
+from cdk.lake.delta.commit_log import Commit
+from cdk.lake.delta.state_blobs import number
+from cdk.lake.delta.table_state import TableState
+from cdk.sync.loop.conditional_state import about_source
 
 _SHOWN = 10
 _MOVES = 3
@@ -38,14 +39,14 @@ _COMMITS = 20
 def show(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
     """Show where each stream of a PIPELINE file stands."""
     admin = pipeline.admin()
-    found = [admin.standing(one) for one in pipeline.tables(names)]
+    statuses = [admin.standing(table) for table in pipeline.tables(names)]
     if as_json:
-        print_json("spark-cdk-state-show/1", pipeline.name, streams=[_standing_json(one) for one in found])
+        print_json("spark-cdk-state-show/1", pipeline.name, streams=[_status_json(status) for status in statuses])
         return 0
-    for one in found:
-        for line in _standing_lines(one):
+    for status in statuses:
+        for line in _status_lines(status):
             click.echo(line)
-    if not found:
+    if not statuses:
         click.echo(f"{pipeline.name}: no sync has committed anything yet")
     for sentence in pipeline.tables_of_others():
         click.echo(sentence)
@@ -61,19 +62,19 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> in
 def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: bool) -> int:
     """Show what moved the states of a PIPELINE file's streams, newest first."""
     admin = pipeline.admin()
-    entries = {one.name: list(islice(_entries(admin, one), limit)) for one in pipeline.tables(names)}
+    commits = {table.name: list(islice(_entries(admin, table), limit)) for table in pipeline.tables(names)}
     if as_json:
-        streams = [{"stream": name, "commits": found} for name, found in entries.items()]
+        streams = [{"stream": name, "commits": entries} for name, entries in commits.items()]
         print_json("spark-cdk-state-log/1", pipeline.name, streams=streams)
         return 0
-    for name, found in entries.items():
+    for name, entries in commits.items():
         click.echo(name)
-        for entry in found:
+        for entry in entries:
             click.echo(f"  {_entry_line(entry)}")
             for move in entry["moves"][:_MOVES]:
                 click.echo(f"      {move}")
-            if more := len(entry["moves"]) - _MOVES:
-                click.echo(f"      and {more} more") if more > 0 else None
+            if (more := len(entry["moves"]) - _MOVES) > 0:
+                click.echo(f"      and {more} more")
     return 0
 
 
@@ -86,27 +87,25 @@ def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: 
 @translate_errors
 def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...], *, as_json: bool) -> int:
     """Show what differs between the states A and B of a stream, by the numbers that `log` shows."""
-    from cdk.lake.admin.state_admin import difference  # noqa: PLC0415
-
-    admin, one = pipeline.admin(), pipeline.table(names)
-    lines = difference(admin.at(one, older), admin.at(one, newer))
+    admin, table = pipeline.admin(), pipeline.table(names)
+    lines = difference(admin.at(table, older), admin.at(table, newer))
     if as_json:
-        print_json("spark-cdk-state-diff/1", pipeline.name, stream=one.name, older=older, newer=newer, lines=lines)
+        print_json("spark-cdk-state-diff/1", pipeline.name, stream=table.name, older=older, newer=newer, lines=lines)
         return 0
     for line in lines or ["nothing differs"]:
         click.echo(line)
     return 0
 
 
-def _standing_json(one: "StreamStatus") -> Mapping[str, Json]:
-    saved = one.saved
+def _status_json(status: StreamStatus) -> Mapping[str, Json]:
+    saved = status.saved
     return {
-        "stream": one.stream,
-        "path": one.path,
-        "number": one.number,
+        "stream": status.stream,
+        "path": status.path,
+        "number": status.number,
         "complete": None if saved is None else saved.complete,
-        "restored": one.restored,
-        "lost": one.lost or None,
+        "restored": status.restored,
+        "lost": status.lost or None,
         "generation": None if saved is None else saved.generation,
         "sync_mode": None if saved is None else saved.sync_mode,
         "write_mode": None if saved is None else saved.write_mode,
@@ -114,43 +113,38 @@ def _standing_json(one: "StreamStatus") -> Mapping[str, Json]:
         "rows": None if saved is None else saved.records,
         "state": None if saved is None else saved.state,
         "source": None if saved is None else saved.source,
-        "kept": list(one.retained),
+        "kept": list(status.retained),
     }
 
 
-def _standing_lines(one: "StreamStatus") -> Iterator[str]:
-    from cdk.lake.admin.diff import shown, values  # noqa: PLC0415
-    from cdk.sync.loop.conditional_state import about_source  # noqa: PLC0415
-
-    if one.lost:
-        yield f"{one.stream}: the state cannot be read: {one.lost}"
-    elif one.saved is None:
-        yield f"{one.stream}: nothing is committed"
+def _status_lines(status: StreamStatus) -> Iterator[str]:
+    if status.lost:
+        yield f"{status.stream}: the state cannot be read: {status.lost}"
+    elif status.saved is None:
+        yield f"{status.stream}: nothing is committed"
     else:
-        saved = one.saved
+        saved = status.saved
         how = "complete" if saved.complete else "cut"
-        restored = ", the table was restored to it" if one.restored else ""
+        restored = ", the table was restored to it" if status.restored else ""
         yield (
-            f"{one.stream}: state {one.number}, {how}{restored}, {saved.sync_mode} {saved.write_mode}, "
+            f"{status.stream}: state {status.number}, {how}{restored}, {saved.sync_mode} {saved.write_mode}, "
             f"generation {saved.generation} with {saved.records:,} rows"
         )
-        found = list(values(saved.state))
-        for where, value in found[:_SHOWN]:
+        positions = list(values(saved.state))
+        for where, value in positions[:_SHOWN]:
             yield f"  {where}: {shown(value)}"
-        if len(found) > _SHOWN:
-            yield f"  and {len(found) - _SHOWN:,} more"
+        if len(positions) > _SHOWN:
+            yield f"  and {len(positions) - _SHOWN:,} more"
         for line in about_source(saved.source):
             yield f"  {line}"
-    if one.retained:
-        yield f"  kept: {', '.join(map(str, one.retained))}"
+    if status.retained:
+        yield f"  kept: {', '.join(map(str, status.retained))}"
 
 
-def _entries(admin: "Admin", one: "StreamLocation") -> Iterator[dict[str, Json]]:
+def _entries(admin: Admin, table: StreamLocation) -> Iterator[dict[str, Json]]:
     """The commits that moved the state or the rows back, newest first, each with what moved since the one before."""
-    from cdk.lake.admin.diff import moves  # noqa: PLC0415
-
     newer: tuple[Commit, TableState | None] | None = None
-    for commit, saved in admin.log(one):
+    for commit, saved in admin.log(table):
         if commit.state is None and commit.operation != "RESTORE":
             continue
         if newer is not None:
@@ -161,9 +155,7 @@ def _entries(admin: "Admin", one: "StreamLocation") -> Iterator[dict[str, Json]]
         yield _entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
 
 
-def _entry(commit: "Commit", saved: "TableState | None", moved: list[str]) -> dict[str, Json]:
-    from cdk.lake.delta.state_blobs import number  # noqa: PLC0415
-
+def _entry(commit: Commit, saved: TableState | None, moved: list[str]) -> dict[str, Json]:
     return {
         "version": commit.version,
         "at": None if commit.at is None else commit.at.isoformat(timespec="seconds"),
@@ -179,8 +171,6 @@ def _entry(commit: "Commit", saved: "TableState | None", moved: list[str]) -> di
 
 
 def _entry_line(entry: Mapping[str, Json]) -> str:
-    import orjson  # noqa: PLC0415
-
     parts = [
         entry["at"] or "at an unknown time",
         f"version {entry['version']}",

@@ -1,28 +1,23 @@
 """The verbs of `spark-cdk state` that change states: reset, set, rewind, rollback."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import orjson
 
-from cdk.base.errors import ConfigError
 from cdk.base.values import from_json
 from cdk.cli.input_files import read_document
 from cdk.cli.state.options import (
     PipelineFile,
     dry_option,
+    edit_tables,
     for_streams,
     pipeline_argument,
-    report_edit,
     translate_errors,
     trust_option,
 )
-
-if TYPE_CHECKING:  # importing them at run time would import Delta for every command
-    from cdk.lake.admin.locate import StreamLocation
-    from cdk.lake.admin.state_admin import Admin, EditResult
-    from cdk.state.slice import Partition
+from cdk.lake.admin.edits import import_state, rewound
+from cdk.state.slice import Partition
 
 partition_option = click.option(
     "--partition", metavar="JSON", help='Only this partition, such as \'{"shop": "a"}\', as `show` writes it.'
@@ -42,7 +37,7 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
     """
     prefix = _partition(partition)
     tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
-    return _each(pipeline, tables, lambda admin, table: admin.reset(table, prefix), dry=dry)
+    return edit_tables(pipeline, tables, lambda admin, table: admin.reset(table, prefix), dry=dry)
 
 
 @click.command(name="set")
@@ -54,12 +49,10 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
 @translate_errors
 def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
     """Give a STREAM the state in a file: the JSON object of `show --json`, or any older form of it."""
-    from cdk.lake.admin.edits import import_state  # noqa: PLC0415
-
     blob = read_document(file)
     table = pipeline.table((stream,))
     known = pipeline.stream(table)
-    return _each(
+    return edit_tables(
         pipeline,
         [table],
         lambda admin, table: admin.change(table, lambda saved: import_state(saved, known, blob)),
@@ -80,8 +73,6 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
 
     Streams without a cursor are left as they are, unless they are named.
     """
-    from cdk.lake.admin.edits import rewound  # noqa: PLC0415
-
     prefix = _partition(partition)
     tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
     if not names:
@@ -90,7 +81,7 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
                 click.echo(f"{table.name}: has no cursor, left as it is")
         tables = [table for table in tables if pipeline.stream(table).cursor is not None]
     streams = {table: pipeline.stream(table) for table in tables}
-    return _each(
+    return edit_tables(
         pipeline,
         tables,
         lambda admin, table: admin.change(table, lambda saved: rewound(saved, streams[table], to, prefix)),
@@ -108,38 +99,12 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
 def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tables: bool, dry: bool) -> int:
     """Take state N of a stream again, by the number that `log` shows."""
     table = pipeline.table(names)
-    return _each(pipeline, [table], lambda admin, table: admin.rollback(table, number, tables=tables), dry=dry)
+    return edit_tables(pipeline, [table], lambda admin, table: admin.rollback(table, number, tables=tables), dry=dry)
 
 
-def _each(
-    pipeline: PipelineFile,
-    locations: "Sequence[StreamLocation]",
-    do: "Callable[[Admin, StreamLocation], EditResult]",
-    *,
-    dry: bool,
-) -> int:
-    """Do something to each table. What is refused for one is refused before any is changed."""
-    if not locations:
-        raise ConfigError("there is no stream with a state", path=str(pipeline.path))
-    admin = pipeline.admin(dry=dry)
-    with admin.alone():
-        trial = pipeline.admin(dry=True)
-        for location in locations:
-            done = do(trial, location)
-            if dry:
-                report_edit(done, dry=True)
-        for location in () if dry else locations:
-            report_edit(do(admin, location), dry=False)
-    return 0
-
-
-def _partition(text: str | None) -> "Partition | None":
+def _partition(text: str | None) -> Partition | None:
     if text is None:
         return None
-    import orjson  # noqa: PLC0415
-
-    from cdk.state.slice import Partition  # noqa: PLC0415
-
     try:
         value = from_json(text)
     except orjson.JSONDecodeError as error:

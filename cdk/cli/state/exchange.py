@@ -3,25 +3,27 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.values import Json, to_json
 from cdk.cli.input_files import read_documents
+from cdk.cli.protocol.state_file import load_state
 from cdk.cli.state.options import (
     PipelineFile,
     dry_option,
+    edit_tables,
     for_streams,
     pipeline_argument,
-    report_edit,
     translate_errors,
     trust_option,
 )
-
-if TYPE_CHECKING:  # importing it at run time would import Delta for every command
-    from cdk.streams.stream import Stream
+from cdk.lake.admin.formats import from_dlt, from_singer, is_dlt, is_singer, message
+from cdk.lake.admin.locate import choose_locations
+from cdk.state.manager import ConnectorStateManager
+from cdk.streams.stream import Stream
+from cdk.sync.loop.table_writer import import_into_table
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
@@ -40,8 +42,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 @translate_errors
 def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: str) -> int:
     """Write the states of streams to FILE, or to standard output for `-`, as a list of state messages."""
-    from cdk.lake.admin.formats import message  # noqa: PLC0415
-
     admin = pipeline.admin()
     standing = [(table, admin.standing(table)) for table in pipeline.tables(names)]
     for table, status in standing:
@@ -71,9 +71,6 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     FILE has Airbyte's state messages, in any form that `read --state` takes, Singer's bookmarks, or a dlt pipeline's
     state.json.
     """
-    from cdk.lake.admin.locate import choose_locations  # noqa: PLC0415
-    from cdk.sync.loop.table_writer import import_into_table  # noqa: PLC0415
-
     plans = {plan.stream.name: plan for plan in pipeline.plans}
     tables = {
         location.stream: location for location in choose_locations([plan.location for plan in plans.values()], names)
@@ -82,15 +79,12 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     chosen = {name: blob for name, blob in blobs.items() if name in tables}
     if not chosen:
         raise ConfigError("has no state of a stream of this pipeline", path=str(file))
-    admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
-    with admin.alone():
-        for name, blob in chosen.items():
-            done = import_into_table(trial, plans[name], blob, replaces=replace)
-            if dry:
-                report_edit(done, dry=True)
-        for name, blob in () if dry else chosen.items():
-            report_edit(import_into_table(admin, plans[name], blob, replaces=replace), dry=False)
-    return 0
+    return edit_tables(
+        pipeline,
+        [tables[name] for name in chosen],
+        lambda admin, table: import_into_table(admin, plans[table.stream], chosen[table.stream], replaces=replace),
+        dry=dry,
+    )
 
 
 @click.command()
@@ -103,24 +97,13 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
     """Let a second pipeline, called NAME, begin on the same tables where this one stands."""
     if not _NAME.fullmatch(name) or name == pipeline.name:
         raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
-    admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
-    with admin.alone():
-        tables = [table for table in pipeline.tables(names) if names or admin.standing(table).saved is not None]
-        for table in tables:
-            done = trial.fork(table, name)
-            if dry:
-                report_edit(done, dry=True)
-        for table in () if dry else tables:
-            report_edit(admin.fork(table, name), dry=False)
-    return 0
+    admin = pipeline.admin(dry=dry)
+    tables = [table for table in pipeline.tables(names) if names or admin.standing(table).saved is not None]
+    return edit_tables(pipeline, tables, lambda admin, table: admin.fork(table, name), dry=dry)
 
 
-def _states(file: Path, streams: "Mapping[str, Stream]") -> dict[str, Json]:
+def _states(file: Path, streams: Mapping[str, Stream]) -> dict[str, Json]:
     """The state of each stream that a file has, of any kind that is understood. Raises StateError and ConfigError."""
-    from cdk.cli.protocol.state_file import load_state  # noqa: PLC0415
-    from cdk.lake.admin.formats import from_dlt, from_singer, is_dlt, is_singer  # noqa: PLC0415
-    from cdk.state.manager import ConnectorStateManager  # noqa: PLC0415
-
     documents = [value for _, value in read_documents(file)]
     singer = [value for value in documents if is_singer(value)]
     if singer:

@@ -14,6 +14,7 @@ from cdk.cli.state.options import (
     print_json,
     translate_errors,
 )
+from cdk.lake.admin.verify import audits, findings, orphan_files
 
 _DAYS = 7
 
@@ -28,22 +29,24 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
 
     Reads logs, names of files and their footers, no rows.
     """
-    from cdk.lake.admin.verify import audits, findings  # noqa: PLC0415
-
-    tables = [one for one in pipeline.tables(names) if one.exists]
-    audited = [audits(one) for one in tables]
-    found = [f for one, its in zip(tables, audited, strict=True) for f in findings(one, pipeline.name, its)]
-    sums = {name: audit for its in audited for name, audit in its.items()}
-    broken = any(finding.broken for finding in found)
+    tables = [table for table in pipeline.tables(names) if table.exists]
+    audited = [audits(table) for table in tables]
+    issues = [
+        issue
+        for table, receipts in zip(tables, audited, strict=True)
+        for issue in findings(table, pipeline.name, receipts)
+    ]
+    sums = {name: audit for receipts in audited for name, audit in receipts.items()}
+    broken = any(issue.broken for issue in issues)
     if as_json:
-        listed = [{"stream": one.stream, "text": one.text, "broken": one.broken} for one in found]
-        receipts = [{"stream": name, **audit.to_json()} for name, audit in sums.items()]
-        print_json("spark-cdk-state-verify/1", pipeline.name, ok=not broken, findings=listed, receipts=receipts)
+        listed = [{"stream": issue.stream, "text": issue.text, "broken": issue.broken} for issue in issues]
+        added = [{"stream": name, **audit.to_json()} for name, audit in sums.items()]
+        print_json("spark-cdk-state-verify/1", pipeline.name, ok=not broken, findings=listed, receipts=added)
     else:
         for name, audit in sums.items():
             click.echo(f"{name}: {audit.summary()}")
-        for one in found:
-            click.echo(f"{one.stream}: {'broken' if one.broken else 'note'}: {one.text}")
+        for issue in issues:
+            click.echo(f"{issue.stream}: {'broken' if issue.broken else 'note'}: {issue.text}")
         for sentence in pipeline.tables_of_others():
             click.echo(sentence)
         count = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}"
@@ -62,16 +65,14 @@ def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool
 
     Files of syncs that run on other machines are young: leave --days above the longest of them.
     """
-    from cdk.lake.admin.verify import orphan_files  # noqa: PLC0415
-
     now = system_clock()
     files = size = 0
     with pipeline.admin(dry=dry).alone():
         for table in pipeline.tables(names):
-            for one in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.exists else ():
-                click.echo(f"{table.name}: {one.root.join(one.name)}, {one.bytes:,} bytes, {one.why}")
-                files, size = files + 1, size + one.bytes
+            for orphan in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.exists else ():
+                click.echo(f"{table.name}: {orphan.root.join(orphan.name)}, {orphan.bytes:,} bytes, {orphan.why}")
+                files, size = files + 1, size + orphan.bytes
                 if not dry:
-                    one.root.delete(one.name)
+                    orphan.root.delete(orphan.name)
     click.echo(f"{files} files, {size:,} bytes{' would be removed' if dry else ' removed'}")
     return 0

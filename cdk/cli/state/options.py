@@ -1,28 +1,31 @@
 """What the verbs of `spark-cdk state` share: the pipeline file, the streams, and what they say."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec
+from typing import ParamSpec
 
 import click
+from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, ConfigError, StateConflict
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import Json, to_json
 from cdk.cli.command_errors import Busy, Unexpected
-
-if TYPE_CHECKING:  # importing them at run time would import Delta for every command
-    from collections.abc import Iterator
-
-    from cdk.lake.admin.locate import StreamLocation
-    from cdk.lake.admin.state_admin import Admin, EditResult
-    from cdk.lake.storage.folder import Folder
-    from cdk.streams.stream import Stream
-    from cdk.sync.settings.pipeline_file import Pipeline
-    from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.cli.sync.pipeline_from_file import file_pipeline
+from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
+from cdk.lake.admin.state_admin import Admin, EditResult
+from cdk.lake.storage.credentials import secrets_of
+from cdk.lake.storage.folder import Folder, LocalFolder
+from cdk.lake.storage.object_store import folder_at
+from cdk.lake.storage.table_folders import tables_of_others
+from cdk.sources.variables import PartialEnvironment
+from cdk.streams.stream import Stream
+from cdk.sync.loop.state_log_mirror import state_check
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.stream_plan import StreamPlan, chosen_streams, plan_stream
 
 P = ParamSpec("P")
 
@@ -37,13 +40,9 @@ class PipelineFile:
         self._config_secrets: list[str] = []
 
     @cached_property
-    def settings(self) -> "Pipeline":
+    def settings(self) -> Pipeline:
         """The file, where variables that are not set stay as they are written."""
-        from cdk.cli.tables import _NoSecretsNeeded  # noqa: PLC0415
-        from cdk.lake.storage.credentials import secrets_of  # noqa: PLC0415
-        from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
-
-        pipeline = Pipeline.load(self.path, _NoSecretsNeeded(os.environ))
+        pipeline = Pipeline.load(self.path, PartialEnvironment(os.environ))
         if "${" in pipeline.target.path or any("${" in str(value) for value in pipeline.target.storage.values()):
             Pipeline.load(self.path)  # says which variable is not set, and where
         self.secrets.add(*secrets_of(pipeline.target.storage))
@@ -55,25 +54,17 @@ class PipelineFile:
         return self.settings.name
 
     @cached_property
-    def target(self) -> "Folder":
+    def target(self) -> Folder:
         """Where the tables lie."""
-        from cdk.lake.storage.object_store import folder_at  # noqa: PLC0415
-
         return folder_at(self.settings.target.path, self.settings.target.storage)
 
-    def admin(self, *, dry: bool = False) -> "Admin":
+    def admin(self, *, dry: bool = False) -> Admin:
         """What looks at the states and changes them."""
-        from cdk.lake.admin.state_admin import Admin  # noqa: PLC0415
-        from cdk.sync.loop.state_log_mirror import state_check  # noqa: PLC0415
-
         check = state_check(self.settings, self._config_secrets)
         return Admin(self.target, self.name, dry=dry, check=check)
 
-    def tables(self, names: Sequence[str] = ()) -> "list[StreamLocation]":
+    def tables(self, names: Sequence[str] = ()) -> list[StreamLocation]:
         """The tables of the streams that are named, of all without names. In a store, the connector says which."""
-        from cdk.lake.admin.locate import choose_locations, locations_in  # noqa: PLC0415
-        from cdk.lake.storage.folder import LocalFolder  # noqa: PLC0415
-
         locations = (
             locations_in(self.target, self.name)
             if isinstance(self.target, LocalFolder)
@@ -81,11 +72,8 @@ class PipelineFile:
         )
         return choose_locations(locations, names)
 
-    def tables_of_others(self) -> "Iterator[str]":
+    def tables_of_others(self) -> Iterator[str]:
         """A sentence for each table of the target that other pipelines alone have filled; none of a store's."""
-        from cdk.lake.storage.folder import LocalFolder  # noqa: PLC0415
-        from cdk.lake.storage.table_folders import tables_of_others  # noqa: PLC0415
-
         if isinstance(self.target, LocalFolder) and self.target.path.is_dir():
             for table, names in tables_of_others(self.target.path, self.name).items():
                 others = ", ".join(map(repr, names))
@@ -94,7 +82,7 @@ class PipelineFile:
                     f"pipeline's name before, give it back, run `spark-cdk state fork FILE {self.name}`, and rename it"
                 )
 
-    def table(self, names: Sequence[str]) -> "StreamLocation":
+    def table(self, names: Sequence[str]) -> StreamLocation:
         """The one table that is meant. Raises ConfigError: there are several, or none."""
         tables = self.tables(names)
         if len(tables) != 1:
@@ -103,17 +91,14 @@ class PipelineFile:
         return tables[0]
 
     @cached_property
-    def plans(self) -> "Sequence[StreamPlan]":
+    def plans(self) -> Sequence[StreamPlan]:
         """The streams as the connector has them, with what the pipeline says of each. Needs all of the config."""
-        from cdk.cli.sync.pipeline_from_file import file_pipeline  # noqa: PLC0415
-        from cdk.sync.settings.stream_plan import chosen_streams, plan_stream  # noqa: PLC0415
-
         settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
         self._config_secrets += secret_values(source.config_schema, settings.config)
         chosen = chosen_streams(source.streams(settings.config), settings.streams)
         return [plan_stream(stream, options, self.target) for stream, options in chosen]
 
-    def stream(self, table: "StreamLocation") -> "Stream":
+    def stream(self, table: StreamLocation) -> Stream:
         """The stream of a table. Raises ConfigError: the pipeline has it no more."""
         for plan in self.plans:
             if (plan.stream.name, plan.stream.namespace) == (table.stream, table.namespace):
@@ -141,7 +126,7 @@ trust_option = click.option(
 
 
 def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
-    """Say in a line why a verb failed, without secrets."""
+    """Report in a line why a verb failed, without secrets. Its argument `pipeline` is the PipelineFile."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -154,9 +139,7 @@ def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
 
 
 @contextmanager
-def _plainly(secrets: Secrets) -> "Iterator[None]":
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
-
+def _plainly(secrets: Secrets) -> Iterator[None]:
     try:
         yield
     except StateConflict as error:
@@ -172,16 +155,33 @@ def _plainly(secrets: Secrets) -> "Iterator[None]":
         raise Unexpected(error, secrets.mask) from None
 
 
-def report_edit(done: "EditResult", *, dry: bool) -> None:
-    """Say what was done to a stream."""
-    change = done.change
+def edit_tables(
+    pipeline: PipelineFile,
+    tables: Sequence[StreamLocation],
+    edit: Callable[[Admin, StreamLocation], EditResult],
+    *,
+    dry: bool,
+) -> int:
+    """Edit each table and print what was done. What is refused for one is refused before any is changed."""
+    if not tables:
+        raise ConfigError("there is no stream with a state", path=str(pipeline.path))
+    admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
+    with admin.alone():
+        results = [edit(trial, table) for table in tables]
+        for result in results if dry else (edit(admin, table) for table in tables):
+            _print_edit(result, dry=dry)
+    return 0
+
+
+def _print_edit(result: EditResult, *, dry: bool) -> None:
+    change = result.change
     if dry:
         how = "would be done"
-    elif done.version is None:
+    elif result.version is None:
         how = "nothing to do"
     else:
-        how = f"done, version {done.version} of the table"
-    click.echo(f"{done.stream}: {change.what}: {how}")
+        how = f"done, version {result.version} of the table"
+    click.echo(f"{result.stream}: {change.what}: {how}")
     for move in change.moves[:_MOVES]:
         click.echo(f"  {move}")
     if len(change.moves) > _MOVES:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 
@@ -26,12 +25,15 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.sync.display import Display
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import check_given, given_pipeline
-
-if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
-    from cdk.sync.loop.runner import SyncResult
-    from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.cli.sync.preview import show_previews
+from cdk.cli.sync.report import SyncReport
+from cdk.rest.http.egress import VARIABLE
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.runner import SyncResult
+from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
 
 
 @click.command()
@@ -96,12 +98,6 @@ def sync(
         "--allow-empty": allow_empty or None,
     }
     check_given(pipeline, options)
-    # pyarrow and Spark take longer to import than `spec` may run.
-    from cdk.cli.sync.display import Display  # noqa: PLC0415
-    from cdk.cli.sync.preview import show_previews  # noqa: PLC0415
-    from cdk.cli.sync.report import SyncReport  # noqa: PLC0415
-    from cdk.spark.sync_runner import SyncRunner  # noqa: PLC0415
-
     secrets = Secrets()
     with _ends_plainly(secrets), SyncReport(report, secrets) as sync_report:
         if pipeline is not None:
@@ -123,26 +119,22 @@ def sync(
     return 0 if result.ok else 1
 
 
-def _chosen(settings: "Pipeline", names: tuple[str, ...]) -> "Pipeline":
+def _chosen(settings: Pipeline, names: tuple[str, ...]) -> Pipeline:
     """The pipeline with only the streams in `names`, if there are any."""
-    from cdk.sync.settings.pipeline_file import StreamOptions  # noqa: PLC0415
-
     streams = settings.streams or {}
     chosen = {name: streams.get(name, StreamOptions()) for name in names}
     return settings.model_copy(update={"streams": chosen}) if names else settings
 
 
-def _with_egress(settings: "Pipeline") -> "Pipeline":
+def _with_egress(settings: Pipeline) -> Pipeline:
     """The pipeline, with the limits of `--egress` for the machines of a cluster, which inherit no environment."""
-    from cdk.rest.http.egress import VARIABLE  # noqa: PLC0415
-
     if (egress := os.environ.get(VARIABLE)) is None:
         return settings
     conf = {**settings.spark.conf, f"spark.executorEnv.{VARIABLE}": egress}
     return settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})
 
 
-def _forced(settings: "Pipeline") -> "Pipeline":
+def _forced(settings: Pipeline) -> Pipeline:
     """The pipeline that skips nothing."""
     skip = settings.skip_redundant_runs
     if skip is None:
@@ -160,7 +152,7 @@ class _Interrupted(click.ClickException):
 
 
 class _Terminated(_Interrupted):
-    """A polite kill did."""
+    """SIGTERM ended the sync."""
 
     exit_code = 128 + signal.SIGTERM
 
@@ -195,7 +187,7 @@ def _ends_plainly(secrets: Secrets) -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _masked(result: "SyncResult", secrets: Secrets) -> "SyncResult":
+def _masked(result: SyncResult, secrets: Secrets) -> SyncResult:
     """The result as people may see it: no secret of the config in what went wrong."""
     reports = []
     for report in result.streams:

@@ -103,7 +103,7 @@ class Display:
 
     def _remaining(self, report: StreamReport, now: float) -> float | None:
         pace = self._paces.get(report.name)
-        return None if pace is None else pace.left(report, now)
+        return None if pace is None else pace.remaining(report, now)
 
     def _progress(self) -> Group:
         now, size = self._clock(), self._console.size
@@ -111,7 +111,7 @@ class Display:
         head.truncate(max(8, size.width - 2), overflow="ellipsis")  # the spinner would wrap it
         self._spinner.update(text=head)
         # A line for the head, and one below for the cursor.
-        doing = {name: is_interrupted(one, time.time()) for name, one in self.doing().items()}
+        doing = {name: is_interrupted(activity, time.time()) for name, activity in self.doing().items()}
         table, others = screen(self._reports, self._paces, now, width=size.width, height=size.height - 2, doing=doing)
         return Group(self._spinner, *([table] if self._reports else []), *([others] if others else []))
 

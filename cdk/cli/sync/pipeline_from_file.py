@@ -2,22 +2,18 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cdk.base.secret_masking import Secrets
+from cdk.base.yaml_file import YamlFile
+from cdk.lake.storage.credentials import secrets_of
 from cdk.sources.discovery import find_source, manifest_source
 from cdk.sources.variables import SecretEnvironment
 from cdk.streams.source import Source
-
-if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
-    from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions
 
 
-def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> "tuple[Pipeline, Source]":
+def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipeline, Source]:
     """The pipeline of a file, and its source. Raises ConfigError."""
-    from cdk.lake.storage.credentials import secrets_of  # noqa: PLC0415
-    from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
-
     settings = Pipeline.load(path, SecretEnvironment(os.environ, secrets))
     secrets.add(*secrets_of(settings.target.storage))
     source = _source(settings.source, path.parent, trusted=trusted)
@@ -26,15 +22,13 @@ def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> "tuple[Pipe
 
 def config_file(path: Path) -> Path | None:
     """The file that a pipeline takes its config from; None: the config stands in the pipeline itself."""
-    from cdk.base.yaml_file import YamlFile  # noqa: PLC0415 - most commands need no YAML
-
     value = YamlFile.load(path).value
     source = value.get("source") if isinstance(value, dict) else None
     named = source.get("config") if isinstance(source, dict) else None
     return path.parent / Path(named).expanduser() if isinstance(named, str) and "${" not in named else None
 
 
-def _source(options: "SourceOptions", folder: Path, *, trusted: bool) -> Source:
+def _source(options: SourceOptions, folder: Path, *, trusted: bool) -> Source:
     """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
     if options.manifest is not None:
         return manifest_source(folder / options.manifest, trusted=trusted)

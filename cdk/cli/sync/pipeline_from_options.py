@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from pydantic import ValidationError
 
 from cdk.base.errors import CatalogError, ConfigError
 from cdk.base.keys import dotted
 from cdk.base.secret_masking import Secrets
+from cdk.base.validation_messages import refusals
 from cdk.base.values import Json
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import check_one_connector
@@ -18,9 +19,8 @@ from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.discovery import find_source, manifest_source
 from cdk.streams.source import Source
 from cdk.streams.stream import full_name
-
-if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
-    from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
+from cdk.sync.settings.stream_options import RemoveStaleOptions
 
 _WRITE_MODES = (DestinationSyncMode.APPEND, DestinationSyncMode.OVERWRITE, DestinationSyncMode.APPEND_DEDUP)
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -41,15 +41,11 @@ def check_given(pipeline: Path | None, options: Mapping[str, object]) -> None:
         raise click.UsageError("Missing option '--target': a folder, or an address in a store, for the tables")
 
 
-def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: bool) -> "tuple[Pipeline, Source]":
+def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: bool) -> tuple[Pipeline, Source]:
     """The pipeline that options describe, and its source. trusted: Python code that a manifest names may run.
 
     Raises ConfigError and CatalogError naming the option or the file.
     """
-    from pydantic import ValidationError  # noqa: PLC0415
-
-    from cdk.sync.settings.pipeline_file import Pipeline  # noqa: PLC0415
-
     connector, manifest = options["--connector"], options["--manifest-path"]
     if isinstance(manifest, Path):
         source, source_options = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
@@ -67,7 +63,7 @@ def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: 
     try:
         pipeline = Pipeline.model_validate(value)
     except ValidationError as error:
-        problems = [f"{_option(problem['loc'], catalog)}: {problem['msg']}" for problem in error.errors()]
+        problems = [f"{_option(keys, catalog)}: {text}" for keys, text in refusals(error, value)]
         raise ConfigError("; ".join(problems)) from None
     pipeline = pipeline.prepared(source, config_name(path), secrets)
     return _allowing_empty(pipeline, source) if options.get("--allow-empty") else pipeline, source
@@ -123,11 +119,8 @@ def _generation(item: ConfiguredAirbyteStream, options: Mapping[str, Json]) -> M
     return generation
 
 
-def _allowing_empty(pipeline: "Pipeline", source: Source) -> "Pipeline":
+def _allowing_empty(pipeline: Pipeline, source: Source) -> Pipeline:
     """The pipeline, whose overwrites may leave a table without rows."""
-    from cdk.sync.settings.pipeline_file import StreamOptions  # noqa: PLC0415
-    from cdk.sync.settings.stream_options import RemoveStaleOptions  # noqa: PLC0415
-
     streams: dict[str, StreamOptions] = {}
     for stream in source.streams(pipeline.config) if pipeline.streams is None else ():
         streams[full_name(stream)] = StreamOptions(sync_mode="incremental" if stream.incremental else "full_refresh")

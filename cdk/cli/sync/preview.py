@@ -1,24 +1,20 @@
 """What `spark-cdk sync` says when it only shows what it would read."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
 from cdk.base.values import to_json
+from cdk.lake.admin.diff import shown, values
 from cdk.protocol import Mask
-
-if TYPE_CHECKING:  # importing it at run time would import pyarrow for every command
-    from cdk.sync.loop.preview import Preview
+from cdk.sync.loop.preview import Preview
 
 
-def show_previews(previews: "Iterable[Preview]", mask: Mask, notes: Iterable[str] = ()) -> int:
+def show_previews(previews: Iterable[Preview], mask: Mask, notes: Iterable[str] = ()) -> int:
     """Print each stream, its first slices and its first records, a JSON line each; 1 when one failed.
 
     notes: what a sync would do besides, a line each.
     """
-    from cdk.lake.admin.diff import shown, values  # noqa: PLC0415
-
     failed = False
     for preview in previews:
         begins = ", ".join(f"{where} {shown(value)}" for where, value in list(values(preview.state))[:3])

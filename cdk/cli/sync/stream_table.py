@@ -27,21 +27,21 @@ _WITH_RATE = 56
 
 @dataclass
 class Pace:
-    """When a stream began to read, and when it last had something to show, in seconds of one clock."""
+    """When a stream started to read, and when it last had something to show, in seconds of one clock."""
 
-    begun: float
+    started: float
     news: float
 
     def rate(self, rows: int) -> float | None:
         """Rows a second up to the last news; None when there is nothing to tell it from."""
-        seconds = self.news - self.begun
+        seconds = self.news - self.started
         return rows / seconds if rows and seconds > 0 else None
 
-    def left(self, report: StreamReport, now: float) -> float | None:
+    def remaining(self, report: StreamReport, now: float) -> float | None:
         """Seconds to the end at the pace so far; None where that is a guess."""
         if not (report.all_planned and report.slices):
             return None
-        each = (self.news - self.begun) / report.slices
+        each = (self.news - self.started) / report.slices
         return max(0.0, each * (report.planned - report.slices) - (now - self.news))
 
 
@@ -129,7 +129,7 @@ def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], width: int) ->
 def _row(report: StreamReport, pace: Pace | None, now: float, doing: str, *, columns: int) -> list[Text]:
     mark, colour = MARKS[report.status]
     per_second = None if pace is None else pace.rate(report.written)
-    remaining = None if pace is None else pace.left(report, now)
+    remaining = None if pace is None else pace.remaining(report, now)
     figures = [f"{report.written:,}", "" if per_second is None else f"{per_second:,.0f}", f"{report.commits:,}"]
     far = how_far(report, remaining) + (", resumed" if report.resumed else "")
     if doing and report.status is Status.READING:

@@ -47,11 +47,11 @@ def test_how_far_a_stream_is_and_no_more_than_is_known(report: StreamReport, lef
 
 
 def test_the_time_left_follows_from_the_pace_of_the_slices_and_runs_down() -> None:
-    pace, report = Pace(begun=5.0, news=29.0), replace(SLICES, all_planned=True)
+    pace, report = Pace(started=5.0, news=29.0), replace(SLICES, all_planned=True)
 
-    assert [pace.left(report, now) for now in (29.0, 35.0, 100.0)] == [36.0, 30.0, 0.0]
-    assert pace.left(SLICES, 29.0) is None
-    assert pace.left(replace(report, slices=0), 29.0) is None
+    assert [pace.remaining(report, now) for now in (29.0, 35.0, 100.0)] == [36.0, 30.0, 0.0]
+    assert pace.remaining(SLICES, 29.0) is None
+    assert pace.remaining(replace(report, slices=0), 29.0) is None
 
 
 def test_the_rate_is_that_of_the_time_in_which_rows_came() -> None:

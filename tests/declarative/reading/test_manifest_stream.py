@@ -19,7 +19,7 @@ from cdk.state.wire import decode
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Page
 from cdk.testing import MockApi, read
-from cdk.testing.run import Run
+from cdk.testing.run import ReadResult
 from tests.declarative.manifests import CURSOR, option, paginator, queries, run, source
 
 NOW = datetime(2024, 3, 1, tzinfo=UTC)
@@ -60,7 +60,7 @@ def answering(answer: Callable[[dict[str, Any]], Json | None]) -> MockApi:
     return api
 
 
-def found(made: Run) -> set[str]:
+def found(made: ReadResult) -> set[str]:
     return {record["id"] for record in made.records}
 
 
@@ -202,7 +202,7 @@ def test_a_read_that_was_cut_with_other_pages_loses_nothing(
 
         return answering(answer)
 
-    def read_with(strategy: dict[str, Any], api: MockApi, **more: Any) -> Run:
+    def read_with(strategy: dict[str, Any], api: MockApi, **more: Any) -> ReadResult:
         pages = paginator(strategy, size=True)
         return run(api, paginator=pages, stream={"incremental_sync": CURSOR}, runtime=still(), **more)
 

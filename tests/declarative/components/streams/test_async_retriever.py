@@ -8,7 +8,7 @@ from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest.async_jobs import JobBudget
-from cdk.testing import MockApi, Run, read
+from cdk.testing import MockApi, ReadResult, read
 from tests.rest.api import Time
 
 URL = "https://api.test"
@@ -82,7 +82,7 @@ class Reports:
         for status in statuses:
             route.returns(json={"status": status, "files": list(files)})
 
-    def read(self, document: dict[str, Json], run: Run | None = None) -> Run:
+    def read(self, document: dict[str, Json], run: ReadResult | None = None) -> ReadResult:
         runtime = Runtime(transport=self.api, sleep=self.time.sleep, clock=self.time.clock)
         source = ManifestSource(Manifest(document), runtime)
         return read(source, "reports", state=run.state_messages if run is not None else ())
