@@ -63,7 +63,8 @@ def files_of(handle: DeltaTable, *keys: str) -> list[TableFile]:
     Their nulls are those of all these columns.
     """
     key = keys[0] if keys else None
-    rows = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+    # `pa.table` would import pandas, to see whether it was given a frame.
+    rows = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all().to_pylist()
     partition_by = handle.metadata().partition_columns
     low, high = (f"partition.{key}",) * 2 if key in partition_by else (f"min.{key}", f"max.{key}")
     return [
