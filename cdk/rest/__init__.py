@@ -1,5 +1,8 @@
 """The front door of the HTTP layer: what a connector author needs to read an API."""
 
+from typing import TYPE_CHECKING
+
+from cdk.base.lazy_names import lazy_names
 from cdk.rest.auth.oauth2 import OAuth2
 from cdk.rest.auth.static import ApiKey, Basic, Bearer
 from cdk.rest.auth.token_rotation import TokenRotation
@@ -24,6 +27,11 @@ from cdk.rest.records.decoder import Decoder, JsonDocument
 from cdk.rest.retriever import PageRetriever, Retriever
 from cdk.streams.stream import Token
 
+if TYPE_CHECKING:  # importing it at run time would import state logs, which few streams need
+    from cdk.rest.conditional_requests import ConditionalStream
+else:
+    __getattr__ = lazy_names(__name__, {".conditional_requests": ("ConditionalStream",)})
+
 __all__ = [
     "IGNORE",
     "SUCCESS",
@@ -36,6 +44,7 @@ __all__ = [
     "Bearer",
     "Budget",
     "CachedTransport",
+    "ConditionalStream",
     "CursorToken",
     "Decoder",
     "ErrorHandler",
