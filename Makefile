@@ -12,7 +12,7 @@ HERE := $(CURDIR)
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit planted crash properties fuzz bench bench-spark oracle peer-tables test-peers clean
+.PHONY: help install demo test lint format unit docs planted crash properties fuzz bench bench-spark oracle peer-tables test-peers clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ unit: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## the tests
 format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: $(VENV)/.installed-docs  ## the documentation as a site, in build/docs; every warning is an error
+	$(BIN)/mkdocs build --strict --clean --site-dir build/docs
 
 planted: $(VENV)/.installed-dev  ## plant bugs in a copy of the code and see that the tests catch each
 	$(BIN)/python tests/planted.py
@@ -112,6 +115,10 @@ clean:  ## remove what the other targets made
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV) (once; a few minutes) ..."
 	@$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	@$(PIP) install -e '.[docs]'
 	@touch $@
 
 # pip would compile with one core what all cores can; what does not compile is code for other Pythons.
