@@ -13,7 +13,7 @@ from cdk.base.keys import Keys
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json, json_kind
 
-TYPE_WORDS: Mapping[type, str] = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+TYPE_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
 _LONGEST = 60
 _MOST_NAMES = 8
