@@ -43,7 +43,7 @@ format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
 	$(BIN)/ruff format
 
 docs: $(VENV)/.installed-docs  ## the documentation as a site, in build/docs; every warning is an error
-	$(BIN)/mkdocs build --strict --clean --site-dir build/docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --site-dir build/docs
 
 planted: $(VENV)/.installed-dev  ## plant bugs in a copy of the code and see that the tests catch each
 	$(BIN)/python tests/planted.py

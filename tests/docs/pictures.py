@@ -18,7 +18,7 @@ def data_flow() -> Drawing:
     picture.arrow((200, 80), (330, 80), label="restored")
     picture.arrow((520, 80), (640, 80), label="get_checkpoint()")
     picture.line((20, 150), (800, 150), style="dashed")
-    picture.text(30, 172, "executor: this thread, a pool, or a task of Spark", style="title")
+    picture.text(125, 172, "executor: this thread, a pool, or a task of Spark", style="title")
     for n, (name, what) in enumerate(
         [("request", "auth, budget, retries"), ("decode", "JSON, CSV, XML ..."), ("extract", "records of the page")]
     ):
@@ -86,12 +86,12 @@ def crash_and_resume() -> Drawing:
         style = "green" if page <= 3 else "red"
         picture.box(left + (page - 1) * step, 30, step - 10, 40, f"page {page}", style=style)
     cut = left + 5 * step
-    picture.line((cut, 20), (cut, 120), style="cut")
+    picture.line((cut, 20), (cut, 80), style="cut")
     picture.text(cut + 12, 40, "kill -9", style="title")
     picture.text(cut + 12, 40 + LINE, "pages 4 and 5 were written to files", "that no commit names", style="small")
     commit = left + 3 * step - 5
     picture.arrow((commit, 74), (commit, 300))
-    picture.text(commit + 8, 100, "commit 1: rows of pages 1 to 3, state {page: 4}", style="small")
+    picture.text(commit + 8, 108, "commit 1: rows of pages 1 to 3, state {page: 4}", style="small")
     picture.arrow((commit + 60, 300), (commit + 60, 232))
     picture.text(commit + 68, 268, "the state says where to resume", style="small")
     for page in range(4, 9):
@@ -100,7 +100,7 @@ def crash_and_resume() -> Drawing:
         picture.box(x, 190, step - 10, 40, f"page {page}", *(["again"] if page <= 5 else []), style=style)
     end = left + 8 * step - 5
     picture.arrow((end, 234), (end, 300))
-    picture.text(end - 112, 286, "commit 2, state: done", style="small")
+    picture.text(end - 135, 268, "commit 2, state: done", style="small")
     picture.box(left, 304, 3 * step - 10, 60, "pages 1 to 3", "once each", style="green")
     picture.box(
         left + 3 * step,
@@ -108,7 +108,7 @@ def crash_and_resume() -> Drawing:
         5 * step - 10,
         60,
         "pages 4 to 8",
-        "once each: the files of the killed run have no name",
+        "once each: no commit names the files of the killed run",
         style="green",
     )
     return picture

@@ -9,6 +9,7 @@ text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #24
 .small { font-size: 11px; fill: #57606a } .title { font-weight: 600 } .middle { text-anchor: middle }
 .box { fill: #f6f8fa; stroke: #8c959f } .paper { fill: #fff; stroke: #d0d7de } .red { fill: #ffebe9; stroke: #cf222e }
 .blue { fill: #ddf4ff; stroke: #0969da } .green { fill: #dafbe1; stroke: #1a7f37 } .dashed { stroke-dasharray: 4 4 }
+.label { paint-order: stroke; stroke: #fff; stroke-width: 5px }
 .line { fill: none; stroke: #57606a; stroke-width: 1.4 } .cut { stroke: #cf222e; stroke-width: 2 }
 """
 HEAD = """<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
@@ -44,7 +45,7 @@ class Drawing:
         self._parts.append(f'<polyline points="{_points(points)}" class="line {style}" marker-end="url(#head)"/>')
         if label:
             (x1, y1), (x2, y2) = max(pairwise(points), key=lambda pair: abs(pair[0][0] - pair[1][0]))
-            self.text((x1 + x2) / 2, (y1 + y2) / 2 - 9, label, style="middle small")
+            self.text((x1 + x2) / 2, (y1 + y2) / 2 - 9, label, style="middle small label")
 
     def __str__(self) -> str:
         width, height = self._size
