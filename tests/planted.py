@@ -847,8 +847,8 @@ BUGS = [
     Bug(
         "a shared schema is resolved",
         "declarative/reading/schema_file",
-        "return self._target(link, value)",
-        "return value",
+        "return self._target(link, schema)",
+        "return schema",
     ),
     Bug(
         "a schema reads no other files",

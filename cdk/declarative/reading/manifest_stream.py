@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cdk.base.times.clock import Clock
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
@@ -29,12 +29,12 @@ class ManifestStream(Stream):
         name: str,
         reader: SliceReader,
         *,
-        config: Mapping[str, Json],
+        config: Mapping[str, JsonValue],
         clock: Clock,
         schema: Callable[[], JsonSchema],
         primary_key: Sequence[str | Sequence[str]] = (),
         incremental: Incremental | None = None,
-        migrate: Sequence[Callable[[Json], Json]] = (),
+        migrate: Sequence[Callable[[JsonValue], JsonValue]] = (),
     ) -> None:
         super().__init__(config)
         self.name, self.primary_key = name, primary_key
@@ -50,7 +50,7 @@ class ManifestStream(Stream):
         self.has_parents = reader.router is not None and bool(reader.router.parents)
 
     @property
-    def empty_state(self) -> Json:
+    def empty_state(self) -> JsonValue:
         """What states say of a stream that has read nothing: where its cursor starts."""
         if self._incremental is None:
             return {}
@@ -99,7 +99,7 @@ class ManifestStream(Stream):
         value = self.cursor.back(shared.cursor[self.cursor.field], timedelta(seconds=seconds))
         return state.with_(WHOLE, Checkpoint({**shared.cursor, self.cursor.field: value}))
 
-    def migrate_state(self, blob: Json) -> Json:
+    def migrate_state(self, blob: JsonValue) -> JsonValue:
         """An old form of the state in today's form, as the manifest's migrations know it."""
         for migrate in self._migrate:
             blob = migrate(blob)
@@ -132,7 +132,7 @@ class _AirbyteStateReader(CheckpointReader):
         self._extra = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
         shared = state.positions.get(WHOLE)
         known = shared.cursor if isinstance(shared, Checkpoint) else self._extra.get("state") or {}
-        self._greatest: Json = known.get(incremental.cursor.field)
+        self._greatest: JsonValue = known.get(incremental.cursor.field)
 
     def next(self) -> Slice | None:
         return self._inner.next()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import CheckpointReader
@@ -20,7 +20,7 @@ class MisconfiguredStream(Stream):
         name: str,
         error: ManifestError,
         *,
-        config: Mapping[str, Json],
+        config: Mapping[str, JsonValue],
         schema: Callable[[], JsonSchema],
         primary_key: Sequence[str | Sequence[str]],
         cursor_field: str | None,

@@ -7,7 +7,7 @@ from itertools import chain
 import orjson
 
 from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
-from cdk.base.values import Json, Record, from_json, to_json
+from cdk.base.values import JsonObject, JsonValue, Record, from_json, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import Incremental, PageResult, Pages, Requester, Router, Select
 from cdk.declarative.model.request_builder import RequestBuilder
@@ -54,10 +54,10 @@ class _FetchedPage:
 class _PageQuery:
     """What a page is asked with."""
 
-    token: Json
+    token: JsonValue
     """As the API gave it, None for the first page of most."""
 
-    names: dict[str, Json]
+    names: Names
     """Those of expressions."""
 
     resumed: bool
@@ -71,7 +71,7 @@ class _Repeats:
         self._last: bytes | int | None = None
         self._times = 1
 
-    def look(self, page: _FetchedPage, token: Json) -> None:
+    def look(self, page: _FetchedPage, token: JsonValue) -> None:
         """Look at a page with records that is not the last one. Raises PaginationLoop: it is the one before, again."""
         if page.raw == 0 or page.response.request.stream:
             return
@@ -144,7 +144,7 @@ class PageReader:
             page.selected += len(records)
             page.last = records[-1] if records else page.last
 
-    def following(self, page: _FetchedPage, query: _PageQuery, size: int | None) -> Json:
+    def following(self, page: _FetchedPage, query: _PageQuery, size: int | None) -> JsonValue:
         """The token of the page after `page`, as the API gave it; None when it was the last."""
         if not page.response.ok:
             return None
@@ -152,11 +152,11 @@ class PageReader:
         result = PageResult(page.response, body, page.raw, page.selected, page.last, query.token, query.names)
         return self.pages.next(result, size)
 
-    def _body(self, response: Response) -> Json:
+    def _body(self, response: Response) -> JsonValue:
         """The body as expressions see it: nothing of one decoded as it comes, and of a list its first element."""
         try:
             if isinstance(self.decoder, JsonDocument):
-                body = from_json(response.body) if self.changes_records else response.json()
+                body: JsonValue = from_json(response.body) if self.changes_records else response.json()
             else:
                 body = {} if self.decoder.streams else self.decoder.decode(response)
         except (DecodeError, orjson.JSONDecodeError):
@@ -176,7 +176,7 @@ class PageReader:
                 self.incremental.apply(draft, slice)
         return draft
 
-    def saved(self, token: Json, size: int | None) -> dict[str, Json]:
+    def saved(self, token: JsonValue, size: int | None) -> JsonObject:
         """A token as states keep it, with what it counts: in another manifest it may ask for another place."""
         state = {TOKEN: token}
         if self.pages.counts is not None:
@@ -205,7 +205,7 @@ class _SliceReading:
         self._sizes = PageSizes(reader.reduction, reader.pages.size)
         self._repeats = _Repeats()
         # The token of the next page: as the state keeps it, and as the API gave it.
-        self._next: tuple[Token | None, Json] = (None, None)
+        self._next: tuple[Token | None, JsonValue] = (None, None)
 
     def page(self, _: Slice, saved: Token | None) -> PageParts:
         query = self._query(saved)
@@ -271,7 +271,7 @@ class _SliceReading:
 
     def _merged(self, properties: Properties, query: _PageQuery) -> _FetchedPage:
         """A page that is asked for in several requests, each for some of the properties."""
-        parts: list[list[dict[str, Json]]] = []
+        parts: list[list[JsonObject]] = []
         page: _FetchedPage | None = None
         for chunk in properties.chunks():
             part = replace(query, names=with_properties(query.names, chunk))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cdk.base.errors import TransientError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Sleep
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.errors.signals import ReducePageSize
 
 
@@ -38,7 +38,7 @@ class PageSizes:
         self.reducible = reduction is not None
         self._reduction, self._reduced, self._again = reduction, 0, 0
 
-    def resume(self, size: Json) -> None:
+    def resume(self, size: JsonValue) -> None:
         """Go on with pages of a size to which an earlier attempt had reduced them, where it would have gone on."""
         reduction = self._reduction
         if reduction is None or reduction.restores or type(size) is not int or self._whole is None:

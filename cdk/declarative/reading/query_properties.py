@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonObject, JsonValue, canonical
+from cdk.declarative.model.context import Names
 from cdk.declarative.model.slice_names import SliceView
 
 NAME = "query_properties"
 """The name under which expressions see the properties of a request."""
 
-Records: TypeAlias = list[dict[str, Json]]
+Records: TypeAlias = list[JsonObject]
 Merge: TypeAlias = Callable[[Sequence[Records]], Records]
 
 
@@ -36,9 +37,9 @@ class Properties:
         return self._known
 
 
-def with_properties(names: dict[str, Json], properties: list[str]) -> dict[str, Json]:
+def with_properties(names: Names, properties: list[str]) -> dict[str, object]:
     """The names of a slice, and the properties: as a name of their own and among the slice's extra fields."""
-    slice: SliceView = copy(names["stream_slice"])
+    slice = copy(cast("SliceView", names["stream_slice"]))
     slice.extra_fields = {**slice.extra_fields, NAME: properties}
     return {**names, NAME: properties, "stream_slice": slice, "stream_partition": slice, "stream_interval": slice}
 
@@ -75,13 +76,13 @@ def by_length(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
     return group
 
 
-def by_key(key: Callable[[dict[str, Json]], Json]) -> Merge:
+def by_key(key: Callable[[JsonObject], JsonValue]) -> Merge:
     """Records with the same key become one, in the order in which keys came; those without one stay as they are."""
 
     def merged(parts: Sequence[Records]) -> Records:
         if len(parts) == 1:
             return parts[0]
-        known: dict[str, dict[str, Json]] = {}
+        known: dict[str, JsonObject] = {}
         records: Records = []
         for record in (record for part in parts for record in part):
             value = key(record)
@@ -98,7 +99,7 @@ def by_key(key: Callable[[dict[str, Json]], Json]) -> Merge:
     return merged
 
 
-def _merge(into: dict[str, Json], record: dict[str, Json]) -> None:
+def _merge(into: JsonObject, record: JsonObject) -> None:
     """Add what `record` has; where both have a value, that of `record` counts, and objects are merged."""
     for name, value in record.items():
         held = into.get(name)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from cdk.base.errors import FatalError, TransientError
 from cdk.base.logs import logger
-from cdk.base.values import Json, Record
+from cdk.base.values import JsonValue, Record
 from cdk.declarative.model.plug_points import Incremental, Router, SliceReader
 from cdk.rest.errors.signals import ResetPagination, SplitWindow
 from cdk.state.position import Checkpoint, Start
@@ -109,7 +109,7 @@ class _Attempt:
     def __init__(self, slice: Slice, remaining: list[Window | None], *, uncut: bool) -> None:
         self.slice, self.remaining, self._uncut = slice, remaining, uncut
         self.handed = 0
-        self.greatest: Json = None
+        self.greatest: JsonValue = None
 
     def read(self, inner: SliceReader, incremental: Incremental | None, limit: int | None) -> Iterator[Item]:
         """The items of the window. Raises ResetPagination: there are as many records as the limit says."""
@@ -134,7 +134,7 @@ class _Attempt:
         if values:
             self.greatest = cursor.greatest(values if self.greatest is None else [self.greatest, *values])
 
-    def _position(self, following: Mapping[str, Json]) -> Mapping[str, Json]:
+    def _position(self, following: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         return {**following, _REMAINING: [_written(window) for window in self.remaining]}
 
 
@@ -147,7 +147,7 @@ def _remaining(slice: Slice) -> list[Window | None]:
     return [*windows[:-1], replace(windows[-1], last=slice.window.last)]
 
 
-def _written(window: Window | None) -> Json:
+def _written(window: Window | None) -> JsonValue:
     return None if window is None else [window.start, window.end, window.until]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.declarative.reading.type_normalizer import resolve
 
 _REF = "$ref"
@@ -22,7 +22,7 @@ def read_schema(file: Path) -> JsonSchema:
     Raises ManifestError: a file is not there or holds no JSON object, a reference leads nowhere, or between files in a
     circle.
     """
-    return _References(file).of(_loaded(file))  # type: ignore[no-any-return] # an object stays one
+    return _References(file).of(_loaded(file))
 
 
 def is_file(file: Path, *, within: Path) -> bool:
@@ -42,17 +42,18 @@ class _References:
         self._file, self._trail = file, trail
         self._outermost = home is None
 
-    def of(self, value: Json) -> Json:
-        """`value` with the schemas that it refers to."""
-        if isinstance(value, list):
-            return [self.of(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if isinstance(link := value.get(_REF), str):
-            return self._target(link, value)
-        return {name: self.of(item) for name, item in value.items()}
+    def of(self, schema: JsonSchema) -> JsonSchema:
+        """`schema` with the schemas that it refers to."""
+        if isinstance(link := schema.get(_REF), str):
+            return self._target(link, schema)
+        return {name: self._inside(item) for name, item in schema.items()}
 
-    def _target(self, link: str, written: JsonSchema) -> Json:
+    def _inside(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, list):
+            return [self._inside(item) for item in value]
+        return self.of(value) if isinstance(value, dict) else value
+
+    def _target(self, link: str, written: JsonSchema) -> JsonSchema:
         name, _, pointer = link.partition("#")
         file = self._shared(name, link) if name else self._file
         step = (file, pointer)

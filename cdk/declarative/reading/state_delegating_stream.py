@@ -6,7 +6,7 @@ from functools import partial
 
 from cdk.base.logs import logger
 from cdk.base.times.iso_durations import Duration, earlier
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.slice import Partition, Slice
@@ -38,10 +38,10 @@ class DelegatingStream(Stream):
         self.supports_checkpointing = stream.supports_checkpointing
 
     @property
-    def empty_state(self) -> Json:
+    def empty_state(self) -> JsonValue:
         return self._chosen.empty_state
 
-    def migrate_state(self, blob: Json) -> Json:
+    def migrate_state(self, blob: JsonValue) -> JsonValue:
         self._choose(self._fitting(self.later.migrate_state(blob)))
         return self._chosen.migrate_state(blob) if self._chosen is self.later else None
 
@@ -69,7 +69,7 @@ class DelegatingStream(Stream):
             raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
         return partial(_chosen, self.reload, later=self._chosen is self.later), ()
 
-    def _fitting(self, blob: Json) -> ManifestStream:
+    def _fitting(self, blob: JsonValue) -> ManifestStream:
         if not isinstance(blob, Mapping) or not blob or all(str(key).startswith("__ab_") for key in blob):
             return self.full
         if self._retention is not None and self.later.cursor is not None:

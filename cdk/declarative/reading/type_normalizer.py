@@ -11,9 +11,12 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from cdk.base.logs import logger
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
 
-Cast: TypeAlias = Callable[[Json], Json]
+Cast: TypeAlias = Callable[[JsonValue], JsonValue]
+_Convert: TypeAlias = Callable[..., JsonValue]
+"""Makes a value of another type. Raises ValueError, TypeError or OverflowError: this value cannot be one."""
+
 _Fields: TypeAlias = tuple[tuple[str, frozenset[type], Cast], ...]
 
 _MISSING = ...
@@ -41,7 +44,7 @@ _READY: Mapping[str, tuple[type, ...]] = {
 """What a value is that needs no cast. Where `number` is the only type, whole numbers become floats."""
 
 
-def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[dict[str, Json]]], None]:
+def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject]], None]:
     """The function that casts the records of a page in place. `where` names the stream, for warnings.
 
     It warns once of each field with a value that does not fit, and never shows the value.
@@ -50,14 +53,14 @@ def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[dict[str, 
     fields, others = compiler.root()
     names = [name for name, _, _ in fields]
 
-    def normalize(records: list[dict[str, Json]]) -> None:
+    def normalize(records: list[JsonObject]) -> None:
         # Most fields of most pages need nothing, and a look at a column takes less than one at each value.
         for (name, ready, cast), values in zip(fields, _columns(records, names), strict=False):
             if ready.issuperset(map(type, values)):
                 continue
             for record, value in zip(records, values, strict=True):
                 if type(value) not in ready:
-                    record[name] = cast(value)
+                    record[name] = cast(record[name])
         for look in others:
             for record in records:
                 look(record)
@@ -65,7 +68,7 @@ def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[dict[str, 
     return normalize
 
 
-def _columns(records: list[dict[str, Json]], names: list[str]) -> Iterable[Sequence[Json]]:
+def _columns(records: list[JsonObject], names: list[str]) -> Iterable[Sequence[object]]:
     """The values of each field, `_MISSING` where it is absent."""
     if len(names) > 1:  # with one name, `itemgetter` would not give tuples
         try:
@@ -111,10 +114,12 @@ class _Compiler:
             ready -= {dict, list}
         return frozenset(ready), self._cast(convert, kinds, inside, path, nullable="null" in kinds)
 
-    def _cast(self, convert: Cast | None, kinds: list[str], inside: Cast | None, path: str, *, nullable: bool) -> Cast:
+    def _cast(
+        self, convert: _Convert | None, kinds: list[str], inside: Cast | None, path: str, *, nullable: bool
+    ) -> Cast:
         fitting = {kind for name in kinds for kind in _READY.get(name, ())}
 
-        def cast(value: Json) -> Json:
+        def cast(value: JsonValue) -> JsonValue:
             if convert is not None and not (nullable and value is None):
                 try:  # noqa: SIM105 - `suppress` takes as long as all the rest
                     value = convert(value)
@@ -135,12 +140,11 @@ class _Compiler:
         if not fields and items is None and ref is None:
             return None
 
-        def inside(value: Json) -> Json:
+        def inside(value: JsonValue) -> JsonValue:
             if fields and isinstance(value, dict):
                 for name, ready, cast in fields:
-                    child = value.get(name, _MISSING)
-                    if type(child) not in ready:
-                        value[name] = cast(child)
+                    if type(value.get(name, _MISSING)) not in ready:
+                        value[name] = cast(value[name])
             elif items is not None and isinstance(value, list):
                 ready, cast = items
                 for i, child in enumerate(value):
@@ -153,7 +157,7 @@ class _Compiler:
     def _ref(self, pointer: str, path: str) -> Cast:
         """Looks into a value with the schema that a `$ref` names; the value itself is checked, and not cast."""
 
-        def follow(value: Json) -> Json:
+        def follow(value: JsonValue) -> JsonValue:
             look = self._known.get((pointer, path))
             if look is None:
                 schema = resolve(self._root, pointer)
@@ -165,7 +169,7 @@ class _Compiler:
 
         return follow
 
-    def _warn(self, value: Json, kinds: list[str], path: str) -> None:
+    def _warn(self, value: JsonValue, kinds: list[str], path: str) -> None:
         if path in self._warned:
             return
         self._warned.add(path)
@@ -180,7 +184,7 @@ class _Compiler:
 
 def resolve(root: JsonSchema, pointer: str) -> JsonSchema:
     """The part of a schema that a local `$ref` (`#/definitions/x`) names; an empty one where there is none."""
-    value: Json = root
+    value: JsonValue = root
     for part in pointer.removeprefix("#").split("/"):
         if part:
             name = part.replace("~1", "/").replace("~0", "~")
@@ -188,7 +192,7 @@ def resolve(root: JsonSchema, pointer: str) -> JsonSchema:
     return value if isinstance(value, Mapping) else {}
 
 
-def _same(value: Json) -> Json:
+def _same(value: JsonValue) -> JsonValue:
     return value
 
 
@@ -199,20 +203,20 @@ def _kinds(schema: JsonSchema) -> list[str] | None:
     return [str(kind) for kind in kinds] if isinstance(kinds, list | tuple) else None
 
 
-def _fits(value: Json, kinds: list[str]) -> bool:
+def _fits(value: JsonValue, kinds: list[str]) -> bool:
     name = _NAMES.get(type(value))
     if name is None or name in kinds:
         return True
     return (name == "integer" and "number" in kinds) or (
-        name == "number" and "integer" in kinds and bool(value.is_integer())
+        type(value) is float and "integer" in kinds and value.is_integer()
     )
 
 
-def _boolean(value: Json) -> Json:
+def _boolean(value: JsonValue) -> JsonValue:
     return _WORDS.get(value.lower().strip(), value) if isinstance(value, str) else bool(value)
 
 
-def _array(schema: JsonSchema) -> Cast | None:
+def _array(schema: JsonSchema) -> _Convert | None:
     """Makes a list of a value that is none; None where the elements are told to be of one type, or hold others."""
     items = schema.get("items")
     kinds = items.get("type") if isinstance(items, Mapping) else None
@@ -221,4 +225,4 @@ def _array(schema: JsonSchema) -> Cast | None:
     return lambda value: value if isinstance(value, list | dict) else [value]
 
 
-_CASTS: Mapping[str, Cast] = {"string": str, "number": float, "integer": int, "boolean": _boolean}
+_CASTS: Mapping[str, _Convert] = {"string": str, "number": float, "integer": int, "boolean": _boolean}

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
@@ -56,9 +56,9 @@ class JwtAuthenticator(AnyAuthenticator):
     token_duration: int | None = Field(1200, description="Seconds for which a token is valid.")
     header_prefix: str | None = Field(None, description="The word before the token, such as `Bearer`.")
     jwt_headers: JwtHeaders | None = Field(None, description="The usual headers of the token.")
-    additional_jwt_headers: dict[str, Json] | None = Field(None, description="More headers of the token.")
+    additional_jwt_headers: JsonObject | None = Field(None, description="More headers of the token.")
     jwt_payload: JwtPayload | None = Field(None, description="The usual claims of the token.")
-    additional_jwt_payload: dict[str, Json] | None = Field(None, description="More claims of the token.")
+    additional_jwt_payload: JsonObject | None = Field(None, description="More claims of the token.")
     passphrase: str | None = Field(None, description="What the private key is encrypted with.")
     request_option: RequestOption | None = Field(
         None, description="Where the token goes. The header Authorization by default."
@@ -80,14 +80,14 @@ class JwtAuthenticator(AnyAuthenticator):
             clock=ctx.runtime.clock,
         )
 
-    def _fields(self, ctx: BuildContext, usual: str, more: str) -> Callable[[], dict[str, Json]]:
+    def _fields(self, ctx: BuildContext, usual: str, more: str) -> Callable[[], JsonObject]:
         """Claims or headers of a token, as they are now. Usual ones that are empty are left out."""
         part: BaseModel | None = getattr(self, usual)
         written = part.model_dump() if part is not None else {}
         texts = {name: ctx.expression(self, usual, text) for name, text in written.items() if text}
         extra = ctx.nested(self, more) if getattr(self, more) else None
 
-        def fields() -> dict[str, Json]:
+        def fields() -> JsonObject:
             written = None if extra is None else extra.value()
             explicit = dict(written) if isinstance(written, Mapping) else {}
             return explicit | {name: text for name, expression in texts.items() if (text := expression.text())}

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.components.auth.jwt import JwtAuthenticator
 from cdk.declarative.components.auth.sharing import definition, keeper, learner, shared
 from cdk.declarative.model.context import BuildContext
@@ -66,8 +66,8 @@ class OAuthAuthenticator(AnyAuthenticator):
     token_expiry_date_format: str | None = Field(
         None, description="How moments are written, also the one in the answer if it is no number of seconds."
     )
-    refresh_request_body: dict[str, Json] | None = Field(None, description="More fields of the request for a token.")
-    refresh_request_headers: dict[str, Json] | None = Field(
+    refresh_request_body: JsonObject | None = Field(None, description="More fields of the request for a token.")
+    refresh_request_headers: JsonObject | None = Field(
         None,
         description="Headers of that request. With an Authorization, client id and secret are not sent as fields.",
     )
@@ -182,7 +182,7 @@ class OAuthAuthenticator(AnyAuthenticator):
     def _text(self, ctx: BuildContext, field: str) -> Callable[[], str]:
         return ctx.expression(self, field).text
 
-    def _extra(self, ctx: BuildContext) -> Callable[[], Mapping[str, Json]]:
+    def _extra(self, ctx: BuildContext) -> Callable[[], Mapping[str, JsonValue]]:
         body, scopes = ctx.mapping(self, "refresh_request_body"), self.scopes
         if scopes:
             return lambda: {**body.value(), "scopes": scopes}
@@ -208,7 +208,7 @@ def _saved(ctx: BuildContext, names: tuple[str, ...], otherwise: Setting) -> Set
     return str(value) if value else otherwise
 
 
-def _without(config: Mapping[str, Json], names: list[str]) -> Mapping[str, Json]:
+def _without(config: Mapping[str, JsonValue], names: list[str]) -> Mapping[str, JsonValue]:
     """`config` without the value at a path."""
     name, *rest = names
     if name not in config:

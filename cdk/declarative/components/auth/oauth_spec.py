@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.model.component import Component
 
 
@@ -24,19 +24,19 @@ class OAuthConfigSpecification(Component):
     """
 
     type: Literal["OAuthConfigSpecification"] = "OAuthConfigSpecification"
-    oauth_user_input_from_connector_config_specification: dict[str, Json] | None = Field(
+    oauth_user_input_from_connector_config_specification: JsonObject | None = Field(
         None, description="Which values of the config are needed before the user is asked for consent."
     )
-    oauth_connector_input_specification: dict[str, Json] | None = Field(
+    oauth_connector_input_specification: JsonObject | None = Field(
         None, description="The addresses for consent and for tokens, where the API has no flow that platforms know."
     )
-    complete_oauth_output_specification: dict[str, Json] | None = Field(
+    complete_oauth_output_specification: JsonObject | None = Field(
         None, description="Where in the config the tokens go."
     )
-    complete_oauth_server_input_specification: dict[str, Json] | None = Field(
+    complete_oauth_server_input_specification: JsonObject | None = Field(
         None, description="What the platform itself must be given, such as its client id."
     )
-    complete_oauth_server_output_specification: dict[str, Json] | None = Field(
+    complete_oauth_server_output_specification: JsonObject | None = Field(
         None, description="Where in the config the values of the platform go."
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonValue, canonical
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.rest import Authenticator
@@ -39,7 +39,7 @@ def learner(ctx: BuildContext) -> Learn:
 def keeper(ctx: BuildContext) -> Keep:
     """Has values of the config saved; as `learner`."""
 
-    def keep(updates: Mapping[tuple[str, ...], Json]) -> None:
+    def keep(updates: Mapping[tuple[str, ...], JsonValue]) -> None:
         ctx.runtime.keep(updates)
 
     return keep

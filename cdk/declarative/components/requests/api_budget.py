@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.times.iso_durations import later
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.backoff import checked_pattern
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
@@ -36,8 +36,8 @@ class HttpRequestRegexMatcher(Component):
     method: str | None = Field(None, description="GET, POST or another method.")
     url_base: str | None = Field(None, description="Scheme and host: `https://api.example.com`.")
     url_path_pattern: str | None = Field(None, description="A regular expression that is searched for in the path.")
-    params: dict[str, Json] | None = Field(None, description="Query parameters that the request has.")
-    headers: dict[str, Json] | None = Field(None, description="Headers that the request has.")
+    params: JsonObject | None = Field(None, description="Query parameters that the request has.")
+    headers: JsonObject | None = Field(None, description="Headers that the request has.")
     weight: int | str | None = Field(
         None, description="How many calls one such request counts for, as a number or an expression."
     )

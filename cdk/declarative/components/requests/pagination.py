@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, RequestPath
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Expression
@@ -36,9 +36,9 @@ class NoPagination(AnyPaginator):
 
 
 class _OnePage(Pages):
-    def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None: ...
+    def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None: ...
 
-    def next(self, page: PageResult, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> JsonValue:
         return None
 
 
@@ -84,16 +84,16 @@ class _StrategyPages(Pages):
         self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
         self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
 
-    def first(self) -> Json:
+    def first(self) -> JsonValue:
         return self._strategy.first()
 
-    def apply(self, draft: RequestBuilder, token: Json, size: int | None) -> None:
+    def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None:
         if self._put_token is not None and token is not None:
             self._put_token(draft, token)
         if self._put_size is not None:
             self._put_size(draft, size)
 
-    def next(self, page: PageResult, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> JsonValue:
         # A token of 0 or "" is what APIs send when there is no next page.
         return self._strategy.next(page, size) or None
 
@@ -164,12 +164,14 @@ class _Counting(PageStrategy):
         self.reads_body = size_expression is not None
         self.counts = "records" if by_records else f"pages from {start}"
 
-    def first(self) -> Json:
+    def first(self) -> JsonValue:
         return self._first
 
-    def next(self, page: PageResult, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> JsonValue:
         if self._size_expression is not None:
-            rendered: Json = self._size_expression.value({"response": page.body, **page.names})
+            rendered = self._size_expression.value({"response": page.body, **page.names})
+            if not isinstance(rendered, int | float | str):
+                raise ManifestError(f"the page size is {rendered!r}, expected a number")
             size = int(rendered)
         number = self._start if page.token is None else page.token
         if type(number) is not int:
@@ -215,7 +217,7 @@ class _CursorStrategy(PageStrategy):
         self.reads_body = "response" in read
         self._links = "headers" in read
 
-    def next(self, page: PageResult, size: int | None) -> Json:
+    def next(self, page: PageResult, size: int | None) -> JsonValue:
         names = {
             **page.names,
             "response": page.body,
@@ -229,23 +231,23 @@ class _CursorStrategy(PageStrategy):
         return self._value.value(names)
 
 
-def header_map(headers: Headers) -> dict[str, Json]:
+def header_map(headers: Headers) -> dict[str, object]:
     """Headers as expressions see them: by any usual spelling of their names, and `link` taken apart by relation."""
-    shown: dict[str, Json] = _AnyCase(headers)
+    shown = _AnyCase(headers)
     shown["link"] = links(headers.get("link", ""))
     return shown
 
 
-class _AnyCase(dict[str, Json]):
+class _AnyCase(dict[str, object]):
     """Header fields, found whatever their case."""
 
-    def __missing__(self, name: str) -> Json:
+    def __missing__(self, name: str) -> object:
         return super().__getitem__(name.lower())
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and super().__contains__(name.lower())
 
-    def get(self, name: str, default: Json = None) -> Json:
+    def get(self, name: str, default: object = None) -> object:
         return super().get(name.lower(), default)
 
 

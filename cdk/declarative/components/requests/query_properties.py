@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, StreamParts
@@ -26,12 +26,12 @@ class GroupByKeyMergeStrategy(Component):
     type: Literal["GroupByKeyMergeStrategy"] = "GroupByKeyMergeStrategy"
     key: str | list[str] = Field(description="The field of the key, or the fields that make it up together.")
 
-    def build(self, ctx: BuildContext) -> Callable[[dict[str, Json]], Json]:
+    def build(self, ctx: BuildContext) -> Callable[[JsonObject], JsonValue]:
         """The key of a record; None when a part of it is missing."""
         names = [self.key] if isinstance(self.key, str) else self.key
         fields = [ctx.expression(self, "key", name).text() for name in names]
 
-        def key(record: dict[str, Json]) -> Json:
+        def key(record: JsonObject) -> JsonValue:
             values = [record.get(name) for name in fields]
             return None if None in values else values
 
@@ -84,7 +84,7 @@ class JsonSchemaPropertySelector(Component):
             catalog = ctx.runtime.selected
             if ctx.stream not in catalog:
                 return properties
-            selected: dict[str, Json] = {name: {} for name in catalog[ctx.stream]}
+            selected: JsonObject = {name: {} for name in catalog[ctx.stream]}
             for transform in transforms:
                 transform([selected], NO_NAMES)
             return [name for name in properties if name in selected]
@@ -118,7 +118,7 @@ class PropertiesFromEndpoint(Component):
         find = path(*(ctx.expression(self, "property_field_path", name).text() for name in self.property_field_path))
 
         def load() -> Sequence[str]:
-            values: list[Json] = []
+            values: list[JsonValue] = []
             for item in reader.read(Slice()):
                 records = item.records if isinstance(item, Page) else [item] if isinstance(item, dict) else ()
                 values.extend(find(record) for record in records)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cdk.base.values import Json, to_json
+from cdk.base.values import JsonObject, JsonValue, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyRequestBody
 from cdk.declarative.model.request_builder import RequestBuilder
@@ -42,7 +42,7 @@ class RequestBodyUrlEncodedForm(AnyRequestBody):
     """
 
     type: Literal["RequestBodyUrlEncodedForm"] = "RequestBodyUrlEncodedForm"
-    value: str | dict[str, Json] = Field(description="Fields and their values, which are sent as texts.")
+    value: str | JsonObject = Field(description="Fields and their values, which are sent as texts.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         """The function that adds the fields."""
@@ -65,7 +65,7 @@ class RequestBodyJsonObject(AnyRequestBody):
     """
 
     type: Literal["RequestBodyJsonObject"] = "RequestBodyJsonObject"
-    value: str | dict[str, Json] = Field(description="The object; texts inside it may be expressions.")
+    value: str | JsonObject = Field(description="The object; texts inside it may be expressions.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         """The function that adds the object's keys."""
@@ -108,7 +108,7 @@ class RequestBodyGraphQL(AnyRequestBody):
         return fill
 
 
-def fill_json(draft: RequestBuilder, body: Json) -> None:
+def fill_json(draft: RequestBuilder, body: JsonValue) -> None:
     """Add a JSON body to a draft: keys are added to those that are there; a text is JSON as it will be sent."""
     if isinstance(body, str):
         draft.text, draft.headers["Content-Type"] = body, "application/json"

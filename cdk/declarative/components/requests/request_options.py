@@ -5,13 +5,13 @@ from typing import ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest.http.messages import RequestPart
 
-Put: TypeAlias = Callable[[RequestBuilder, Json], None]
+Put: TypeAlias = Callable[[RequestBuilder, JsonValue], None]
 """Puts one value where an option says."""
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 from pydantic import BeforeValidator, Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.error_handlers import DefaultErrorHandler
 from cdk.declarative.components.requests.query_properties import PropertiesFromEndpoint, QueryProperties
 from cdk.declarative.components.requests.request_body import fill_json
@@ -25,7 +25,7 @@ from cdk.rest.http.conditional_transport import AskingTransport
 from cdk.rest.limits.budget import Budgeted
 
 
-def _with_properties(value: Json) -> Json:
+def _with_properties(value: object) -> object:
     """Parameters with the properties among them as a component."""
     if not isinstance(value, Mapping):
         return value
@@ -61,17 +61,15 @@ class HttpRequester(AnyRequester):
     authenticator: Annotated[AnyAuthenticator | None, Default("", "CustomAuthenticator")] = Field(
         None, description="Adds the credentials."
     )
-    request_parameters: Annotated[str | dict[str, Json] | None, BeforeValidator(_with_properties)] = Field(
+    request_parameters: Annotated[str | dict[str, object] | None, BeforeValidator(_with_properties)] = Field(
         None, description="Query parameters; one may be a `QueryProperties`, which is older than `query_properties`."
     )
-    request_headers: str | dict[str, Json] | None = Field(None, description="Headers.")
+    request_headers: str | JsonObject | None = Field(None, description="Headers.")
     request_body: AnyRequestBody | None = Field(None, description="The body.")
-    request_body_data: str | dict[str, Json] | None = Field(
+    request_body_data: str | JsonObject | None = Field(
         None, description="A form, or a text that is sent as it is. Older than `request_body`."
     )
-    request_body_json: str | dict[str, Json] | None = Field(
-        None, description="A JSON object. Older than `request_body`."
-    )
+    request_body_json: str | JsonObject | None = Field(None, description="A JSON object. Older than `request_body`.")
     error_handler: Annotated[AnyErrorHandler | None, Default("DefaultErrorHandler", "CustomErrorHandler")] = Field(
         None, description="Says what an answer means and whether to try again."
     )
@@ -158,16 +156,16 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
     if component.fetch_properties_from_endpoint is not None:
         sources.append(QueryProperties(property_list=component.fetch_properties_from_endpoint))
     parameters = component.request_parameters
-    own = {} if not isinstance(parameters, dict) else parameters
-    named = [name for name, value in own.items() if isinstance(value, QueryProperties)]
-    sources += [own[name] for name in named]
+    own = parameters if isinstance(parameters, dict) else {}
+    named = {name: value for name, value in own.items() if isinstance(value, QueryProperties)}
+    sources += named.values()
     if len(sources) > 1:
         where = ctx.where(component, "query_properties")
         raise ManifestError(f"{where}: properties to ask for are told in {len(sources)} places; keep one of them")
     if named:
         rest = {name: value for name, value in own.items() if name not in named}
         component = component.model_copy(update={"request_parameters": rest})
-    return (sources[0].build(ctx) if sources else None), (named[0] if named else None), component
+    return (sources[0].build(ctx) if sources else None), next(iter(named), None), component
 
 
 def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:

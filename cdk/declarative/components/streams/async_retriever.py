@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import DecodeError, FatalError, ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.records.extractors import DpathExtractor, ResponseToFileExtractor
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
@@ -222,15 +222,16 @@ class _Api:
             return [""]
         response = job.polled if self._find is None or job.polled is None else self._send(self._find, job)
         assert response is not None
-        targets = list(values_of(self._target, response))
-        for target in targets:
-            if type(target) is not str:
+        targets: list[str] = []
+        for target in values_of(self._target, response):
+            if not isinstance(target, str):
                 raise DecodeError(
                     f"{response.request}: found {type(target).__name__} as a download target, expected text"
                 )
+            targets.append(target)
         return targets
 
-    def download(self, job: Job, target: str, page: Mapping[str, Json] | None) -> Iterator[Item]:
+    def download(self, job: Job, target: str, page: Mapping[str, JsonValue] | None) -> Iterator[Item]:
         slice = _with_answers(job.slice, {**_answers(job), "download_target": target})
         return self._pages.read(replace(slice, start=Start() if page is None else Checkpoint(page)))
 
@@ -245,7 +246,7 @@ class _Api:
     def _send(self, requester: Requester, job: Job) -> Response:
         return requester.client.send(requester.draft(self._names(job.slice, _answers(job))).request())
 
-    def _names(self, slice: Slice, answers: Mapping[str, Json]) -> dict[str, Json]:
+    def _names(self, slice: Slice, answers: Mapping[str, JsonValue]) -> JsonObject:
         return {**slice_names(view(_with_answers(slice, answers), self._ctx.window)), "next_page_token": None}
 
 
@@ -273,18 +274,18 @@ def _decoder(component: AnyDecoder | None, ctx: BuildContext) -> Decoder:
     return JsonDocument() if component is None else component.build(ctx)
 
 
-def _answers(job: Job) -> dict[str, Json]:
+def _answers(job: Job) -> JsonObject:
     """What the API has said of a job, under the names of expressions."""
     polled = {} if job.polled is None else {"polling_response": answer(job.polled)}
     return {"creation_response": job.created, **polled}
 
 
-def _with_answers(slice: Slice, answers: Mapping[str, Json]) -> Slice:
+def _with_answers(slice: Slice, answers: Mapping[str, JsonValue]) -> Slice:
     """The slice with answers about its job: like fields of a parent's record, they are names of their own."""
     return replace(slice, partition=Partition(slice.partition, extra={**slice.extra, **answers}))
 
 
-def values_of(extractor: Extractor, response: Response) -> Iterator[Json]:
+def values_of(extractor: Extractor, response: Response) -> Iterator[JsonValue]:
     """What an extractor finds, be it objects or texts."""
     if isinstance(extractor, FieldExtractor):
         for values in extractor.values(response):

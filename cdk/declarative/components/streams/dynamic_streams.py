@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue, Record
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
@@ -17,7 +17,7 @@ from cdk.declarative.syntax.validation_errors import problems
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.stream import Page, Stream
+from cdk.streams.stream import Item, Page, Stream
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -78,12 +78,12 @@ class HttpComponentsResolver(AnyComponentsResolver):
     )
     components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]:
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
         """The function from a template to its copies. Requests are sent when it is called."""
         reader = self.retriever.build(ctx, StreamParts("components resolver"))
         settings = [item.build(ctx, as_yaml=False) for item in self.components_mapping]
 
-        def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+        def copies(template: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
             partitions = [WHOLE] if reader.router is None else reader.router.partitions({})
             for partition in partitions:
                 if isinstance(partition, ParentState):
@@ -99,7 +99,7 @@ class HttpComponentsResolver(AnyComponentsResolver):
         return copies
 
 
-def _records(items: Iterator[Json]) -> Iterator[Mapping[str, Json]]:
+def _records(items: Iterator[Item]) -> Iterator[Record]:
     for item in items:
         if isinstance(item, Page):
             yield from item.records
@@ -118,9 +118,9 @@ class StreamConfig(Component):
 
     type: Literal["StreamConfig"] = "StreamConfig"
     configs_pointer: list[str] = Field(description="Where the list lies in the config.")
-    default_values: list[Json] | None = Field(None, description="Items besides those of the config.")
+    default_values: list[JsonValue] | None = Field(None, description="Items besides those of the config.")
 
-    def items(self, ctx: BuildContext) -> list[Json]:
+    def items(self, ctx: BuildContext) -> list[JsonValue]:
         names = [ctx.expression(self, "configs_pointer", part).text() for part in self.configs_pointer]
         value = path(*names)(ctx.config)
         own = value if isinstance(value, list) else [] if value is None else [value]
@@ -141,11 +141,11 @@ class ConfigComponentsResolver(AnyComponentsResolver):
     stream_config: Annotated[list[StreamConfig], ONE_OR_MANY] = Field(description="The list, or several.")
     components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]:
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
         """The function from a template to its copies."""
         settings = [item.build(ctx, as_yaml=True) for item in self.components_mapping]
 
-        def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+        def copies(template: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
             for items in product(*(config.items(ctx) for config in self.stream_config)):
                 values = _combined(items, many=len(self.stream_config) > 1)
                 scope: Names = {"components_values": values, "stream_template_config": template}
@@ -154,11 +154,11 @@ class ConfigComponentsResolver(AnyComponentsResolver):
         return copies
 
 
-def _combined(items: Sequence[Json], *, many: bool) -> Json:
+def _combined(items: Sequence[JsonValue], *, many: bool) -> JsonValue:
     """What the items of one combination are together: their keys; a value without keys by its place."""
     if not many and not isinstance(items[0], Mapping):
         return {"source_config_0": (0, items[0])}
-    combined: dict[str, Json] = {}
+    combined: JsonObject = {}
     for i, item in enumerate(items):
         combined |= item if isinstance(item, Mapping) else {f"source_config_{i}": item}
     return combined
@@ -173,7 +173,7 @@ class StreamParametersDefinition(Component):
     """
 
     type: Literal["StreamParametersDefinition"] = "StreamParametersDefinition"
-    list_of_parameters_for_stream: list[dict[str, Json]] = Field(description="One object for each stream.")
+    list_of_parameters_for_stream: list[JsonObject] = Field(description="One object for each stream.")
 
 
 class ParametrizedComponentsResolver(AnyComponentsResolver):
@@ -192,11 +192,11 @@ class ParametrizedComponentsResolver(AnyComponentsResolver):
     stream_parameters: StreamParametersDefinition = Field(description="The parameters.")
     components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, Json]], Iterator[Mapping[str, Json]]]:
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
         """The function from a template to its copies."""
         settings = [item.build(ctx, as_yaml=True) for item in self.components_mapping]
 
-        def copies(template: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+        def copies(template: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
             for values in self.stream_parameters.list_of_parameters_for_stream:
                 scope: Names = {"components_values": values, "stream_template_config": template}
                 yield from filled(template, settings, [scope])
@@ -228,7 +228,7 @@ class DynamicDeclarativeStream(Component):
 
     type: Literal["DynamicDeclarativeStream"] = "DynamicDeclarativeStream"
     name: str = Field("", description="What the check calls the template.")
-    stream_template: dict[str, Json] = Field(description="The stream that is copied.")
+    stream_template: JsonObject = Field(description="The stream that is copied.")
     components_resolver: AnyComponentsResolver = Field(description="Says what there are streams for.")
     use_parent_parameters: bool = Field(True, description="Whether parameters from above win over the template's own.")
 

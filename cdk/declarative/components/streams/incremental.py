@@ -1,5 +1,6 @@
 """Incremental sync: `DatetimeBasedCursor` and `IncrementingCountCursor`."""
 
+from collections.abc import Mapping
 from datetime import UTC, timedelta
 from datetime import datetime as moment_type
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.times.iso_durations import Duration
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
@@ -94,7 +95,7 @@ class DatetimeBasedCursor(AnyIncrementalSync):
     is_compare_strictly: bool = Field(False, description="Leave out a window that would start where it ends.")
     global_substream_cursor: bool = Field(False, description="One cursor for all partitions.")
     allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the field.")
-    clamping: dict[str, Json] | None = Field(None, description="Cut windows at whole days, weeks or months.")
+    clamping: JsonObject | None = Field(None, description="Cut windows at whole days, weeks or months.")
 
     def build(self, ctx: BuildContext) -> Incremental:
         """The cursor, and how its windows are asked for."""
@@ -145,7 +146,8 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         if self.clamping is None:
             return None
         where = ctx.where(self, "clamping")
-        day = str((self.clamping.get("target_details") or {}).get("weekday", "")).upper()
+        details = self.clamping.get("target_details")
+        day = str(details.get("weekday", "")).upper() if isinstance(details, Mapping) else ""
         match str(self.clamping.get("target", "")).upper():
             case "DAY" | "MONTH" as target:
                 return Clamping(target)

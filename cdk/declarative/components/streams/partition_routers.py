@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json, Record, canonical
+from cdk.base.values import JsonObject, JsonValue, Record, canonical
 from cdk.declarative.components.requests.request_options import Put, RequestOption
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.context import BuildContext
@@ -36,7 +36,7 @@ class ListPartitionRouter(AnyPartitionRouter):
 
     type: Literal["ListPartitionRouter"] = "ListPartitionRouter"
     cursor_field: str = Field(description="Name of the partition's field.")
-    values: str | list[Json] = Field(description="The values, or an expression that gives a list of them.")
+    values: str | list[JsonValue] = Field(description="The values, or an expression that gives a list of them.")
     request_option: RequestOption | None = Field(None, description="Where the value goes.")
 
     def build(self, ctx: BuildContext) -> Router:
@@ -44,7 +44,7 @@ class ListPartitionRouter(AnyPartitionRouter):
         name = ctx.expression(self, "cursor_field").text()
         return _Listed(name, partial(self._values, ctx), _put(self.request_option, ctx))
 
-    def _values(self, ctx: BuildContext) -> Sequence[Json]:
+    def _values(self, ctx: BuildContext) -> Sequence[JsonValue]:
         """The values: strings where they are written in the manifest, whatever an expression gives otherwise."""
         if not isinstance(self.values, str):
             return [ctx.expression(self, "values", value).text() for value in self.values]
@@ -60,7 +60,7 @@ class ListPartitionRouter(AnyPartitionRouter):
 class _Listed(Router):
     """The partitions of a list."""
 
-    def __init__(self, name: str, values: Callable[[], Sequence[Json]], put: Put | None) -> None:
+    def __init__(self, name: str, values: Callable[[], Sequence[JsonValue]], put: Put | None) -> None:
         self._name, self._values, self._put = name, values, put
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition]:
@@ -274,7 +274,7 @@ class _United(Router):
     def apply(self, draft: RequestBuilder, slice: Slice) -> None: ...
 
 
-def _parent_slice(partition: Partition) -> dict[str, Json]:
+def _parent_slice(partition: Partition) -> JsonObject:
     return {PARENT_SLICE: partition[PARENT_SLICE]} if PARENT_SLICE in partition else {}
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
 from cdk.declarative.components.streams.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
@@ -81,7 +81,7 @@ class RecordSelector(Component):
         elif isinstance(self.schema_normalization, AnySchemaNormalization):
             normalize = self.schema_normalization.build(ctx, parts.schema())
 
-            def custom(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:  # noqa: ARG001
+            def custom(records: list[JsonObject], names: Names) -> list[JsonObject]:  # noqa: ARG001
                 normalize(records)
                 return records
 
@@ -93,8 +93,8 @@ def _chain(steps: list[Select]) -> Select:
     if len(steps) == 1:
         return steps[0]
 
-    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
-        selected: list[dict[str, Json]] = []
+    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
+        selected: list[JsonObject] = []
         for at in range(0, len(records), _BATCH):
             some = records[at : at + _BATCH]
             for step in steps:
@@ -108,7 +108,7 @@ def _chain(steps: list[Select]) -> Select:
 def _transforming(parts: StreamParts) -> Select:
     transforms = parts.transforms
 
-    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         for transform in transforms:
             transform(records, names)
         return records
@@ -117,9 +117,9 @@ def _transforming(parts: StreamParts) -> Select:
 
 
 def _normalizing(parts: StreamParts) -> Select:
-    known: list[Callable[[list[dict[str, Json]]], None]] = []
+    known: list[Callable[[list[JsonObject]], None]] = []
 
-    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:  # noqa: ARG001
+    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:  # noqa: ARG001
         if not known:
             from cdk.declarative.reading.type_normalizer import normalizer  # noqa: PLC0415 - few streams cast values
 
@@ -131,7 +131,7 @@ def _normalizing(parts: StreamParts) -> Select:
 
 
 def _in_window(incremental: Incremental) -> Select:
-    def select(records: list[dict[str, Json]], names: Names) -> list[dict[str, Json]]:
+    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         window: Window | None = getattr(names["stream_slice"], "window", None)
         return [record for record in records if incremental.wants(record, window)]
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
 from cdk.declarative.components.streams.dynamic_streams import DynamicDeclarativeStream
@@ -38,9 +38,9 @@ class Spec(Component):
     """
 
     type: Literal["Spec"] = "Spec"
-    connection_specification: dict[str, Json] = Field(description="The JSON Schema of the config.")
+    connection_specification: JsonObject = Field(description="The JSON Schema of the config.")
     documentation_url: str | None = Field(None, description="Where a person reads how to fill in the config.")
-    advanced_auth: dict[str, Json] | None = Field(None, description="How a platform obtains OAuth credentials.")
+    advanced_auth: JsonObject | None = Field(None, description="How a platform obtains OAuth credentials.")
     config_normalization_rules: ConfigNormalizationRules | None = Field(
         None, description="How old configs become today's, and what is checked of them."
     )
@@ -96,11 +96,11 @@ class CheckStream(AnyCheck):
         [], description="Which of the streams of templates."
     )
 
-    def names(self, config: Mapping[str, Json]) -> Sequence[str]:
+    def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:
         """Raises ConfigError: the config's list of names is none."""
         return () if self.dynamic_streams_check_configs else self._names(config)
 
-    def _names(self, config: Mapping[str, Json]) -> Sequence[str]:
+    def _names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:
         """The streams that are named: by the config, for a platform may choose them, or else here."""
         chosen = config.get(_CHOSEN)
         if chosen is None or chosen == []:
@@ -195,7 +195,7 @@ class StreamGroup(Component):
     """
 
     type: Literal["StreamGroup"] = "StreamGroup"
-    streams: list[Json] = Field(description="The streams.")
+    streams: list[JsonValue] = Field(description="The streams.")
     action: BlockSimultaneousSyncsAction = Field(description="What holds for them.")
 
 
@@ -233,9 +233,9 @@ class DeclarativeSource(Component):
     )
     stream_groups: dict[str, StreamGroup] | None = Field(None, description="Streams that must not be read together.")
     max_concurrent_async_job_count: int | str | None = Field(None, description="Jobs that may run at once.")
-    schemas: dict[str, Json] | None = Field(None, description="Schemas that streams refer to.")
-    definitions: dict[str, Json] | None = Field(None, description="Parts that others refer to.")
-    metadata: dict[str, Json] | None = Field(None, description="For editors; not used here.")
+    schemas: JsonObject | None = Field(None, description="Schemas that streams refer to.")
+    definitions: JsonObject | None = Field(None, description="Parts that others refer to.")
+    metadata: JsonObject | None = Field(None, description="For editors; not used here.")
     description: str | None = Field(None, description="What the connector reads.")
 
     @model_validator(mode="after")

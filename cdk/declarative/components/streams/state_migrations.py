@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.custom import CustomPartitionRouter
 from cdk.declarative.components.streams.partition_routers import (
     PARENT_SLICE,
@@ -27,12 +27,12 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
 
     type: Literal["LegacyToPerPartitionStateMigration"] = "LegacyToPerPartitionStateMigration"
 
-    def build(self, ctx: BuildContext, stream: Component) -> Callable[[Json], Json]:
+    def build(self, ctx: BuildContext, stream: Component) -> Callable[[JsonValue], JsonValue]:
         """The migration. Raises ManifestError: the stream has not exactly one partition field."""
         fields = self._fields(ctx, stream)
         cursor = _cursor_field(ctx, stream)
 
-        def migrate(blob: Json) -> Json:
+        def migrate(blob: JsonValue) -> JsonValue:
             if fields is None or not isinstance(blob, Mapping) or not blob or "states" in blob:
                 return blob
             if not all(isinstance(item, Mapping) and list(item) == [cursor] for item in blob.values()):
@@ -42,7 +42,7 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
 
         return migrate
 
-    def _fields(self, ctx: BuildContext, stream: Component) -> tuple[str, dict[str, Json]] | None:
+    def _fields(self, ctx: BuildContext, stream: Component) -> tuple[str, JsonObject] | None:
         """The name of the partitions' field, and their other fields; None where such states never were."""
         routers = getattr(stream.retriever, "partition_router", None) if isinstance(stream, DeclarativeStream) else None
         match routers:
@@ -71,5 +71,5 @@ def _cursor_field(ctx: BuildContext, stream: Component) -> str:
     return "" if cursor is None else ctx.expression(cursor, "cursor_field").text()
 
 
-def _extra(router: CustomPartitionRouter) -> Json:
+def _extra(router: CustomPartitionRouter) -> JsonValue:
     return (router.model_extra or {}).get("parent_stream_configs")
