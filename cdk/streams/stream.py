@@ -53,6 +53,15 @@ class Page(NamedTuple):
 Item: TypeAlias = Record | Page | Checkpoint
 
 
+def records_in(items: Iterable[Item]) -> Iterator[Record]:
+    """The records that reading gives, whether in pages or one by one."""
+    for item in items:
+        if isinstance(item, Page):
+            yield from item.records
+        elif isinstance(item, Mapping):
+            yield item
+
+
 class _FieldOfCursor:
     """The field of a stream's cursor, be it one of the class or one that `__init__` has set."""
 

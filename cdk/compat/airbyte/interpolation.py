@@ -56,6 +56,11 @@ Text: TypeAlias = JsonValue | InterpolatedString
 """What a field of a component may hold that is evaluated: as the manifest has it, or made by custom code."""
 
 
+def text_of(value: Text, config: Config) -> str:
+    """A field evaluated, as text."""
+    return InterpolatedString.create(value, parameters={}).text(config)
+
+
 @dataclass
 class InterpolatedBoolean:
     """A condition."""

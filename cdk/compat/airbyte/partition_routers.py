@@ -1,13 +1,13 @@
 """Partition routers: what a stream is read once for."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
-from cdk.base.values import Json, Record
+from cdk.base.values import JsonObject, JsonValue, Record
 from cdk.compat.airbyte.http.requesters import RequestOption, RequestOptionsProvider
-from cdk.compat.airbyte.interpolation import InterpolatedString
-from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState
+from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
+from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState
 from cdk.compat.airbyte.streams import StreamFacade
 from cdk.rest import path
 from cdk.state.slice import Partition
@@ -35,9 +35,9 @@ class PartitionRouter(StreamSlicer):
 class SinglePartitionRouter(PartitionRouter):
     """One slice, with nothing in it."""
 
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
+    def __post_init__(self, parameters: Parameters) -> None: ...
 
     def stream_slices(self) -> Iterable[StreamSlice]:
         yield StreamSlice(partition={}, cursor_slice={})
@@ -46,27 +46,30 @@ class SinglePartitionRouter(PartitionRouter):
 class Placing(PartitionRouter):
     """Puts fields of the slice where request options say."""
 
+    config: Config
+
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         raise NotImplementedError
 
-    def _put(self, part: str, names: Mapping[str, Json]) -> dict[str, Json]:
-        slice = names.get("stream_slice") or {}
-        values: dict[str, Json] = {}
-        for option, name in self._options():
-            if option is not None and option.inject_into.value == part and (value := slice.get(name)):
-                values[str(_evaluated(option.field_name, self.config))] = value  # type: ignore[attr-defined]
+    def _put(self, part: str, names: Mapping[str, object]) -> JsonObject:
+        slice = names.get("stream_slice")
+        values: JsonObject = {}
+        if isinstance(slice, Mapping):
+            for option, name in self._options():
+                if option is not None and option.inject_into.value == part and (value := slice.get(name)):
+                    values[text_of(option.field_name, self.config)] = value
         return values
 
-    def get_request_params(self, **names: Json) -> Json:
+    def get_request_params(self, **names: object) -> JsonObject:
         return self._put("request_parameter", names)
 
-    def get_request_headers(self, **names: Json) -> Json:
+    def get_request_headers(self, **names: object) -> JsonObject:
         return self._put("header", names)
 
-    def get_request_body_data(self, **names: Json) -> Json:
+    def get_request_body_data(self, **names: object) -> JsonObject:
         return self._put("body_data", names)
 
-    def get_request_body_json(self, **names: Json) -> Json:
+    def get_request_body_json(self, **names: object) -> JsonObject:
         return self._put("body_json", names)
 
 
@@ -74,23 +77,24 @@ class Placing(PartitionRouter):
 class ListPartitionRouter(Placing):
     """One slice for each value of a list."""
 
-    values: Json
-    cursor_field: Json
+    values: JsonValue
+    cursor_field: Text
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
     request_option: RequestOption | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         if isinstance(self.values, str):
             self.values = InterpolatedString.create(self.values, parameters=parameters).eval(self.config)
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        name = str(self._cursor_field.eval(self.config))
-        return [StreamSlice(partition={name: value}, cursor_slice={}) for value in self.values]
+        name = self._cursor_field.text(self.config)
+        values = self.values if isinstance(self.values, list | tuple) else ()
+        return [StreamSlice(partition={name: value}, cursor_slice={}) for value in values]
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
-        yield self.request_option, str(self._cursor_field.eval(self.config))
+        yield self.request_option, self._cursor_field.text(self.config)
 
 
 @dataclass
@@ -98,16 +102,16 @@ class ParentStreamConfig:
     """A stream whose records make slices."""
 
     stream: StreamFacade
-    parent_key: Json
-    partition_field: Json
+    parent_key: Text
+    partition_field: Text
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
-    extra_fields: Json = None
+    parameters: InitVar[Parameters]
+    extra_fields: Sequence[Sequence[str]] | None = None
     request_option: RequestOption | None = None
     incremental_dependency: bool = False
-    lazy_read_pointer: Json = None
+    lazy_read_pointer: Sequence[Text] | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self.parent_key = InterpolatedString.create(self.parent_key, parameters=parameters)
         self.partition_field = InterpolatedString.create(self.partition_field, parameters=parameters)
 
@@ -121,11 +125,11 @@ class SubstreamPartitionRouter(Placing):
 
     parent_stream_configs: list[ParentStreamConfig]
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
     _resume_from: Mapping[str, NativeState] = field(default_factory=dict, init=False, repr=False)
     _progress: dict[str, NativeState] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
 
     @property
@@ -142,8 +146,8 @@ class SubstreamPartitionRouter(Placing):
 
     def _slices(self, parent: ParentStreamConfig) -> Iterator[StreamSlice]:
         name, followed = parent.stream.name, parent.incremental_dependency
-        value_of = path(*str(parent.parent_key.eval(self.config)).strip("/").split("/"))
-        field_name = str(parent.partition_field.eval(self.config))
+        value_of = path(*text_of(parent.parent_key, self.config).strip("/").split("/"))
+        field_name = text_of(parent.partition_field, self.config)
         extra = [(".".join(steps), path(*steps)) for steps in parent.extra_fields or ()]
 
         def child(record: Record, partition: Partition) -> StreamSlice | None:
@@ -162,11 +166,7 @@ class SubstreamPartitionRouter(Placing):
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         for parent in self.parent_stream_configs:
-            yield parent.request_option, str(parent.partition_field.eval(self.config))
-
-
-def _evaluated(value: Json, config: Config) -> Json:
-    return value.eval(config) if isinstance(value, InterpolatedString) else value
+            yield parent.request_option, text_of(parent.partition_field, self.config)
 
 
 @dataclass
@@ -174,28 +174,28 @@ class CartesianProductStreamSlicer(PartitionRouter):
     """Every combination of the slices of several routers."""
 
     stream_slicers: list[PartitionRouter]
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None: ...
+    def __post_init__(self, parameters: Parameters) -> None: ...
 
     def stream_slices(self) -> Iterable[StreamSlice]:
         families = [[Partition(slice) for slice in slicer.stream_slices()] for slicer in self.stream_slicers]
         return [StreamSlice(partition=dict(each)) for each in product(*families, shared_fields=True)]
 
-    def _all(self, method: str, names: Mapping[str, Json]) -> dict[str, Json]:
-        values: dict[str, Json] = {}
+    def _all(self, method: str, names: Mapping[str, object]) -> JsonObject:
+        values: JsonObject = {}
         for slicer in self.stream_slicers:
             values |= getattr(slicer, method)(**names) or {}
         return values
 
-    def get_request_params(self, **names: Json) -> Json:
+    def get_request_params(self, **names: object) -> JsonObject:
         return self._all("get_request_params", names)
 
-    def get_request_headers(self, **names: Json) -> Json:
+    def get_request_headers(self, **names: object) -> JsonObject:
         return self._all("get_request_headers", names)
 
-    def get_request_body_data(self, **names: Json) -> Json:
+    def get_request_body_data(self, **names: object) -> JsonObject:
         return self._all("get_request_body_data", names)
 
-    def get_request_body_json(self, **names: Json) -> Json:
+    def get_request_body_json(self, **names: object) -> JsonObject:
         return self._all("get_request_body_json", names)

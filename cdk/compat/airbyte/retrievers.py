@@ -3,28 +3,39 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import partial
+from typing import Any, Protocol
 
 import requests
 
-from cdk.base.values import Json
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.compat.airbyte.http.requesters import Requester
 from cdk.compat.airbyte.http.response import ResponseFacade
-from cdk.compat.airbyte.partition_routers import SinglePartitionRouter
-from cdk.compat.airbyte.plain_types import Config, Record, StreamData, StreamSlice, StreamState
+from cdk.compat.airbyte.partition_routers import SinglePartitionRouter, StreamSlicer
+from cdk.compat.airbyte.plain_types import Config, Parameters, Record, StreamData, StreamSlice, StreamState, Token
+from cdk.compat.airbyte.records import HttpSelector
 from cdk.state.slice import Slice
 from cdk.streams.paged import read_pages
-from cdk.streams.stream import Page, Token
+from cdk.streams.stream import Page, records_in
 
 FULL_REFRESH_SYNC_COMPLETE_KEY = "__ab_full_refresh_sync_complete"
 
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 
 
+class Paginator(Protocol):
+    """What a retriever asks of its paginator."""
+
+    def get_initial_token(self) -> JsonValue: ...
+
+    def next_page_token(self, *, response: requests.Response, **page: Any) -> Token | None: ...  # noqa: ANN401
+
+    def path(self, **names: object) -> str | None: ...
+
+
 class Retriever:
     """Reads the records of a slice."""
 
-    def read_records(
-        self, records_schema: Mapping[str, Json], stream_slice: StreamSlice | None = None
-    ) -> Iterable[StreamData]:
+    def read_records(self, records_schema: JsonSchema, stream_slice: StreamSlice | None = None) -> Iterable[StreamData]:
         raise NotImplementedError
 
 
@@ -32,78 +43,78 @@ class Retriever:
 class SimpleRetriever(Retriever):
     """Reads a slice page after page."""
 
-    requester: Json
-    record_selector: Json
+    requester: Requester
+    record_selector: HttpSelector
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
     name: str = ""
-    primary_key: Json = None
-    paginator: Json = None
-    stream_slicer: Json = None
-    request_option_provider: Json = None
-    cursor: Json = None
+    primary_key: JsonValue = None
+    paginator: Paginator | None = None
+    stream_slicer: StreamSlicer | None = None
+    request_option_provider: object = None
+    cursor: object = None
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
-    decoder: Json = None
+    decoder: object = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self.stream_slicer = self.stream_slicer or SinglePartitionRouter(parameters={})
         self._last_response: requests.Response | None = None
 
     def stream_slices(self) -> Iterable[StreamSlice]:
-        """The slices of the stream."""
-        return self.stream_slicer.stream_slices()  # type: ignore[no-any-return] # what custom code was given
+        return () if self.stream_slicer is None else self.stream_slicer.stream_slices()
 
     # --- a request ---------------------------------------------------------------------------------------------
 
-    def _providers(self, next_page_token: Json) -> Iterator[Json]:
-        yield self.paginator
-        if not (next_page_token and self.ignore_stream_slicer_parameters_on_paginated_requests):
-            yield self.request_option_provider
-
-    def _options(self, method: str, names: Mapping[str, Json]) -> Json:
-        combined: Json = {}
-        for provider in self._providers(names[_TOKEN]):
-            if provider is not None:
-                options = getattr(provider, method)(**names)
-                combined = options if isinstance(options, str) and options else {**combined, **(options or {})}
-        return combined
+    def _options(self, method: str, names: Mapping[str, object]) -> tuple[JsonObject, str]:
+        """The fields that the method of every provider gives together, and the last text that one gives instead."""
+        providers = [self.paginator, self.request_option_provider]
+        if names[_TOKEN] and self.ignore_stream_slicer_parameters_on_paginated_requests:
+            providers.pop()
+        fields: JsonObject = {}
+        text = ""
+        for provider in filter(None, providers):
+            options = getattr(provider, method)(**names)
+            if isinstance(options, str):
+                text = options or text
+            else:
+                fields.update(options or {})
+        return fields, text
 
     def _request_headers(
-        self, stream_state: Json = None, stream_slice: Json = None, next_page_token: Json = None
-    ) -> Json:
-        headers = self._options("get_request_headers", _names(stream_state, stream_slice, next_page_token))
+        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
+    ) -> dict[str, str]:
+        headers, _ = self._options("get_request_headers", _names(stream_state, stream_slice, next_page_token))
         return {name: str(value) for name, value in headers.items()}
 
     def _request_params(
-        self, stream_state: Json = None, stream_slice: Json = None, next_page_token: Json = None
-    ) -> Json:
-        return self._options("get_request_params", _names(stream_state, stream_slice, next_page_token))
+        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
+    ) -> JsonObject:
+        return self._options("get_request_params", _names(stream_state, stream_slice, next_page_token))[0]
 
     def _request_body_data(
-        self, stream_state: Json = None, stream_slice: Json = None, next_page_token: Json = None
-    ) -> Json:
-        return self._options("get_request_body_data", _names(stream_state, stream_slice, next_page_token))
+        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
+    ) -> JsonObject | str:
+        fields, text = self._options("get_request_body_data", _names(stream_state, stream_slice, next_page_token))
+        return text or fields
 
     def _request_body_json(
-        self, stream_state: Json = None, stream_slice: Json = None, next_page_token: Json = None
-    ) -> Json:
-        return self._options("get_request_body_json", _names(stream_state, stream_slice, next_page_token)) or None
+        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
+    ) -> JsonObject | None:
+        return self._options("get_request_body_json", _names(stream_state, stream_slice, next_page_token))[0] or None
 
     def _paginator_path(
-        self, next_page_token: Json = None, stream_state: Json = None, stream_slice: Json = None
-    ) -> Json:
+        self, next_page_token: object = None, stream_state: object = None, stream_slice: object = None
+    ) -> str | None:
         if self.paginator is None:
             return None
-        return self.paginator.path(
-            next_page_token=next_page_token, stream_state=stream_state, stream_slice=stream_slice
-        )
+        return self.paginator.path(**_names(stream_state, stream_slice, next_page_token))
 
     def _fetch_next_page(
-        self, stream_state: StreamState, stream_slice: StreamSlice, next_page_token: Json = None
+        self, stream_state: StreamState, stream_slice: StreamSlice, next_page_token: Token | None = None
     ) -> requests.Response | None:
         names = _names(stream_state, stream_slice, next_page_token)
-        return self.requester.send_request(  # type: ignore[no-any-return] # what custom code was given
+        return self.requester.send_request(
             path=self._paginator_path(next_page_token=next_page_token),
             request_headers=self._request_headers(**names),
             request_params=self._request_params(**names),
@@ -118,9 +129,9 @@ class SimpleRetriever(Retriever):
         self,
         response: requests.Response | None,
         stream_state: StreamState,
-        records_schema: Mapping[str, Json],
+        records_schema: JsonSchema,
         stream_slice: StreamSlice | None = None,
-        next_page_token: Json = None,
+        next_page_token: Token | None = None,
     ) -> Iterable[Record]:
         self._last_response = response
         if response is None or not response.ok:
@@ -138,7 +149,7 @@ class SimpleRetriever(Retriever):
         self,
         response: requests.Response | None,
         stream_slice: StreamSlice,
-        records_schema: Mapping[str, Json],
+        records_schema: JsonSchema,
         stream_state: StreamState | None = None,
     ) -> Iterable[StreamData]:
         yield from self._parse_response(
@@ -150,17 +161,16 @@ class SimpleRetriever(Retriever):
         response: requests.Response,
         last_page_size: int = 0,
         last_record: Record | None = None,
-        last_page_token_value: Json = None,
-    ) -> Mapping[str, Json] | None:
+        last_page_token_value: JsonValue = None,
+    ) -> Token | None:
         if self.paginator is None:
             return None
-        token: Mapping[str, Json] | None = self.paginator.next_page_token(
+        return self.paginator.next_page_token(
             response=response,
             last_page_size=last_page_size,
             last_record=last_record,
             last_page_token_value=last_page_token_value,
         )
-        return token
 
     # --- the loop ----------------------------------------------------------------------------------------------
 
@@ -191,18 +201,14 @@ class SimpleRetriever(Retriever):
             )
             yield Page((), following or None)
 
-        for item in read_pages(Slice(), read_page):
-            if not isinstance(item, Page):
-                yield item
+        yield from records_in(read_pages(Slice(), read_page))
 
-    def read_records(
-        self, records_schema: Mapping[str, Json], stream_slice: StreamSlice | None = None
-    ) -> Iterable[StreamData]:
+    def read_records(self, records_schema: JsonSchema, stream_slice: StreamSlice | None = None) -> Iterable[StreamData]:
         """The records of a slice."""
         slice = stream_slice or StreamSlice(partition={}, cursor_slice={})
         parse = partial(self._parse_records, stream_slice=slice, stream_state={}, records_schema=records_schema)
         yield from self._read_pages(parse, slice)
 
 
-def _names(stream_state: Json, stream_slice: Json, next_page_token: Json) -> dict[str, Json]:
+def _names(stream_state: object, stream_slice: object, next_page_token: object) -> dict[str, object]:
     return {"stream_state": stream_state, "stream_slice": stream_slice, _TOKEN: next_page_token}

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.custom_object import runtime
-from cdk.compat.airbyte.interpolation import InterpolatedString, Text
+from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters
 from cdk.declarative.model.plug_points import Normalize
 from cdk.declarative.reading.schema_file import read_schema
@@ -54,9 +54,7 @@ class JsonFileSchemaLoader(SchemaLoader):
         self.file_path = InterpolatedString.create(self.file_path or _default_file_path(), parameters=parameters)
 
     def get_json_schema(self) -> JsonSchema:
-        return read_schema(
-            runtime().folder / InterpolatedString.create(self.file_path, parameters={}).text(self.config)
-        )
+        return read_schema(runtime().folder / text_of(self.file_path, self.config))
 
 
 class TransformConfig(enum.Flag):

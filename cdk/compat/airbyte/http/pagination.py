@@ -6,9 +6,9 @@ from dataclasses import InitVar, dataclass
 
 import requests
 
-from cdk.base.values import Json
-from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString
-from cdk.compat.airbyte.plain_types import Config
+from cdk.base.values import JsonValue
+from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
+from cdk.compat.airbyte.plain_types import Config, Parameters
 from cdk.rest.pagination.page_number import next_number
 
 
@@ -16,7 +16,7 @@ class PaginationStrategy(ABC):
     """Finds the token of the next page."""
 
     @property
-    def initial_token(self) -> Json:
+    def initial_token(self) -> JsonValue:
         """The token of the first page; None when it is asked for without one."""
         return None
 
@@ -25,9 +25,9 @@ class PaginationStrategy(ABC):
         self,
         response: requests.Response,
         last_page_size: int,
-        last_record: Mapping[str, Json] | None,
-        last_page_token_value: Json = None,
-    ) -> Json:
+        last_record: Mapping[str, JsonValue] | None,
+        last_page_token_value: JsonValue = None,
+    ) -> JsonValue:
         """The token of the page after the one that `response` holds; None when it was the last."""
 
     def get_page_size(self) -> int | None:
@@ -38,10 +38,10 @@ class PaginationStrategy(ABC):
 @dataclass
 class _Counting(PaginationStrategy):
     config: Config
-    page_size: Json
-    parameters: InitVar[Mapping[str, Json]]
+    page_size: Text
+    parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._page_size = _number(self.page_size, self.config, parameters)
 
     def get_page_size(self) -> int | None:
@@ -56,17 +56,17 @@ class PageIncrement(_Counting):
     inject_on_first_request: bool = False
 
     @property
-    def initial_token(self) -> Json:
+    def initial_token(self) -> JsonValue:
         return self.start_from_page if self.inject_on_first_request else None
 
     def next_page_token(
         self,
         response: requests.Response,  # noqa: ARG002
         last_page_size: int,
-        last_record: Mapping[str, Json] | None,  # noqa: ARG002
-        last_page_token_value: Json = None,
-    ) -> Json:
-        number = self.start_from_page if last_page_token_value is None else last_page_token_value
+        last_record: Mapping[str, JsonValue] | None,  # noqa: ARG002
+        last_page_token_value: JsonValue = None,
+    ) -> JsonValue:
+        number = _counted(last_page_token_value, self.start_from_page)
         return next_number(number, 1, last_page_size, self._page_size)
 
 
@@ -77,30 +77,30 @@ class OffsetIncrement(_Counting):
     inject_on_first_request: bool = False
 
     @property
-    def initial_token(self) -> Json:
+    def initial_token(self) -> JsonValue:
         return 0 if self.inject_on_first_request else None
 
     def next_page_token(
         self,
         response: requests.Response,  # noqa: ARG002
         last_page_size: int,
-        last_record: Mapping[str, Json] | None,  # noqa: ARG002
-        last_page_token_value: Json = None,
-    ) -> Json:
-        return next_number(last_page_token_value or 0, last_page_size, last_page_size, self._page_size)
+        last_record: Mapping[str, JsonValue] | None,  # noqa: ARG002
+        last_page_token_value: JsonValue = None,
+    ) -> JsonValue:
+        return next_number(_counted(last_page_token_value or 0, 0), last_page_size, last_page_size, self._page_size)
 
 
 @dataclass
 class CursorPaginationStrategy(PaginationStrategy):
     """The response says what the next page is called."""
 
-    cursor_value: Json
+    cursor_value: Text
     config: Config
-    parameters: InitVar[Mapping[str, Json]]
+    parameters: InitVar[Parameters]
     page_size: int | None = None
-    stop_condition: Json = None
+    stop_condition: str | InterpolatedBoolean | None = None
 
-    def __post_init__(self, parameters: Mapping[str, Json]) -> None:
+    def __post_init__(self, parameters: Parameters) -> None:
         self._cursor = InterpolatedString.create(self.cursor_value, parameters=parameters)
         stop = self.stop_condition
         self._stop = InterpolatedBoolean(stop, parameters=parameters) if isinstance(stop, str) else stop
@@ -109,9 +109,9 @@ class CursorPaginationStrategy(PaginationStrategy):
         self,
         response: requests.Response,
         last_page_size: int,
-        last_record: Mapping[str, Json] | None,
-        last_page_token_value: Json = None,  # noqa: ARG002
-    ) -> Json:
+        last_record: Mapping[str, JsonValue] | None,
+        last_page_token_value: JsonValue = None,  # noqa: ARG002
+    ) -> JsonValue:
         names = {"response": response.json(), "headers": response.headers, "last_record": last_record,
                  "last_page_size": last_page_size}  # fmt: skip
         if self._stop is not None and self._stop.eval(self.config, **names):
@@ -122,7 +122,14 @@ class CursorPaginationStrategy(PaginationStrategy):
         return self.page_size
 
 
-def _number(value: Json, config: Config, parameters: Mapping[str, Json]) -> int | None:
+def _counted(token: JsonValue, first: int) -> int:
+    """The number that the token of a page is; `first` without one."""
+    if token is not None and not isinstance(token, int):
+        raise TypeError(f"the page token is {token!r}, expected a number")
+    return first if token is None else token
+
+
+def _number(value: Text, config: Config, parameters: Parameters) -> int | None:
     number = InterpolatedString.create(value, parameters=parameters).eval(config)
     if number is None or number == "":
         return None

@@ -15,9 +15,8 @@ from cdk.rest.records import expand as records_expand
 from cdk.rest.records import extractor as records
 from cdk.rest.records import extractor_group
 from cdk.rest.records import spooled as records_file
-from cdk.state.position import Checkpoint
 from cdk.state.slice import Partition, Slice
-from cdk.streams.stream import Page
+from cdk.streams.stream import records_in
 
 _GLOBS = frozenset("*?[")
 
@@ -193,11 +192,4 @@ def _fetch(retriever: AnyRetriever | None, ctx: BuildContext) -> Callable[[Recor
         return None
     reader = retriever.build(ctx, StreamParts(name=ctx.stream))
 
-    def fetch(record: Record) -> Iterable[Record]:
-        for item in reader.read(Slice(Partition({"parent_record": record}))):
-            if isinstance(item, Page):
-                yield from item.records
-            elif not isinstance(item, Checkpoint):
-                yield item
-
-    return fetch
+    return lambda record: records_in(reader.read(Slice(Partition({"parent_record": record}))))

@@ -1,6 +1,6 @@
 """Schema loaders: where a stream's JSON Schema comes from."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import (
@@ -22,7 +22,7 @@ from cdk.declarative.model.plug_points import (
 from cdk.declarative.reading.schema_file import is_file, read_schema
 from cdk.rest import path
 from cdk.state.slice import Slice
-from cdk.streams.stream import Page
+from cdk.streams.stream import records_in
 
 
 class InlineSchemaLoader(AnySchemaLoader):
@@ -221,7 +221,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
         where = self.schema_type_identifier
         list_of, name_of = path(*_texts(ctx, where, where.schema_pointer)), path(*_texts(ctx, where, where.key_pointer))
         properties: JsonObject = {}
-        records = _records(reader)
+        records = records_in(reader.read(Slice()))
         for record in islice(records, 1) if where.schema_pointer else records:
             value = list_of(record)
             for entry in value if isinstance(value, list) else [] if value is None else [value]:
@@ -260,14 +260,6 @@ def _type_schema(kind: JsonValue) -> JsonObject:
     if not isinstance(kind, str) or kind not in _SCHEMAS:
         raise ManifestError(f"found the type {kind!r}, expected one of {', '.join(_SCHEMAS)}; add it to types_mapping")
     return {**_SCHEMAS[kind]}
-
-
-def _records(reader: SliceReader) -> Iterator[Record]:
-    for item in reader.read(Slice()):
-        if isinstance(item, Page):
-            yield from item.records
-        elif isinstance(item, dict):
-            yield item
 
 
 _SCHEMAS: dict[str, JsonObject] = {

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonValue, Record
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
@@ -17,7 +17,7 @@ from cdk.declarative.syntax.validation_errors import problems
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.stream import Item, Page, Stream
+from cdk.streams.stream import Stream, records_in
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -88,7 +88,7 @@ class HttpComponentsResolver(AnyComponentsResolver):
             for partition in partitions:
                 if isinstance(partition, ParentState):
                     continue
-                for record in _records(reader.read(Slice(partition))):
+                for record in records_in(reader.read(Slice(partition))):
                     scope: Names = {
                         "components_values": record,
                         "stream_slice": partition,
@@ -97,14 +97,6 @@ class HttpComponentsResolver(AnyComponentsResolver):
                     yield from filled(template, settings, [scope])
 
         return copies
-
-
-def _records(items: Iterator[Item]) -> Iterator[Record]:
-    for item in items:
-        if isinstance(item, Page):
-            yield from item.records
-        elif isinstance(item, Mapping):
-            yield item
 
 
 class StreamConfig(Component):
