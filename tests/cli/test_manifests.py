@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.secret_masking import Secrets
 from cdk.base.task_map import run_inline
-from cdk.cli.protocol.source_events import ProtocolEvents
+from cdk.cli.protocol.source_events import ProtocolEvents, SyncEvents
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.cli.sync.pipeline_from_options import given_pipeline
 from cdk.compat.airbyte_code import AirbyteCode
@@ -459,6 +459,25 @@ def test_a_sync_transforms_a_config_once(folder: Path) -> None:
 
     files = DeltaTable(str(folder / "tables" / "users")).file_uris()
     assert pq.read_table(files)["region"].to_pylist() == ["eux", "eux"]
+
+
+def test_a_sync_saves_a_config_that_a_migration_changed(cli: CommandLine, folder: Path) -> None:
+    before, after = folder.joinpath("manifest.yaml").read_text().split("  advanced_auth:")
+    (folder / "manifest.yaml").write_text(
+        f"{before}  config_normalization_rules: {json.dumps(RULES)}\n  advanced_auth:{after}"
+    )
+    (folder / "c.json").write_text('{"region": "Europe"}')
+    (folder / "pipeline.yaml").write_text(
+        "name: it\nsource: {manifest: manifest.yaml, config: c.json}\ntarget: {path: tables}"
+    )
+
+    assert cli("sync", "pipeline.yaml", "--dry-run", "--allow-custom-code").code == 0
+    assert (folder / "c.json").read_text() == '{"region": "Europe"}'
+    events = SyncEvents(Secrets(), folder / "c.json")
+    pipeline, _ = file_pipeline(folder / "pipeline.yaml", Secrets(), trusted=True, events=events)
+
+    assert json.loads((folder / "c.json").read_text()) == {"region": "eu"}
+    assert pipeline.config == {"region": "eu", "host": "eu.test"}
 
 
 def test_a_program_that_syncs_a_wrong_config_is_told_of_every_place(folder: Path) -> None:

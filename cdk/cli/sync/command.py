@@ -100,11 +100,14 @@ def sync(
     check_given(pipeline, options)
     secrets = Secrets()
     with _ends_plainly(secrets), SyncReport(report, secrets) as sync_report:
+        events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
+        # A config that migrations bring up to date is saved, but not where nothing is to be written.
+        prepares = None if dry or preview is not None else events
         if pipeline is not None:
-            settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
+            settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code, events=prepares)
         else:
-            settings, source = given_pipeline(options, secrets, trusted=allow_custom_code)
-        source.events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
+            settings, source = given_pipeline(options, secrets, trusted=allow_custom_code, events=prepares)
+        source.events = events
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
         if dry or preview is not None or settings.state.ignore_new_state:

@@ -9,14 +9,18 @@ from cdk.lake.storage.credentials import secrets_of
 from cdk.sources.discovery import find_source, manifest_source
 from cdk.sources.variables import SecretEnvironment
 from cdk.streams.source import Source
+from cdk.streams.source_events import Events
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions
 
 
-def file_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipeline, Source]:
-    """The pipeline of a file, and its source. Raises ConfigError."""
+def file_pipeline(
+    path: Path, secrets: Secrets, *, trusted: bool, events: Events | None = None
+) -> tuple[Pipeline, Source]:
+    """The pipeline of a file, and its source, which reports to `events`. Raises ConfigError."""
     settings = Pipeline.load(path, SecretEnvironment(os.environ, secrets))
     secrets.add(*secrets_of(settings.target.storage))
     source = _source(settings.source, path.parent, trusted=trusted)
+    source.events = events or source.events
     return settings.prepared(source, f"{path} source.config", secrets), source
 
 

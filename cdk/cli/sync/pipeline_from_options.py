@@ -18,6 +18,7 @@ from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.discovery import find_source, manifest_source
 from cdk.streams.source import Source
+from cdk.streams.source_events import Events
 from cdk.streams.stream import full_name
 from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
@@ -41,8 +42,12 @@ def check_given(pipeline: Path | None, options: Mapping[str, object]) -> None:
         raise click.UsageError("Missing option '--target': a folder, or an address in a store, for the tables")
 
 
-def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: bool) -> tuple[Pipeline, Source]:
-    """The pipeline that options describe, and its source. trusted: Python code that a manifest names may run.
+def given_pipeline(
+    options: Mapping[str, object], secrets: Secrets, *, trusted: bool, events: Events | None = None
+) -> tuple[Pipeline, Source]:
+    """The pipeline that options describe, and its source, which reports to `events`.
+
+    trusted: Python code that a manifest names may run.
 
     Raises ConfigError and CatalogError naming the option or the file.
     """
@@ -51,6 +56,7 @@ def given_pipeline(options: Mapping[str, object], secrets: Secrets, *, trusted: 
         source, source_options = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
     else:
         source, source_options = find_source(str(connector)), {"connector": str(connector)}
+    source.events = events or source.events
     file, catalog = options["--config"], options["--catalog"]
     path = file if isinstance(file, Path) else None
     value: dict[str, Json] = {
