@@ -4,9 +4,7 @@ Who makes columns knows which fields the records have, and of which types. Told 
 over its text makes those objects and finds out whether it is JSON at all, where two would be needed.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -57,19 +55,6 @@ class Expected:
     def tell_at_once(self, *, fits: bool) -> None:
         """Note whether a page could be cut out as objects."""
         self._missed = 0 if fits else self._missed + 1
-
-
-_expected: ContextVar[Expected | None] = ContextVar("cdk_expected", default=None)
-
-
-@contextmanager
-def expecting(expected: Expected | None) -> Iterator[None]:
-    """Have the pages that are read meanwhile be of the type, where they can; None: of any."""
-    before = _expected.set(expected)
-    try:
-        yield
-    finally:
-        _expected.reset(before)
 
 
 class ExpectedLines(JsonLines):
@@ -138,13 +123,12 @@ def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
     return JsonLines(b"\n".join(texts), sum(map(len, pages)))
 
 
-def cut_expected(body: bytes, where: tuple[str, ...]) -> tuple[ExpectedLines, bytes] | None:
+def cut_expected(body: bytes, where: tuple[str, ...], expected: Expected | None) -> tuple[ExpectedLines, bytes] | None:
     """What `cut_out` gives. None, too, where no type is expected, or a record is of another.
 
     Where the list lies is guessed: behind the last of the names, up to the last object before a bracket. That was right
     if the rest is JSON, with the list in its place, and the list is JSON.
     """
-    expected = _expected.get()
     if expected is None or not expected.wanted_at_once or len(body) > _LARGE or not all(map(is_plain, where)):
         return None
     key = b'"%s":[{' % where[-1].encode() if where else b"[{"

@@ -127,9 +127,9 @@ class PageReader:
     def read(self, slice: Slice) -> Iterator[Item]:
         return read_pages(slice, _SliceReading(self, slice).page)
 
-    def records(self, page: _FetchedPage, names: Names) -> Iterator[Sequence[Record]]:
+    def records(self, page: _FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """The records of a response but for the last list of them, which is left in `page`, with the counts."""
-        if self._cut is not None and (lines := page.response.cut_out(self._cut)) is not None:
+        if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.expected)) is not None:
             page.raw = page.selected = len(lines)
             page.records, page.last = lines, lines.last()
             return
@@ -217,7 +217,7 @@ class _SliceReading:
                 yield Page((), None)
                 return
             page = _FetchedPage(response)
-            for listed in self._reader.records(page, query.names):
+            for listed in self._reader.records(page, self._slice, query.names):
                 yield self._in_feed(listed)
         self._sizes.succeeded()
         records = page.records
@@ -277,7 +277,7 @@ class _SliceReading:
             part = replace(query, names=with_properties(query.names, chunk))
             page = _FetchedPage(self._send(part))
             if page.response.ok:
-                records = chain(*self._reader.records(page, part.names), page.records)
+                records = chain(*self._reader.records(page, self._slice, part.names), page.records)
                 parts.append([dict(record) for record in records])
         assert page is not None
         page.records = properties.merged(parts)

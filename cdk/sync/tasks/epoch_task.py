@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from cdk.base.crash_points import crash_point
-from cdk.base.records.typed_json_lines import expecting
 from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import system_clock
 from cdk.engine.executors import threads
@@ -143,15 +142,15 @@ def _read(
     """
     item, uncut, got_page, reached = collected[piece.number], False, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
-    slice = SliceProgress(system_clock(), lambda: got_page and not reached)
+    progress = SliceProgress(system_clock(), lambda: got_page and not reached)
+    slice = replace(piece.slice, expected=writers[piece.target].expected)
     try:
         with (
             counting(item.progress.http),
-            expecting(writers[piece.target].expected),
-            reading(slice),
+            reading(progress),
             working_for(name, activity),
         ):
-            for page in read_pages_conditionally(targets[piece.target], piece.slice, item.progress):
+            for page in read_pages_conditionally(targets[piece.target], slice, item.progress):
                 uncut = uncut or page.restarted
                 got_page, reached = True, reached or page.position is not None
                 activity.page(name)
