@@ -21,7 +21,7 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 """An object of JSON. A function that only reads one takes a `Mapping[str, JsonValue]`, which a `dict[str, str]` is."""
 
 FieldValue: TypeAlias = Any
-"""A value of a record, a cursor or a partition. `Any`: as with `json.loads`, who reads a field knows what is in it."""
+"""A value of a record, a cursor, a partition or a config. `Any`: who reads a field knows what is in it."""
 
 Stored: TypeAlias = Any
 """A value of JSON that was stored before. `Any`: who reads it back knows what was stored."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from cdk.base.records.inferred import inferred_schema
-from cdk.base.values import Json, JsonSchema, Record
+from cdk.base.values import JsonSchema, JsonValue, Record
 from cdk.engine.read import read
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
@@ -21,7 +21,7 @@ def shown_schema(stream: Stream) -> JsonSchema:
     records = [record for page in _first_pages(stream) for record in page]
     declared = stream.json_schema()
     known = declared.get("properties")
-    properties: dict[str, Json] = dict(known) if isinstance(known, dict) else {}
+    properties: dict[str, JsonValue] = dict(known) if isinstance(known, dict) else {}
     inferred = inferred_schema(records[:RECORDS])
     missing = {name: kind for name, kind in inferred.items() if name not in properties}
     return {**declared, "properties": {**properties, **missing}} if missing else declared

@@ -8,7 +8,7 @@ from cdk.base.logs import logger
 from cdk.base.run import one_run
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json, Record
+from cdk.base.values import JsonValue, Record
 from cdk.engine.checkpoint_throttle import CheckpointThrottle
 from cdk.engine.executors import Executor, serial
 from cdk.engine.read import read
@@ -64,7 +64,7 @@ class Watch(Protocol):
     def records(self, stream: StreamDescriptor, count: int, size: int) -> None:
         """A page of `count` records and `size` bytes has been written."""
 
-    def state(self, stream: StreamDescriptor, blob: Json) -> None:
+    def state(self, stream: StreamDescriptor, blob: JsonValue) -> None:
         """A state has been written."""
 
     def ended(self, stream: StreamDescriptor, error: Exception | None) -> None:
@@ -76,7 +76,7 @@ class Unwatched:
 
     def started(self, stream: StreamDescriptor) -> None: ...
     def records(self, stream: StreamDescriptor, count: int, size: int) -> None: ...
-    def state(self, stream: StreamDescriptor, blob: Json) -> None: ...
+    def state(self, stream: StreamDescriptor, blob: JsonValue) -> None: ...
     def ended(self, stream: StreamDescriptor, error: Exception | None) -> None: ...
 
 

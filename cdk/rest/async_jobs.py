@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 from cdk.base.errors import DecodeError, FatalError, Forbidden, NotFound, ReadError, StaleToken
 from cdk.base.logs import logger
 from cdk.base.times.clock import Sleep, sleep
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonValue, canonical
 from cdk.rest.errors.status_errors import BadRequest
 from cdk.rest.http.messages import Headers, Response
 from cdk.rest.http.redact import looks_secret
@@ -44,13 +44,13 @@ class Job:
     """
 
     slice: Slice
-    created: Mapping[str, Json]
-    token: Json = None
+    created: Mapping[str, JsonValue]
+    token: JsonValue = None
     polled: Response | None = None
     resumed: bool = False
     done: int = 0
     count: int | None = None
-    page: Mapping[str, Json] | None = None
+    page: Mapping[str, JsonValue] | None = None
 
 
 class JobApi(Protocol):
@@ -64,7 +64,7 @@ class JobApi(Protocol):
     def targets(self, job: Job) -> list[str]:
         """What is to be downloaded of a completed job, in an order that does not change."""
 
-    def download(self, job: Job, target: str, page: Mapping[str, Json] | None) -> Iterator[Item]:
+    def download(self, job: Job, target: str, page: Mapping[str, JsonValue] | None) -> Iterator[Item]:
         """The records of a target; pages where there is a token to go on from, and the last. page: such a token."""
 
     def abort(self, job: Job) -> None:
@@ -239,7 +239,9 @@ class JobReader:
             logger.warning("the job for %s could not be %s: %s", job.slice, what, error)
 
 
-def _position(job: Job, done: int, count: int, page: Mapping[str, Json] | None = None) -> Mapping[str, Json] | None:
+def _position(
+    job: Job, done: int, count: int, page: Mapping[str, JsonValue] | None = None
+) -> Mapping[str, JsonValue] | None:
     """Where a cut read goes on: behind the targets that are done, or at a page of the next. None for a secret job."""
     if job.token is None:
         return None
@@ -247,7 +249,7 @@ def _position(job: Job, done: int, count: int, page: Mapping[str, Json] | None =
     return token if page is None else {**token, "page": page}
 
 
-def answer(response: Response) -> Mapping[str, Json]:
+def answer(response: Response) -> Mapping[str, JsonValue]:
     """An answer as requests that follow it see it: the fields of its JSON body, `headers`, and the `request`."""
     sent = response.request
     body = None if sent.body is None else sent.body.decode(errors="replace")
@@ -255,7 +257,7 @@ def answer(response: Response) -> Mapping[str, Json]:
     return {**_fields(response), "headers": response.headers, "request": request}
 
 
-def _fields(response: Response) -> Mapping[str, Json]:
+def _fields(response: Response) -> Mapping[str, JsonValue]:
     try:
         body = response.json()
     except DecodeError:
@@ -263,7 +265,7 @@ def _fields(response: Response) -> Mapping[str, Json]:
     return body if type(body) is dict else {}
 
 
-def _token(response: Response) -> Json:
+def _token(response: Response) -> JsonValue:
     """What a state may keep of the answer that created a job; None if it holds secrets of the request, or is long."""
     headers = {name: text for name, text in response.headers.items() if not (looks_secret(name) or "cookie" in name)}
     token = {"body": _fields(response), "headers": headers}

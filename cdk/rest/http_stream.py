@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cdk.base.errors import DecodeError
 from cdk.base.times.clock import Sleep, sleep
-from cdk.base.values import Json, Record, to_json
+from cdk.base.values import JsonValue, Record, to_json
 from cdk.rest.auth.oauth2 import OAuth2
 from cdk.rest.auth.token_owner import TokenBearer, collecting, issue_all, report
 from cdk.rest.auth.tokens import IssuedToken
@@ -71,7 +71,7 @@ class HttpStream(PagedStream):
     def path(self, slice: Slice) -> str:
         """The path of a slice's records behind `url_base`, or a whole URL. Quote what may hold a `/`, `?` or `#`."""
 
-    def params(self, slice: Slice) -> Mapping[str, Json]:
+    def params(self, slice: Slice) -> Mapping[str, JsonValue]:
         """Query parameters of every page. None is left out, a list repeats its name, a boolean is true or false."""
         return {}
 
@@ -79,7 +79,7 @@ class HttpStream(PagedStream):
         """Headers of every page, besides those of the authenticator."""
         return {}
 
-    def body_json(self, slice: Slice) -> Json:
+    def body_json(self, slice: Slice) -> JsonValue:
         """The JSON body of every page; None for none."""
         return None
 
@@ -136,7 +136,7 @@ class HttpStream(PagedStream):
             known = self._scopes = {**known, key: CredentialScope.of([base, *self.trusted_urls], dict(self.config))}
         return known[key]
 
-    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+    def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:
         """One request: the page of `token`. Raises what PageRetriever.page raises."""
         retriever = self._retriever or self._build()
         return retriever.page(slice, token)
@@ -165,7 +165,7 @@ class HttpStream(PagedStream):
                 self._retriever = PageRetriever(client, self.paginator, self.request, self.parse)
             return self._retriever
 
-    def __getstate__(self) -> dict[str, Json]:
+    def __getstate__(self) -> dict[str, JsonValue]:
         """What travels to another process: everything but the connections."""
         return {
             name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes", "_bearers"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cdk.base.logs import logger
-from cdk.base.values import Json, canonical
+from cdk.base.values import FieldValue, canonical
 from cdk.state.ack import AckQueue, Ticket
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
 from cdk.state.slice import WHOLE, Partition, Slice
@@ -140,17 +140,17 @@ class SliceCheckpointReader(PartitionReader):
         super().__init__(partition, position)
         self._cursor = cursor
         self._queue: AckQueue[_Opened] = AckQueue()
-        self._tickets: dict[Json, Ticket[_Opened]] = {}
+        self._tickets: dict[FieldValue, Ticket[_Opened]] = {}
         self._again: deque[_Opened] = deque()
         self._giver: Ticket[_Opened] | None = None
         self._owing: list[Ticket[_Opened]] = []
         self._claimed: dict[str, int] = {}
         self._owed: deque[Slice] = deque()
         self._planned = False
-        self._kept: dict[str, Json] = {}
-        self._before: Json | None = None
+        self._kept: dict[str, FieldValue] = {}
+        self._before: FieldValue | None = None
         self._edge: Edge | None = None
-        self._through: Json | None = None
+        self._through: FieldValue | None = None
         self._any_closed = False
         match position:
             case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
@@ -326,7 +326,7 @@ class SliceCheckpointReader(PartitionReader):
         held = {d: max(first.held.get(d, 0), second.held.get(d, 0)) for d in {**first.held, **second.held}}
         return Edge(greatest, keys, counts, held)
 
-    def _stays(self, value: Json, reached: Json) -> bool:
+    def _stays(self, value: FieldValue, reached: FieldValue) -> bool:
         """Whether a record is still to be remembered: those without a cursor value come with every window."""
         return value is None or self._cursor.repeats(value, reached)
 
@@ -338,7 +338,7 @@ class SliceCheckpointReader(PartitionReader):
         return Resume(self._through, tuple(opened)) if opened or self._any_closed else None
 
 
-def _at(edge: Edge, value: Json, stays: Callable[[Json, Json], bool]) -> Edge:
+def _at(edge: Edge, value: FieldValue, stays: Callable[[FieldValue, FieldValue], bool]) -> Edge:
     """What is still remembered of an edge when the cursor stands at `value`."""
     keys = {digest: at for digest, at in edge.keys.items() if stays(at, value)}
     return replace(edge, value=value, keys=keys, counts={d: n for d, n in edge.counts.items() if d in keys})

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from cdk.base.secret_marks import SecretMarks
 from cdk.base.secret_masking import secret_places
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.source_events import Events
@@ -30,19 +30,19 @@ class Source:
     documentation_url: ClassVar[str | None] = None
     events: Events = Events()
 
-    def prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+    def prepare(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """The config in the form this source wants: one of an older version in today's. Before defaults are put in."""
         return config
 
-    def transform(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
+    def transform(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """What the streams see of a config that has the defaults of `config_schema`. Before it is checked."""
         return config
 
-    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+    def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         """The streams for a config. No I/O: `spec` and `discover` of a static source work without the network."""
         return [stream(config) for stream in self.stream_classes]
 
-    def open(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+    def open(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         """The streams for a config, for reading: each knows the secrets that must not be in its state."""
         streams = self.streams(config)
         marks = SecretMarks(secret_places(self.config_schema, config))
@@ -51,7 +51,7 @@ class Source:
         return streams
 
     @property
-    def advanced_auth(self) -> Mapping[str, Json] | None:
+    def advanced_auth(self) -> Mapping[str, JsonValue] | None:
         """How a platform obtains OAuth credentials for the config, as the protocol's spec says it."""
         return None
 
@@ -61,11 +61,11 @@ class Source:
         properties: by the name of the stream; a stream that is not there is wanted whole.
         """
 
-    def concurrency(self, config: Mapping[str, Json]) -> int:  # noqa: ARG002 - for overriding
+    def concurrency(self, config: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - for overriding
         """How many slices to read at once, where nobody says otherwise."""
         return 1
 
-    def check(self, config: Mapping[str, Json]) -> None:
+    def check(self, config: Mapping[str, JsonValue]) -> None:
         """Try the connection; return if it works. Raises any CdkError that says why not.
 
         Default: read the first page of the first stream.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 
 
 class Events:
@@ -11,7 +11,7 @@ class Events:
     def learned(self, secret: str) -> None:
         """A secret that is not in the config, such as an access token: hide it from now on."""
 
-    def config_changed(self, config: Mapping[str, Json]) -> None:
+    def config_changed(self, config: Mapping[str, JsonValue]) -> None:
         """The whole config as it is to be kept: an old one in today's form, or one with a rotated token.
 
         Returns once it is safe; the source then begins to use it.

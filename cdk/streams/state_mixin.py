@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
 from datetime import datetime, timedelta
 
-from cdk.base.values import Json
+from cdk.base.values import Stored
 from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Slice
 from cdk.state.stream_state import StreamState
@@ -18,7 +18,7 @@ class _SliceContext:
     """The slice being read in this context: its state as the author sees it, and what was said but not yet yielded."""
 
     def __init__(self, slice: Slice) -> None:
-        self.cursor: dict[str, Json] = dict(slice.start.cursor) if isinstance(slice.start, Checkpoint) else {}
+        self.cursor: dict[str, Stored] = dict(slice.start.cursor) if isinstance(slice.start, Checkpoint) else {}
         self.pending: Checkpoint | None = None
 
     def pop_pending(self) -> Iterator[Checkpoint]:
@@ -75,14 +75,14 @@ class StateMixin(Stream):
     _restored: StreamState | None = None
 
     @property
-    def state(self) -> Json:
+    def state(self) -> Stored:
         """The state of the slice being read, or of the stream when none is."""
         if (context := _slice_context.get()) is not None:
             return context.cursor
         return encode(self._restored or self._shown, incremental=self.incremental)
 
     @state.setter
-    def state(self, value: Json) -> None:
+    def state(self, value: Stored) -> None:
         if (context := _slice_context.get()) is None:
             self._restored = decode(value, path=f"{self.name}.state", cursor_field=self.cursor_field)
         elif isinstance(position := decode(value).of(WHOLE), Checkpoint):
@@ -112,6 +112,6 @@ class StateMixin(Stream):
 class IncrementalMixin(StateMixin):
     """The old name of `StateMixin`."""
 
-    def __init_subclass__(cls, **kwargs: Json) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         warnings.warn(f"{cls.__name__}: IncrementalMixin is now called StateMixin", DeprecationWarning, stacklevel=2)

@@ -14,7 +14,7 @@ from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
 from cdk.base.secret_marks import SecretMarks
 from cdk.base.times.clock import system_clock
-from cdk.base.values import Json, JsonSchema, Record
+from cdk.base.values import FieldValue, JsonSchema, JsonValue, Record, Stored
 from cdk.state.position import Checkpoint, Position, Trail
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -31,7 +31,7 @@ from cdk.streams.cursor import Cursor
 ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "properties": {}}
 
 
-Token: TypeAlias = Mapping[str, Json]
+Token: TypeAlias = Mapping[str, Stored]
 """What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
 
 
@@ -73,7 +73,9 @@ class _FieldOfCursor:
 class _StreamType(ABCMeta):
     """The type of streams: leaves `Stream` out of the bases where another of them is one already."""
 
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Json], **kwargs: Json) -> "_StreamType":
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **kwargs: object
+    ) -> "_StreamType":
         """Build the class; `class Users(Stream, StateMixin)` has no order of methods otherwise."""
         own = tuple(base for base in bases if not any(base is not other and issubclass(other, base) for other in bases))
         return super().__new__(cls, name, own, namespace, **kwargs)
@@ -105,11 +107,11 @@ class Stream(metaclass=_StreamType):
     partition_field: str | None = None
     secrets: SecretMarks = SecretMarks()
 
-    def __init__(self, config: Mapping[str, Json] | None = None) -> None:
+    def __init__(self, config: Mapping[str, FieldValue] | None = None) -> None:
         """Keep the config; a source builds its streams with it."""
-        self.config: Mapping[str, Json] = config or {}
+        self.config: Mapping[str, FieldValue] = config or {}
 
-    def __init_subclass__(cls, **kwargs: Json) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         _check_methods(cls)
         if "name" not in cls.__dict__:
@@ -209,11 +211,11 @@ class Stream(metaclass=_StreamType):
         return iter(items)
 
     @property
-    def empty_state(self) -> Json:
+    def empty_state(self) -> JsonValue:
         """What a state message says of the stream before anything was read."""
         return {}
 
-    def migrate_state(self, blob: Json) -> Json:
+    def migrate_state(self, blob: JsonValue) -> JsonValue:
         """An old form of this stream's state in today's form. Override it where the form has changed."""
         return blob
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from cdk.base.errors import BadState
-from cdk.base.values import Json, Record
+from cdk.base.values import JsonValue, Record
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.page_url import ask_url, next_url
 from cdk.streams.stream import Token
@@ -49,10 +49,11 @@ class CursorToken:
             raise BadState("page token", dict(token), 'a token like {"cursor": "abc"}')
         return request.with_params({self._param: token["cursor"]})
 
-    def _value(self, response: Response) -> Json:
+    def _value(self, response: Response) -> JsonValue:
         if self._header is not None:
             return response.headers.get(self._header)
-        return response.value_at(*self._extract)
+        value: JsonValue = response.value_at(*self._extract)
+        return value
 
 
 class LinkHeader:

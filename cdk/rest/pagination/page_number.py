@@ -7,7 +7,7 @@ would take a short page for the last one.
 from collections.abc import Sequence
 
 from cdk.base.errors import BadState, ConfigError
-from cdk.base.values import Json, Record
+from cdk.base.values import JsonValue, Record
 from cdk.rest.http.messages import Request, Response
 from cdk.streams.stream import Token
 
@@ -102,7 +102,7 @@ def _following(
     return next_number(number, step, len(records), size)
 
 
-def _size_params(size: int | None, size_param: str | None) -> dict[str, Json]:
+def _size_params(size: int | None, size_param: str | None) -> dict[str, JsonValue]:
     if size is not None and size < 1:
         raise ConfigError(f"a page of {size} records: expected at least 1")
     if size_param is None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote_plus, urljoin, urlsplit
 
 from cdk.base.errors import BadState
 from cdk.base.secret_marks import SecretMarks
-from cdk.base.values import Json
+from cdk.base.values import Stored
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.redact import without_params
 from cdk.streams.stream import Token
@@ -26,7 +26,7 @@ def next_url(response: Response, link: str) -> str:
     return without_params(url, {name.lower() for name in request.params if request.hides(name)} | request.secret)
 
 
-def saved_token(request: Request, token: Json) -> Json:
+def saved_token(request: Request, token: Stored) -> Stored:
     """`token`, which an answer to `request` gave, as it may be saved: without the secrets that the request had.
 
     A parameter of a URL that holds one is left out, as it is added to each request; elsewhere a mark says what it was.
@@ -63,7 +63,7 @@ def _marks(pairs: tuple[tuple[str, str], ...]) -> SecretMarks:
     return SecretMarks(pairs)
 
 
-def _without(token: Json, pairs: tuple[tuple[str, str], ...]) -> Json:
+def _without(token: Stored, pairs: tuple[tuple[str, str], ...]) -> Stored:
     if isinstance(token, Mapping):
         return {name: _without(value, pairs) for name, value in token.items()}
     if not isinstance(token, str) or "?" not in token:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
 
@@ -22,10 +22,10 @@ class Decoder(Protocol):
     def streams(self) -> bool:
         """Whether `items` reads a body of any size in bounded memory."""
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         """The body as a JSON value."""
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         """The elements of the body, one by one."""
 
 
@@ -40,22 +40,22 @@ class JsonDocument:
     def __init__(self, *, lenient: bool = False) -> None:
         self._lenient = lenient
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         try:
-            return response.json()
-        except DecodeError:
+            body: JsonValue = response.json()
+        except DecodeError as error:
             if not self._lenient:
                 raise
             try:
-                return json.loads(response.body, parse_constant=lambda _: None)
+                body = json.loads(response.body, parse_constant=lambda _: None)
             except (ValueError, RecursionError):
-                pass
-            raise
+                raise error from None
+        return body
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         return elements(self.decode(response))
 
 
-def elements(body: Json) -> Iterator[Json]:
+def elements(body: JsonValue) -> Iterator[JsonValue]:
     """The elements of a list; of anything else, itself."""
     return iter(body) if type(body) is list else iter((body,))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cdk.base.errors import DecodeError
 from cdk.base.logs import logger
-from cdk.base.values import Json, Record
+from cdk.base.values import FieldValue, Record
 from cdk.rest.http.json_path import ANY, matches, path
 from cdk.rest.records.extractor import PAGE, Records
 
@@ -41,7 +41,7 @@ class Expander:
     merge_parent: bool = False
     parent_fields: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = ()
     truncation: Truncation | None = None
-    _matches: Callable[[Json], list[Json]] = field(init=False, repr=False, compare=False)
+    _matches: Callable[[FieldValue], list[FieldValue]] = field(init=False, repr=False, compare=False)
     _warned: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Expander:
                     page = []
         yield page
 
-    def _expanded(self, parent: dict[str, Json]) -> Iterator[dict[str, Json]]:
+    def _expanded(self, parent: dict[str, FieldValue]) -> Iterator[dict[str, FieldValue]]:
         dress = self._dress(parent)
         empty = True
         for element in self._elements(parent):
@@ -71,7 +71,7 @@ class Expander:
         if empty and self.emit_parent:
             yield parent
 
-    def _elements(self, parent: dict[str, Json]) -> Iterable[Json]:
+    def _elements(self, parent: dict[str, FieldValue]) -> Iterable[FieldValue]:
         cut = self.truncation
         if cut is not None and path(*cut.where)(parent):
             if cut.fetch is not None:
@@ -81,14 +81,14 @@ class Expander:
                 logger.warning("%s: this list is cut short; only the records in it are read", " > ".join(self.where))
         return (element for elements in self._matches(parent) if type(elements) is list for element in elements)
 
-    def _dress(self, parent: dict[str, Json]) -> Callable[[dict[str, Json]], dict[str, Json]] | None:
+    def _dress(self, parent: dict[str, FieldValue]) -> Callable[[dict[str, FieldValue]], dict[str, FieldValue]] | None:
         """The function that adds to a record what it gets of its parent."""
         if not (self.merge_parent or self.parent_fields or self.remain_original):
             return None
         rest = without(parent, self.where) if self.merge_parent else None
         copied = [(path(*source)(parent), target) for source, target in self.parent_fields]
 
-        def dress(record: dict[str, Json]) -> dict[str, Json]:
+        def dress(record: dict[str, FieldValue]) -> dict[str, FieldValue]:
             record = dict(record) if rest is None else {**clone(rest), **record}
             for value, target in copied:
                 _put(record, target, clone(value))
@@ -99,7 +99,7 @@ class Expander:
         return dress
 
 
-def without(value: Json, where: tuple[str, ...]) -> Json:
+def without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
     """A copy of `value` without the lists at a path."""
     name, *rest = where
     if type(value) is list:
@@ -113,7 +113,7 @@ def without(value: Json, where: tuple[str, ...]) -> Json:
     return {key: held for key, held in value.items() if name not in (key, ANY) or type(held) is not list}
 
 
-def clone(value: Json) -> Json:
+def clone(value: FieldValue) -> FieldValue:
     """A copy of a JSON value that shares nothing with it."""
     if type(value) is dict:
         return {key: clone(held) for key, held in value.items()}
@@ -122,9 +122,9 @@ def clone(value: Json) -> Json:
     return value
 
 
-def _put(record: dict[str, Json], where: tuple[str, ...], value: Json) -> None:
+def _put(record: dict[str, FieldValue], where: tuple[str, ...], value: FieldValue) -> None:
     *outer, last = where
-    node: Json = record
+    node: FieldValue = record
     for name in outer:
         # A copy of what is written into: it may still belong to the body.
         inner = node.get(name, {})

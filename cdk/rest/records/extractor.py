@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from cdk.base.errors import DecodeError
 from cdk.base.suggestions import nearest
-from cdk.base.values import Json
+from cdk.base.values import FieldValue, JsonValue
 from cdk.rest.http.json_path import ANY, Extract, path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder
@@ -17,7 +17,7 @@ _SHOWN = 30
 PAGE = 1000
 """Records of a page, where a decoder streams."""
 
-Records: TypeAlias = list[dict[str, Json]]
+Records: TypeAlias = list[dict[str, FieldValue]]
 
 
 class Extractor(Protocol):
@@ -31,7 +31,7 @@ class Extractor(Protocol):
         """The records, in lists of a size that memory can hold; one list, maybe empty, of a body decoded whole."""
 
 
-class CountedRecords(list[dict[str, Json]]):
+class CountedRecords(list[dict[str, FieldValue]]):
     """Records of which some were left out. raw: how many there were, which is what a paginator counts."""
 
     __slots__ = ("raw",)
@@ -85,7 +85,7 @@ class FieldExtractor:
             body, parent = body[name], repr(name)
         return ""
 
-    def values(self, response: Response) -> Iterator[list[Json]]:
+    def values(self, response: Response) -> Iterator[list[FieldValue]]:
         """What lies at the path, be it records or not: a list of addresses, for example."""
         if not self.decoder.streams:
             yield self._find(self.decoder.decode(response))
@@ -95,7 +95,7 @@ class FieldExtractor:
             yield self._find(batch)
 
 
-def objects(values: list[Json], where: tuple[str, ...], request: Request) -> Records:
+def objects(values: list[FieldValue], where: tuple[str, ...], request: Request) -> Records:
     """`found` as records, without its nulls. Raises DecodeError: there is something else among them."""
     kinds = set(map(type, values))
     if kinds <= {dict}:
@@ -107,24 +107,24 @@ def objects(values: list[Json], where: tuple[str, ...], request: Request) -> Rec
     raise DecodeError(f"{request}: found {kind} at {location}, expected objects; check `field_path`")
 
 
-def _finder(where: tuple[str, ...]) -> Callable[[Json], list[Json]]:
+def _finder(where: tuple[str, ...]) -> Callable[[JsonValue], list[FieldValue]]:
     """The function from a decoded body to the list of what lies at a path."""
     follow = path(*where)
 
-    def find(body: Json) -> list[Json]:
+    def find(body: JsonValue) -> list[FieldValue]:
         if type(body) is list:
             return each(body)
         return _listed(follow(body))
 
-    def elements(body: list[Json]) -> list[Json]:
+    def elements(body: list[FieldValue]) -> list[FieldValue]:
         return [value for element in body for value in _listed(follow(element))]
 
-    def top(body: list[Json]) -> list[Json]:
+    def top(body: list[FieldValue]) -> list[FieldValue]:
         if all(body) and set(map(type, body)) <= {dict}:
             return body
         return elements(body)
 
-    def wild(body: list[Json]) -> list[Json]:
+    def wild(body: list[FieldValue]) -> list[FieldValue]:
         # In a list of objects `*` may mean the values of each object, or the objects.
         values = elements(body)
         return values if dict in map(type, values) else _listed(follow(body))
@@ -133,7 +133,7 @@ def _finder(where: tuple[str, ...]) -> Callable[[Json], list[Json]]:
     return find
 
 
-def _listed(value: Json) -> list[Json]:
+def _listed(value: JsonValue) -> list[FieldValue]:
     if type(value) is list:
         return value
     return [value] if value else []

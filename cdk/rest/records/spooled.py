@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 
-from cdk.base.values import Json
 from cdk.rest.http.messages import Response
 from cdk.rest.http.streamed_response import unpacked
 from cdk.rest.records.decoders.csv_rows import rows
@@ -47,7 +46,7 @@ class FileExtractor:
                 ]
 
 
-def _names(row: list[Json]) -> list[str]:
+def _names(row: list[str | None]) -> list[str]:
     """The names of columns, all different: empty ones are numbered, and so are repeated ones."""
     names: list[str] = []
     counts: dict[str, int] = {}

@@ -4,10 +4,10 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from cdk.base.errors import ConfigError, DecodeError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.lines import MAX_LINE, text_lines
 
@@ -31,12 +31,13 @@ class CsvRows:
     def __post_init__(self) -> None:
         object.__setattr__(self, "delimiter", _unescaped(self.delimiter))
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         return list(self.items(response))
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         table = rows(response, text_lines(response, self.encoding), self.delimiter)
-        names = next(table)
+        # Nothing is missing among the names.
+        names = cast("list[str]", next(table))
         none = self.set_values_to_none
         if not none:
             for row in table:

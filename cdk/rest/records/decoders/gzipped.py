@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.http.streamed_response import unpacked
 from cdk.rest.records.decoder import Decoder
@@ -32,10 +32,10 @@ class GzipFile:
     def streams(self) -> bool:
         return self.decoder.streams
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         return self.decoder.decode(unpacked(response, gunzipped(response, max_ratio=MAX_RATIO)))
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         ratio = None if self.streams else MAX_RATIO
         return self.decoder.items(unpacked(response, gunzipped(response, max_ratio=ratio)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.lines import BodyFile, not_encoded
 
@@ -29,10 +29,10 @@ class JsonItems:
 
     streams: ClassVar[bool] = True
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         return list(self.items(response))
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         import ijson  # type: ignore[import-untyped]  # noqa: PLC0415 - a library for those who use it
 
         where = f"{self.items_path}.item" if self.items_path else "item"

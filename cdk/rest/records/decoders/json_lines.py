@@ -7,7 +7,7 @@ from typing import ClassVar
 import orjson
 
 from cdk.base.logs import logger
-from cdk.base.values import Json, from_json
+from cdk.base.values import JsonValue, from_json
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.lines import byte_lines
 
@@ -20,10 +20,10 @@ class Jsonl:
 
     streams: ClassVar[bool] = True
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         return list(self.items(response))
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         loads, bad, number = from_json, 0, 0
         for number, line in enumerate(byte_lines(response), 1):
             try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.lines import text_lines
 
@@ -15,9 +15,9 @@ class TextLines:
 
     streams: ClassVar[bool] = True
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         return list(self.items(response))
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         for line in text_lines(response, "utf-8"):
             yield {"record": line.removesuffix("\n")}

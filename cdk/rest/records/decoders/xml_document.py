@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import Json
+from cdk.base.values import FieldValue, JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoder import elements
 
@@ -23,7 +23,7 @@ class XmlDocument:
 
     streams: ClassVar[bool] = False
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         from xml.parsers.expat import ExpatError  # noqa: PLC0415 - libraries for those who use them
 
         import xmltodict  # noqa: PLC0415 - as above
@@ -36,11 +36,11 @@ class XmlDocument:
         _check_depth(response, document)
         return document
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         return elements(self.decode(response))
 
 
-def _check_depth(response: Response, document: Json) -> None:
+def _check_depth(response: Response, document: JsonValue) -> None:
     level = [document]
     for _ in range(_DEPTH):
         level = [part for held in level for part in _parts(held) if type(part) is dict or type(part) is list]
@@ -49,5 +49,5 @@ def _check_depth(response: Response, document: Json) -> None:
     raise DecodeError(f"{response.request}: the XML of the body is nested deeper than {_DEPTH} elements")
 
 
-def _parts(held: Json) -> Iterator[Json]:
+def _parts(held: FieldValue) -> Iterator[FieldValue]:
     return iter(held.values() if type(held) is dict else held)

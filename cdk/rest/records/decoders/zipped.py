@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.http.streamed_response import MAX_BYTES, unpacked
 from cdk.rest.records.decoder import Decoder
@@ -29,10 +29,10 @@ class ZipArchive:
     def streams(self) -> bool:
         return self.decoder.streams
 
-    def decode(self, response: Response) -> Json:
+    def decode(self, response: Response) -> JsonValue:
         return list(self.items(response))
 
-    def items(self, response: Response) -> Iterator[Json]:
+    def items(self, response: Response) -> Iterator[JsonValue]:
         import zipfile  # noqa: PLC0415 - takes 3 ms, for those who use it
 
         body = response.body
