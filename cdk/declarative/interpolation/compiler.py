@@ -20,7 +20,6 @@ from jinja2.sandbox import SandboxedEnvironment
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope
 from cdk.declarative.interpolation.limits import (
     GROWING,
-    Operand,
     add,
     check_call,
     join_texts,
@@ -329,7 +328,7 @@ class _Compiler:
         return self._calling(call, *self._values(args), named=named)
 
 
-def _sliced(value: Operand, start: Operand, stop: Operand, step: Operand) -> Operand:
+def _sliced(value: Sequence[object], start: int | None, stop: int | None, step: int | None) -> Sequence[object]:
     return value[start:stop:step]
 
 

@@ -8,13 +8,9 @@ expression that has no loop does as many operations as it has letters.
 
 import operator
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 
 from cdk.declarative.interpolation.errors import Refused
-
-Operand: TypeAlias = Any
-"""What an expression computes with: whether an operator takes it, Python says when it is evaluated."""
 
 MAX_SIZE = 1_000_000
 """Elements, or characters of padding, that one operation may make."""
@@ -109,9 +105,9 @@ class EvaluationBudget:
             raise Refused("its loops do not end soon enough")
 
 
-def add(first: Operand, second: Operand) -> object:
+def add(first: object, second: object) -> object:
     """`left + right`, unless that is huge."""
-    return sized(first + second)
+    return sized(operator.add(first, second))
 
 
 def join_texts(*parts: object) -> str:
@@ -120,32 +116,33 @@ def join_texts(*parts: object) -> str:
     return str(sized(text))
 
 
-def multiply(first: Operand, second: Operand) -> object:
+def multiply(first: object, second: object) -> object:
     """`left * right`, unless that is huge."""
     if isinstance(first, int) and isinstance(second, int):
         _small(first.bit_length() + second.bit_length() <= _MAX_BITS)
-    elif isinstance(second, int) and hasattr(first, "__len__"):
+    elif isinstance(second, int) and isinstance(first, Sized):
         _small(len(first) * second <= MAX_SIZE)
-    elif isinstance(first, int) and hasattr(second, "__len__"):
+    elif isinstance(first, int) and isinstance(second, Sized):
         _small(len(second) * first <= MAX_SIZE)
-    return sized(first * second)
+    return sized(operator.mul(first, second))
 
 
-def power(base: Operand, exponent: Operand) -> Operand:
+def power(base: object, exponent: object) -> object:
     """`base ** exponent`, unless that is huge."""
     if isinstance(base, int) and isinstance(exponent, int):
         _small(base.bit_length() * exponent <= _MAX_BITS)
-    return base**exponent
+    result: object = operator.pow(base, exponent)
+    return result
 
 
-def modulo(first: Operand, second: Operand) -> object:
+def modulo(first: object, second: object) -> object:
     """`left % right`, unless it pads a text to a huge width."""
     if isinstance(first, str):
         check_growth(first, second if isinstance(second, tuple) else (second,))
-    return sized(first % second)
+    return sized(operator.mod(first, second))
 
 
-BINARY: Mapping[str, Callable[[Operand, Operand], object]] = {
+BINARY: Mapping[str, Callable[[object, object], object]] = {
     "+": add,
     "-": operator.sub,
     "*": multiply,

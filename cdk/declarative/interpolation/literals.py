@@ -9,7 +9,6 @@ import ast
 import math
 import re
 from functools import lru_cache
-from typing import Any
 
 from cdk.base.values import JsonValue
 
@@ -17,7 +16,7 @@ STARTS = frozenset(" \t\n\r'\"([{+-.0123456789NTFrRuU")
 """What a literal can begin with; most words are told apart by their first letter alone."""
 
 _NUMERIC = frozenset("+-.0123456789")
-_SCALARS = frozenset((int, bool, type(None)))
+_NESTED = frozenset((list, dict, tuple))
 _DIGITS = "[0-9](?:_?[0-9])*"
 _NUMBER = re.compile(r"[+-]?[ \t]*[0-9.][0-9a-fA-FxXoO_.+-]*[ \t]*")
 _INTEGER = re.compile(
@@ -36,18 +35,19 @@ class _NotLiteral(Exception):
     """The value has no literal that gives it back."""
 
 
-def typed(value: Any) -> JsonValue:  # noqa: ANN401 - `type` tells faster than isinstance what it is
+def typed(value: object) -> JsonValue:
     """What the text of `value` stands for, without writing that text where the answer is known.
 
     Lists and maps are copied, so that nobody changes what the expression read.
     """
-    kind = type(value)
+    # `type` tells faster than isinstance what a value is.
     if type(value) is str:
         return literal(value) if value[:1] in STARTS else value
-    if kind in _SCALARS or (kind is float and math.isfinite(value)):
-        scalar: JsonValue = value
-        return scalar
-    if kind is list or kind is dict or kind is tuple:
+    if value is None or type(value) is int or type(value) is bool:
+        return value
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) in _NESTED:
         try:
             return _copy(value)
         except (_NotLiteral, RecursionError):
@@ -104,19 +104,19 @@ def _parse(text: str) -> tuple[JsonValue] | None:
 _cached_parse = lru_cache(maxsize=4096)(_parse)
 
 
-def _copy(value: Any) -> JsonValue:  # noqa: ANN401 - as above
-    kind = type(value)
-    if kind is str or kind in _SCALARS or (kind is float and math.isfinite(value)):
-        scalar: JsonValue = value
-        return scalar
-    if kind is list:
+def _copy(value: object) -> JsonValue:
+    if value is None or type(value) is str or type(value) is int or type(value) is bool:
+        return value
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) is list:
         return [item if type(item) is str else _copy(item) for item in value]
-    if kind is dict:
+    if type(value) is dict:
         return {
             # A key may be a number, as in Python; JSON's are texts.
             key if type(key) is str else _copy(key): item if type(item) is str else _copy(item)  # type: ignore[misc]
             for key, item in value.items()
         }
-    if kind is tuple:
+    if type(value) is tuple:
         return tuple([_copy(item) for item in value])
     raise _NotLiteral

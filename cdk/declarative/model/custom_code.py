@@ -14,7 +14,7 @@ class CustomComponent(Component):
 
     class_name: str = Field(description="Module and class, such as `source_x.components.MyExtractor`.")
 
-    def build(self, ctx: BuildContext, *parts: Any, **options: Any) -> Any:  # noqa: ANN401, ARG002 - each family has its own
+    def build(self, ctx: BuildContext, *parts: object, **options: object) -> Any:  # noqa: ANN401, ARG002 - each family has its own
         """The object of the class, behind the interface of its family. parts: what the family's `build` gets besides.
 
         Raises ManifestError: custom code may not run, or the class cannot be built.

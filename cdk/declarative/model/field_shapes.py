@@ -20,12 +20,12 @@ from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Any JSON."""
+    """A field that takes any JSON, null too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Null."""
+    """Null, as a field may hold that has no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some values."""
+    """One of the values that a `Literal` lists."""
 
     values: tuple[JsonValue, ...]
 
@@ -76,7 +76,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of several shapes."""
+    """One of several shapes, as a union of types is."""
 
     options: tuple["Shape", ...]
 

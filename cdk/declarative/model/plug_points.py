@@ -55,7 +55,7 @@ class AnyExtractor(Component):
 
 
 class AnyTransformation(Component):
-    """Changes records."""
+    """Changes the records of a page, in place."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Transform: ...
@@ -79,7 +79,7 @@ class AnySchemaNormalization(Component):
 
 
 class AnyAuthenticator(Component):
-    """Adds credentials."""
+    """Adds the credentials to a request."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Authenticator | None: ...
@@ -260,7 +260,7 @@ class Incremental:
 
 
 class AnyIncrementalSync(Component):
-    """How a stream advances."""
+    """How a stream advances from one sync to the next."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Incremental: ...
@@ -301,7 +301,7 @@ class AnyRetriever(Component):
 
 
 class AnySchemaLoader(Component):
-    """Finds a stream's schema."""
+    """Finds the JSON Schema of a stream's records."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]: ...

@@ -49,7 +49,7 @@ class RecoveringReader:
         self._incremental = incremental if reset.action == "SPLIT_USING_CURSOR" else None
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """See SliceReader.
+        """Read a slice, and again from its first page or in smaller windows where the API refuses its pages.
 
         Raises FatalError: beginning anew would bring the same. Raises TransientError: a window cannot be cut more.
         """
