@@ -13,12 +13,11 @@ UNSAFE = "AIRBYTE_ENABLE_UNSAFE_CODE"
 
 @dataclass(frozen=True)
 class AirbyteCode:
-    """See CustomCode. components: the file of the classes; None: `components.py` beside the manifest."""
+    """The CustomCode of classes that extend those of `airbyte_cdk`."""
 
     components: Path | None = None
 
     def build(self, component: Component, ctx: BuildContext, *parts: object) -> object:
-        """See CustomCode. Raises ManifestError: the class is missing, or cannot be built."""
         from cdk.compat.adapters.registry import build  # noqa: PLC0415 - brings `requests`, which only custom code needs
 
         return build(component, ctx, *parts)

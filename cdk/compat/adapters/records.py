@@ -32,7 +32,7 @@ class CustomDecoderAdapter:
 
 
 class CustomExtractorAdapter:
-    """A custom extractor."""
+    """Calls the extractor that custom code is."""
 
     def __init__(self, custom: CustomObject) -> None:
         self._custom = custom

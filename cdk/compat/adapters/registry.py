@@ -1,10 +1,10 @@
-"""AirbyteCode: builds components that are Python classes written for `airbyte_cdk`, one function a family."""
+"""Builds components that are Python classes written for `airbyte_cdk`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.base.values import JsonValue
 from cdk.compat.adapters import pagination as adapt_pages
 from cdk.compat.adapters import records as adapt_records
 from cdk.compat.adapters import slices as adapt_slices
@@ -15,7 +15,7 @@ from cdk.compat.facades.facades import DecoderFacade, PartitionRouterFacade, Req
 from cdk.compat.facades.instantiate import instance, selector
 from cdk.compat.facades.slices import fill, slice_arguments
 from cdk.compat.loading.custom_module import custom_class
-from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as OurCursor
+from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as ManifestCursor
 from cdk.declarative.components.streams.partition_routers import Product
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component, Default
@@ -25,30 +25,51 @@ from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyPartitionRouter,
     Incremental,
-    Normalize,
     PageStrategy,
     Requester,
     Router,
-    Select,
     SliceReader,
     StreamParts,
-    Transform,
 )
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, HttpClient, JsonDocument
 from cdk.rest.auth.token_owner import TokenOwner, collecting, report
-from cdk.rest.errors.http_error_handler import OutcomeHandler
-from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
 
-# A cursor plans windows and keeps states with these; one that changes them would lose our promises.
+# A cursor plans windows and keeps states with these; one that changes them would lose the promises of the kit.
 _OWN_METHODS = ("stream_slices", "close_slice", "get_stream_state", "set_initial_state", "observe", "should_be_synced",
          "is_greater_than_or_equal", "select_state")  # fmt: skip
 
 
-def authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticator:
-    """See AnyAuthenticator."""
+def build(component: Component, ctx: BuildContext, *parts: object) -> object:
+    """The object of a custom component behind the plug point of its family.
+
+    parts: what the family's `build` takes besides. Raises ManifestError: the class is missing, or cannot be made.
+    """
+    name = type(component).__name__
+    if name in _BUILDERS:
+        return _BUILDERS[name](component, ctx, *parts)
+    assert isinstance(component, CustomComponent)
+    return _ADAPTERS[name](instance(component, ctx), ctx, *parts)
+
+
+_ADAPTERS: Mapping[str, Callable[..., object]] = {
+    "CustomBackoffStrategy": lambda custom, _: adapt_http.custom_backoff(custom),
+    "CustomConfigTransformation": lambda custom, _: adapt_records.changing(custom),
+    "CustomDecoder": lambda custom, _: adapt_records.CustomDecoderAdapter(custom),
+    "CustomErrorHandler": lambda custom, _: adapt_http.CustomJudge(custom),
+    "CustomPartitionRouter": lambda custom, ctx: adapt_slices.CustomRouterAdapter(custom, ctx.window),
+    "CustomRecordFilter": lambda custom, _: adapt_records.filtering(custom),
+    "CustomSchemaLoader": lambda custom, _: adapt_records.loading(custom),
+    "CustomSchemaNormalization": lambda custom, _, schema: adapt_records.normalizing(custom, schema),
+    "CustomTransformation": lambda custom, ctx: adapt_records.transforming(custom, ctx.config),
+    "CustomValidationStrategy": lambda custom, _: adapt_records.validating(custom),
+}
+"""What stands between an object and the plug point, for the types whose class takes only what the manifest gives."""
+
+
+def _authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticator:
     with collecting() as inside:
         custom = instance(component, ctx)
     signer = adapt_http.signer(custom)
@@ -58,84 +79,33 @@ def authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticato
     return signer
 
 
-def error_handler(component: CustomComponent, ctx: BuildContext) -> OutcomeHandler:
-    """See AnyErrorHandler."""
-    return adapt_http.CustomJudge(instance(component, ctx))
+def _extractor(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> Extractor:
+    return adapt_records.CustomExtractorAdapter(instance(component, ctx, **_reads(decoder)))
 
 
-def backoff(component: CustomComponent, ctx: BuildContext) -> WaitStrategy:
-    """See AnyBackoffStrategy."""
-    return adapt_http.custom_backoff(instance(component, ctx))
+def _pagination_strategy(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
+    return adapt_pages.CustomStrategyAdapter(instance(component, ctx, **_reads(decoder)))
 
 
-def decoder(component: CustomComponent, ctx: BuildContext) -> Decoder:
-    """See AnyDecoder."""
-    return adapt_records.CustomDecoderAdapter(instance(component, ctx))
+def _reads(decoder: Decoder) -> Mapping[str, object]:
+    """The decoder as an argument, unless it is the one that classes have by default."""
+    return {} if isinstance(decoder, JsonDocument) else {"decoder": DecoderFacade(decoder)}
 
 
-def extractor(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> Extractor:
-    """See AnyExtractor."""
-    known = {} if isinstance(decoder, JsonDocument) else {"decoder": DecoderFacade(decoder)}
-    return adapt_records.CustomExtractorAdapter(instance(component, ctx, **known))
-
-
-def record_filter(component: CustomComponent, ctx: BuildContext) -> Select:
-    """See AnyRecordFilter."""
-    return adapt_records.filtering(instance(component, ctx))
-
-
-def transformation(component: CustomComponent, ctx: BuildContext) -> Transform:
-    """See AnyTransformation."""
-    return adapt_records.transforming(instance(component, ctx), ctx.config)
-
-
-def normalization(component: CustomComponent, ctx: BuildContext, schema: JsonSchema) -> Normalize:
-    """See AnySchemaNormalization."""
-    return adapt_records.normalizing(instance(component, ctx), schema)
-
-
-def schema_loader(component: CustomComponent, ctx: BuildContext) -> Callable[[], JsonSchema]:
-    """See AnySchemaLoader."""
-    return adapt_records.loading(instance(component, ctx))
-
-
-def state_migration(
+def _state_migration(
     component: CustomComponent, ctx: BuildContext, stream: Component
 ) -> Callable[[JsonValue], JsonValue]:
-    """See AnyStateMigration."""
     return adapt_records.migrating(instance(component, ctx, declarative_stream=stream))
 
 
-def config_transformation(component: CustomComponent, ctx: BuildContext) -> Callable[[JsonObject], None]:
-    """See AnyConfigTransformation."""
-    return adapt_records.changing(instance(component, ctx))
-
-
-def validation(component: CustomComponent, ctx: BuildContext) -> Callable[[JsonValue], None]:
-    """See AnyValidationStrategy."""
-    return adapt_records.validating(instance(component, ctx))
-
-
-def pagination_strategy(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
-    """See AnyPaginationStrategy."""
-    known = {} if isinstance(decoder, JsonDocument) else {"decoder": DecoderFacade(decoder)}
-    return adapt_pages.CustomStrategyAdapter(instance(component, ctx, **known))
-
-
-def partition_router(component: CustomComponent, ctx: BuildContext) -> Router:
-    """See AnyPartitionRouter."""
-    return adapt_slices.CustomRouterAdapter(instance(component, ctx), ctx.window)
-
-
-def requester(component: CustomComponent, ctx: BuildContext) -> Requester:
-    """See AnyRequester."""
+def _requester(component: CustomComponent, ctx: BuildContext) -> Requester:
     custom = instance(component, ctx)
     client: HttpClient | None = custom.get("kit_client")
     return adapt_pages.CustomRequesterAdapter(custom, client, ctx.where(component, "class_name"))
 
 
-def retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts) -> SliceReader:
-    """See AnyRetriever."""
+def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts) -> SliceReader:
+    """A retriever that is given the parts of the stream it reads for."""
     fields = component.model_extra or {}
     reads = _decoder(fields.get("decoder"), ctx)
     router = _router(fields.get("partition_router"), ctx)
@@ -178,11 +148,8 @@ def _router(blob: JsonValue, ctx: BuildContext) -> Router | None:
     return routers[0] if len(routers) == 1 else Product(routers)
 
 
-def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
-    """See AnyIncrementalSync.
-
-    Raises ManifestError: the class plans windows or keeps states itself.
-    """
+def _incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
+    """The manifest's cursor, whose windows a class asks for. Raises ManifestError: it plans windows or keeps states."""
     where = ctx.where(component, "class_name")
     kind = custom_class(component.class_name, ctx, where)
     own = (
@@ -198,7 +165,7 @@ def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
             "write it as a DatetimeBasedCursor, with a state migration where the old state has another form"
         )
     blob = {**(component.model_extra or {}), "$parameters": dict(component.parameters), "type": "DatetimeBasedCursor"}
-    native = OurCursor.model_validate(blob).build(ctx)
+    native = ManifestCursor.model_validate(blob).build(ctx)
     if not any(name.startswith("get_request") for base in own for name in vars(base)):
         return native
     custom = instance(component, ctx)
@@ -207,32 +174,15 @@ def incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
         with custom.at_work("get_request_params"):
             fill(draft, custom.instance, slice_arguments(slice, native.fields))
 
-    return Incremental(
-        native.cursor, apply, native.fields, native.shared, native.client_side, native.data_feed, native.catalog_cursor
-    )
+    return replace(native, apply=apply)
 
 
 _BUILDERS: Mapping[str, Callable[..., object]] = {
-    "CustomAuthenticator": authenticator,
-    "CustomBackoffStrategy": backoff,
-    "CustomConfigTransformation": config_transformation,
-    "CustomDecoder": decoder,
-    "CustomErrorHandler": error_handler,
-    "CustomIncrementalSync": incremental,
-    "CustomPaginationStrategy": pagination_strategy,
-    "CustomPartitionRouter": partition_router,
-    "CustomRecordExtractor": extractor,
-    "CustomRecordFilter": record_filter,
-    "CustomRequester": requester,
-    "CustomRetriever": retriever,
-    "CustomSchemaLoader": schema_loader,
-    "CustomSchemaNormalization": normalization,
-    "CustomStateMigration": state_migration,
-    "CustomTransformation": transformation,
-    "CustomValidationStrategy": validation,
+    "CustomAuthenticator": _authenticator,
+    "CustomIncrementalSync": _incremental,
+    "CustomPaginationStrategy": _pagination_strategy,
+    "CustomRecordExtractor": _extractor,
+    "CustomRequester": _requester,
+    "CustomRetriever": _retriever,
+    "CustomStateMigration": _state_migration,
 }
-
-
-def build(component: Component, ctx: BuildContext, *parts: object) -> object:
-    """See CustomCode."""
-    return _BUILDERS[type(component).__name__](component, ctx, *parts)

@@ -15,7 +15,7 @@ class DeclarativeCursor(RequestOptionsProvider):
 
 
 class Cursor(DeclarativeCursor):
-    """Another name for it."""
+    """Another name of DeclarativeCursor, for imports."""
 
 
 class ConcurrentCursorFactory:

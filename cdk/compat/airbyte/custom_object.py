@@ -65,5 +65,5 @@ class CustomObject:
             return getattr(self.instance, attribute, default)
 
     def parameters(self, method: str) -> Mapping[str, inspect.Parameter]:
-        """What a method takes."""
+        """The parameters of a method, by name."""
         return inspect.signature(getattr(self.instance, method)).parameters

@@ -63,7 +63,7 @@ def text_of(value: Text, config: Config) -> str:
 
 @dataclass
 class InterpolatedBoolean:
-    """A condition."""
+    """A condition, true or false for a config and names."""
 
     condition: JsonValue
     parameters: InitVar[Parameters]
@@ -79,7 +79,7 @@ class InterpolatedBoolean:
 
 @dataclass
 class InterpolatedMapping:
-    """A map of expressions."""
+    """A map whose names and values are expressions."""
 
     mapping: Mapping[str, JsonValue]
     parameters: InitVar[Parameters]
@@ -111,7 +111,7 @@ class InterpolatedNestedMapping:
 
 
 class JinjaInterpolation:
-    """Evaluates texts."""
+    """Evaluates texts that are given one by one."""
 
     def eval(
         self,

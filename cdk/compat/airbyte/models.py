@@ -129,10 +129,10 @@ class MessageRepository:
 
 
 class InMemoryMessageRepository(MessageRepository):
-    """As every other."""
+    """A message repository that takes any arguments."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
 
 
 class NoopMessageRepository(MessageRepository):
-    """As every other."""
+    """A message repository under the name of one without effect."""

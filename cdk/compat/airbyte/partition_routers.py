@@ -24,7 +24,7 @@ class StreamSlicer(RequestOptionsProvider):
 
 
 class PartitionRouter(StreamSlicer):
-    """Gives partitions."""
+    """Says what a stream is read for, with the state of its parents."""
 
     def get_stream_state(self) -> StreamState | None:
         """The state of parents; kept by us."""

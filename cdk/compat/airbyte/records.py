@@ -193,7 +193,7 @@ class ParsedAddFieldDefinition:
 
 @dataclass
 class AddFields(RecordTransformation):
-    """Sets fields of records."""
+    """Sets fields of records to what expressions give."""
 
     fields: list[AddedFieldDefinition | JsonObject]
     parameters: InitVar[Parameters]

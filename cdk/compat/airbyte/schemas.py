@@ -16,11 +16,10 @@ from cdk.declarative.reading.type_normalizer import normalizer
 
 
 class SchemaLoader(ABC):
-    """Finds a stream's schema."""
+    """Finds the JSON Schema of a stream."""
 
     @abstractmethod
-    def get_json_schema(self) -> JsonSchema:
-        """The JSON Schema."""
+    def get_json_schema(self) -> JsonSchema: ...
 
 
 @dataclass
@@ -58,7 +57,7 @@ class JsonFileSchemaLoader(SchemaLoader):
 
 
 class TransformConfig(enum.Flag):
-    """What a TypeTransformer does."""
+    """Which casts a TypeTransformer makes: those of the schema, its own, or both."""
 
     NoTransform = enum.auto()
     DefaultSchemaNormalization = enum.auto()
@@ -82,7 +81,6 @@ class TypeTransformer:
         return function
 
     def transform(self, record: JsonObject, schema: JsonSchema) -> None:
-        """Change `record` in place."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             self._usual(schema)([record])
         if TransformConfig.CustomSchemaNormalization in self._config and self._custom is not None:

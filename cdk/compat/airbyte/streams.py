@@ -103,8 +103,8 @@ class YamlDeclarativeSource:
 
 
 class AbstractStream(Stream):
-    """Another name under which custom code asks for a stream."""
+    """A stream that is read concurrently, as custom code asks for its class."""
 
 
 class DeclarativeStream(Stream):
-    """Another one."""
+    """A stream of a manifest, as custom code asks for its class."""

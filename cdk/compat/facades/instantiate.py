@@ -90,8 +90,7 @@ def instance(component: CustomComponent, ctx: BuildContext, **known: object) -> 
     known: arguments that the manifest does not give. Raises ManifestError: an argument is missing, or making it fails.
     """
     where = ctx.where(component, "class_name")
-    with running(ctx.runtime):
-        kind = custom_class(component.class_name, ctx, where)
+    kind = custom_class(component.class_name, ctx, where)
     fields = dict(component.model_extra or {})
     names, required = _accepted(kind)
     offered: dict[str, object] = {

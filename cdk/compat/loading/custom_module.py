@@ -12,6 +12,7 @@ from types import ModuleType
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue
+from cdk.compat.airbyte.custom_object import running
 from cdk.compat.loading.import_hook import DOCUMENTED, serving
 from cdk.declarative.model.context import BuildContext
 
@@ -41,7 +42,7 @@ def custom_class(name: str, ctx: BuildContext, where: str) -> type:
 def _module(name: str, ctx: BuildContext, where: str) -> ModuleType:
     modules = ctx.runtime.modules
     if name not in modules:
-        with _explained(where), serving():
+        with _explained(where), serving(), running(ctx.runtime):
             modules[name] = _imported(name, ctx, where)
     return modules[name]
 
