@@ -60,6 +60,14 @@ def two_pipelines_bring_the_same_new_key(world: Times) -> None:
     world.sync_while_another_pipeline_syncs(5, ("tasks", 0), new=True)
 
 
+def files_vanish_while_they_become_wider(world: Times) -> None:
+    begin(world, ("Dated", "append_dedup"), [(0, 1, 0, {})])
+    # Each day is a slice of its own, and its task finds the type that it needs.
+    world.put([(0, 1, 0, {"a": {"a": 1}}), (4, 24, 0, {"c": 1}), (4, 24, 2, {"c": {"a": 1}, "a": {"a": 1}})])
+    world.sync_while_somebody_joins_files(5, ("tasks", 2), vacuum=True)
+    world.sync(5)
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -68,6 +76,7 @@ WORLDS = [
     a_column_becomes_wider_beside_a_history,
     rows_without_a_key_come_again,
     two_pipelines_bring_the_same_new_key,
+    files_vanish_while_they_become_wider,
 ]
 
 

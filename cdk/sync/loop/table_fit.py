@@ -103,7 +103,6 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
         stream,
         ", ".join([*listed, *more]),
         ADDITIONAL,
-        JSON_TEXT,
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdk.base.errors import StateError
+from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap
 from cdk.base.values import Json
 from cdk.lake.admin.edits import import_state
@@ -174,9 +175,30 @@ class TableWriting:
         """Give undeclared fields the columns that tasks found they need: see StreamSync.grow.
 
         The table's columns come first: where this is interrupted, they are wider than its rows need, and that is all.
+        VACUUM may remove at any moment what no version names: what cannot be written again for that is left out.
         """
+        staged = [*saved.pending, *chain.from_iterable(files)]
+        missing = set[str]()
+        while True:
+            try:
+                return self._grown(grown, files, saved, missing, spread)
+            except Exception as error:
+                before, missing = missing, set(lost_files(self.mode.staging, staged))
+                if missing <= before:
+                    raise
+                text = "%s: files vanished while they were written again (%s); doing it again without them"
+                logger.warning(text, self._plan.stream.name, error)
+
+    def _grown(
+        self,
+        grown: Sequence[Grown],
+        files: Sequence[Sequence[DataFile]],
+        saved: TableState,
+        missing: set[str],
+        spread: TaskMap,
+    ) -> GrownFiles:
+        """What `grow` does where nothing vanishes meanwhile. missing: paths of files that are lost."""
         staging = self.mode.staging
-        missing = set(lost_files(staging, [*saved.pending, *chain.from_iterable(files)]))
         schema, fits = self._schema_of_all(grown, files, missing)
         # The commit that is to show a hidden generation finds that files of it are gone.
         present = [file for file in saved.pending if file.path not in missing]
