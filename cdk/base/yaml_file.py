@@ -77,13 +77,14 @@ def check_depth(text: str, *, anchors: bool = True) -> None:
     """
     depth = 0
     for event in yaml.parse(text, _SafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            _shallow(event, depth)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.AliasEvent) and not anchors:
-            raise _wrong(event, "found an alias, expected values")
+        match event:
+            case yaml.CollectionStartEvent():
+                depth += 1
+                _shallow(event, depth)
+            case yaml.CollectionEndEvent():
+                depth -= 1
+            case yaml.AliasEvent() if not anchors:
+                raise _wrong(event, "found an alias, expected values")
 
 
 def _shallow(node: yaml.Node | yaml.Event, depth: int) -> None:
@@ -97,11 +98,12 @@ def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, in
     Raises MarkedYAMLError: too many.
     """
     if id(node) not in known:
+        parts = _parts(node)
         size, depth = 1, 0
-        if isinstance(node, yaml.CollectionNode):
-            for part in (part for _, part in node.value) if isinstance(node, yaml.MappingNode) else node.value:
-                inner, levels = _extent(part, known)
-                size, depth = size + inner, max(depth, levels)
+        for part in parts or ():
+            inner, levels = _extent(part, known)
+            size, depth = size + inner, max(depth, levels)
+        if parts is not None:
             depth += 1
         if size > _MOST_VALUES:
             raise _wrong(node, f"its anchors and merges make more than {_MOST_VALUES} values; write less of them")
@@ -110,14 +112,26 @@ def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, in
     return known[id(node)]
 
 
+def _parts(node: yaml.Node) -> Sequence[yaml.Node] | None:
+    """The values of a map or a list; None for what is neither."""
+    match node:
+        case yaml.MappingNode():
+            return [part for _, part in node.value]
+        case yaml.SequenceNode():
+            return list(node.value)
+        case _:
+            return None
+
+
 def _step(node: yaml.Node, key: str | int, line: int) -> tuple[int, yaml.Node | None]:
-    if isinstance(node, yaml.MappingNode):
-        for name, value in reversed(node.value):  # what `<<` merges comes first, and what is written here wins
-            if name.value == str(key):
-                return name.start_mark.line + 1, value
-    elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-        item = node.value[key]
-        return item.start_mark.line + 1, item
+    match node:
+        case yaml.MappingNode():
+            for name, value in reversed(node.value):  # what `<<` merges comes first, and what is written here wins
+                if name.value == str(key):
+                    return name.start_mark.line + 1, value
+        case yaml.SequenceNode() if isinstance(key, int) and key < len(node.value):
+            item = node.value[key]
+            return item.start_mark.line + 1, item
     return line, None
 
 

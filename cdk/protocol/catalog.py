@@ -59,7 +59,7 @@ class AirbyteStream(WireModel):
 
 
 class AirbyteCatalog(WireModel):
-    """What `discover` answers."""
+    """The streams that a source has, the answer to `discover`."""
 
     streams: list[AirbyteStream]
 

@@ -15,7 +15,7 @@ from cdk.protocol.traces import AirbyteTraceMessage
 
 
 class Type(StrEnum):
-    """What a message carries."""
+    """The kinds of messages; the field of the same name holds the content."""
 
     RECORD = "RECORD"
     STATE = "STATE"

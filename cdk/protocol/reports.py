@@ -32,11 +32,13 @@ def milliseconds(moment: datetime) -> int:
 
 def failure_type(error: BaseException) -> FailureType:
     """Who can help: as the error says; a broken connection may heal; anything else is ours."""
-    if isinstance(error, CdkError):
-        return FailureType(error.failure_type)
-    if isinstance(error, ConnectionError | TimeoutError):
-        return FailureType.TRANSIENT_ERROR
-    return FailureType.SYSTEM_ERROR
+    match error:
+        case CdkError():
+            return FailureType(error.failure_type)
+        case ConnectionError() | TimeoutError():
+            return FailureType.TRANSIENT_ERROR
+        case _:
+            return FailureType.SYSTEM_ERROR
 
 
 def error_text(error: BaseException) -> str:

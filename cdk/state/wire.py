@@ -62,11 +62,13 @@ def encode(
         return {_NO_CURSOR: True}
     if not state.parents and set(positions) <= {WHOLE}:
         position = positions.get(WHOLE, Start())
-        if state.ranges_from is not None and isinstance(position, Checkpoint) and cursor_field is not None:
-            return {**state.extra, **_ranges(position, cursor_field, state.ranges_from, exact=exact)}
-        if isinstance(position, Done) and not resumable:
-            return {_NO_CURSOR: True}
-        return {**state.extra, **_position(position, exact=exact)}
+        match position:
+            case Checkpoint() if state.ranges_from is not None and cursor_field is not None:
+                return {**state.extra, **_ranges(position, cursor_field, state.ranges_from, exact=exact)}
+            case Done() if not resumable:
+                return {_NO_CURSOR: True}
+            case _:
+                return {**state.extra, **_position(position, exact=exact)}
     blob: JsonObject = {"use_global_cursor": False} if incremental else {}
     memo = {} if memo is None else memo
     states: list[JsonValue] = []
@@ -116,15 +118,18 @@ def _decode_map(
         return StreamState(
             {Partition({partition_field: key}): _to_position(v, f"{path}.{key}") for key, v in blob.items()}
         )
-    position = _to_position(blob, path)
-    return StreamState() if isinstance(position, Start) else StreamState({WHOLE: position})
+    return StreamState(_whole(_to_position(blob, path)))
+
+
+def _whole(position: Position) -> dict[Partition, Position]:
+    """The position of a stream without partitions."""
+    return {} if position == Start() else {WHOLE: position}
 
 
 def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
     positions, missing = _partitions(blob.get("states") or [], f"{path}.states")
     if blob.get("use_global_cursor") and "state" in blob:
-        shared = _to_position(blob["state"], f"{path}.state")
-        positions = {} if isinstance(shared, Start) else {WHOLE: shared}
+        positions = _whole(_to_position(blob["state"], f"{path}.state"))
     parents = blob.get("parent_state") or {}
     if not isinstance(parents, Mapping):
         raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")
@@ -315,7 +320,7 @@ def _ranges(position: Checkpoint, cursor_field: str, start: JsonValue, *, exact:
     }
     slices = [first]
     for item in resume.open if resume else ():
-        if isinstance(item.position, Done):
+        if item.position == Done():
             greatest = item.edge.value if item.edge else None
             slices.append({"start": item.window.start, "end": item.window.end, "most_recent_cursor_value": greatest})
     blob: JsonObject = {"slices": slices, "state_type": _RANGE_TYPES[0]}

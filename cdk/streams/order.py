@@ -28,6 +28,8 @@ class Order(ABC):
 
     kind: ClassVar[type[datetime] | type[int] | None] = None
     """What the values name; None for anything else than timestamps and integers."""
+    formats: tuple[str, ...] = ()
+    """How timestamps may be written besides ISO 8601."""
 
     @property
     def expected(self) -> str:

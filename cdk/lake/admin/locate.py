@@ -95,13 +95,13 @@ class OpenTables:
 
 def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
     """The tables of the pipeline below a folder, by path. Raises ConfigError: it is no local folder, or missing."""
-    if not isinstance(target, LocalFolder):
+    if (path := target.on_disk) is None:
         raise ConfigError("the tables of an object store cannot be listed; name the streams", path=str(target))
-    if not target.path.is_dir():
+    if not path.is_dir():
         raise ConfigError("the folder does not exist; run a sync, which creates it", path=str(target))
     return [
-        StreamLocation(path.name, LocalFolder(path), namespace, None if history is None else LocalFolder(history))
-        for path, namespace, history in table_folders(target.path, pipeline)
+        StreamLocation(root.name, LocalFolder(root), namespace, None if history is None else LocalFolder(history))
+        for root, namespace, history in table_folders(path, pipeline)
     ]
 
 

@@ -42,7 +42,7 @@ class EditResult:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """Where a stream stands."""
+    """The state of a stream's table, as `spark-cdk state show` shows it."""
 
     stream: str
     path: str

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import orjson
 from deltalake import DeltaTable
@@ -17,7 +18,7 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import actions, missing_files
-from cdk.lake.storage.folder import Folder, LocalFolder
+from cdk.lake.storage.folder import Folder
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
@@ -111,9 +112,10 @@ def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age:
         for name in states.names()
         if name not in retained
     ]
-    named = _waiting(location.root) if isinstance(location.root, LocalFolder) else set()
+    path = location.root.on_disk
+    named = set[str]() if path is None else _waiting(path)
     for root in (location.root, location.history):
-        if isinstance(root, LocalFolder):
+        if root is not None and root.on_disk is not None:
             named |= _named(root)
             orphans = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
             candidates.extend((root, name, "rows that were never committed") for name in orphans)
@@ -149,10 +151,10 @@ def _named(root: Folder) -> set[str]:
     return files
 
 
-def _waiting(root: LocalFolder) -> set[str]:
+def _waiting(root: Path) -> set[str]:
     """The files that states of any pipeline name: a generation that is not visible yet, rows for a history."""
     named: set[str] = set()
-    for path in root.path.glob("_cdk_state/*/*.json"):
+    for path in root.glob("_cdk_state/*/*.json"):
         try:
             blob = from_json(path.read_bytes())
             named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind] or ()}

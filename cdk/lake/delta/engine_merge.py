@@ -15,7 +15,19 @@ from cdk.base.errors import FatalError
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import ADDITIONAL, META, OWN_COLUMNS, RAW_ID
 from cdk.lake.delta.engine_writes import INSERT, OPERATION, REMOVE, TARGET, UPSERT
-from cdk.lake.parquet.dedup import APART, DELETED, FILE, HIDDEN, NUMBER, ROW, STALE, keyed, latest_rows, pairs
+from cdk.lake.parquet.dedup import (
+    APART,
+    DELETED,
+    FILE,
+    HIDDEN,
+    NUMBER,
+    ROW,
+    STALE,
+    contiguous,
+    keyed,
+    latest_rows,
+    pairs,
+)
 from cdk.lake.parquet.merge import Merge
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
@@ -49,10 +61,10 @@ class EngineMerge:
             for batch in rows_of(merge.source, file.path, {}, merge.table.schema):
                 end = start + batch.num_rows
                 in_batch = in_file.filter(pc.and_(pc.greater_equal(in_file[ROW], start), pc.less(in_file[ROW], end)))
-                part = cast_batch(batch, merge.table.schema).take(_array(pc.subtract(in_batch[ROW], start)))
+                part = cast_batch(batch, merge.table.schema).take(contiguous(pc.subtract(in_batch[ROW], start)))
                 start = end
                 for name in (OPERATION, TARGET):
-                    part = part.append_column(pa.field(name, pa.string()), _array(in_batch[name]))
+                    part = part.append_column(pa.field(name, pa.string()), contiguous(in_batch[name]))
                 if part.num_rows:
                     yield part
 
@@ -83,7 +95,7 @@ def engine_comparison(
     stale = pc.is_in(winners[NUMBER], value_set=lost)
     met = met.filter(pc.invert(pc.is_in(met[NUMBER], value_set=lost)))
     apart = winners[NUMBER].filter(pc.is_valid(winners[APART]))
-    operations = _operations(winners, stale, met, _array(apart))
+    operations = _operations(winners, stale, met, contiguous(apart))
     counts = {name: _sum(pc.equal(operations[OPERATION], name)) for name in (UPSERT, INSERT)}
     return EngineMerge(
         merge,
@@ -109,7 +121,7 @@ _PAIRS = pa.schema([(NUMBER, pa.int64()), (STALE, pa.bool_()), (RAW_ID, pa.strin
 
 def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Array) -> pa.Table:
     """What becomes of each winner. met: the rows that they replace. apart: numbers of those without a key."""
-    counts = pc.value_counts(_array(met[NUMBER]))
+    counts = pc.value_counts(contiguous(met[NUMBER]))
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     matched, many = (pc.is_in(winners[NUMBER], value_set=numbers) for numbers in (counts.field("values"), repeated))
     deletes = pc.and_not(winners[DELETED], stale)
@@ -126,7 +138,9 @@ def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Arr
     ]
     # A key finds all of its rows; without one, each has to be named.
     for which, operation in ((upserts, UPSERT), (removals, REMOVE)):
-        targets = met.filter(pc.is_in(met[NUMBER], value_set=_array(winners[NUMBER].filter(pc.and_(which, keyless)))))
+        targets = met.filter(
+            pc.is_in(met[NUMBER], value_set=contiguous(winners[NUMBER].filter(pc.and_(which, keyless))))
+        )
         parts.append(_operation_rows(winners.take(targets[NUMBER]), operation, targets[RAW_ID]))
     return pa.concat_tables(parts)
 
@@ -171,13 +185,7 @@ def _few(merge: Merge) -> list[str]:
 
 
 def _unique(numbers: pa.ChunkedArray) -> pa.Array:
-    return _array(numbers.unique())
-
-
-def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return contiguous(numbers.unique())
 
 
 def _sum(which: pa.Array | pa.ChunkedArray) -> int:

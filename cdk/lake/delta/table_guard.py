@@ -72,7 +72,7 @@ class _Log:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of tables."""
+    """A feature of Delta tables, and what the kit may do to tables that have it."""
 
     name: str
     ways: Mapping[Use, Way]

@@ -40,7 +40,7 @@ _LONGEST_MERGE = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Committed:
-    """What a commit did."""
+    """The outcome of a commit: the state, the files that came and the receipt."""
 
     saved: TableState
     """The state that the next commit starts from."""

@@ -11,6 +11,7 @@ source sent it identifies the row (`_airbyte_meta` keeps it); otherwise everythi
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -22,7 +23,7 @@ from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, GENERATION, LOCAL_TIME, META, MOMENT, RAW_ID
 from cdk.lake.arrow.conversions import to_timestamps
 from cdk.lake.arrow.json_text import from_json_text
-from cdk.streams.order import CountOrder, MomentOrder, Order, Rank, bytes_of
+from cdk.streams.order import Order, Rank, bytes_of
 
 DELETED_AT = "_ab_cdc_deleted_at"
 """Set in a row that says that the source deleted its key."""
@@ -98,7 +99,9 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     nulls = pa.repeat(False, part.num_rows)
     for name in identity.keys:
         nulls = pc.or_(nulls, pc.is_null(part[name]))
-    keys, apart = _separated_keys([_comparable(part[name]) for name in identity.keys], _flat(nulls), identity, rest)
+    keys, apart = _separated_keys(
+        [_comparable(part[name]) for name in identity.keys], contiguous(nulls), identity, rest
+    )
     columns = dict(zip(names, keys, strict=True))
     columns[APART] = apart
     columns[CURSOR] = _ranks(part, identity.cursor, rest)
@@ -106,7 +109,7 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     deletable = identity.hard and DELETED_AT in part.column_names
     columns[DELETED] = pc.is_valid(part[DELETED_AT]) if deletable else pa.repeat(False, part.num_rows)
     columns[RAW_ID] = part[RAW_ID]
-    return pa.table({name: _flat(column) for name, column in columns.items()})
+    return pa.table({name: contiguous(column) for name, column in columns.items()})
 
 
 def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
@@ -258,7 +261,7 @@ def _doubtful(keys: Sequence[pa.ChunkedArray], rest: Rest) -> pa.Array:
         # One that is finer than microseconds looks like any other.
         changes = pc.struct_field(rest([META], pa.repeat(True, len(doubtful)))[META], "changes")
         doubtful = pc.or_(doubtful, pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
-    return _flat(doubtful)
+    return contiguous(doubtful)
 
 
 def _digests(rows: pa.Table) -> list[bytes]:
@@ -273,7 +276,7 @@ def _digests(rows: pa.Table) -> list[bytes]:
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     try:
-        return as_texts(_flat(column))
+        return as_texts(contiguous(column))
     except (pa.ArrowException, NotJson, ValueError):  # of a type that something else gave the table
         return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
 
@@ -289,7 +292,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
         return pa.nulls(size, pa.int64())
     column_ranks = pa.nulls(size, pa.int64())
     if cursor.column in part.column_names:
-        column_ranks = _column_ranks(_flat(part[cursor.column]), cursor)
+        column_ranks = _column_ranks(contiguous(part[cursor.column]), cursor)
     if column_ranks.null_count == 0:
         return column_ranks
     # Not in its column: the table has none yet, or the value did not fit.
@@ -309,16 +312,11 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
 
 def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
     kind, order = column.type, cursor.order
-    if isinstance(order, CountOrder) and kind in _AS_IT_IS:
+    if order.kind is int and kind in _AS_IT_IS:
         return column.cast(pa.int64())
-    if isinstance(order, MomentOrder) and kind in (MOMENT, LOCAL_TIME, pa.date32()):
+    if order.kind is datetime and kind in (MOMENT, LOCAL_TIME, pa.date32()):
         return column.cast(pa.timestamp("us")).cast(pa.int64())
-    if (
-        isinstance(order, MomentOrder)
-        and pa.types.is_string(kind)
-        and not cursor.json
-        and _ISO.issuperset(order.formats)
-    ):
+    if order.kind is datetime and pa.types.is_string(kind) and not cursor.json and _ISO.issuperset(order.formats):
         with suppress(pa.ArrowException):
             # As `MomentOrder` has them, in a tenth of the time; it reads more spellings.
             if (timestamps := to_timestamps(column, MOMENT)) is not None:
@@ -348,7 +346,7 @@ def _array_of(ranks: Sequence[Rank | None]) -> pa.Array:
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """The tables with ranks of one type."""
-    arrays = _alike_arrays([_flat(table[CURSOR]) for table in tables])
+    arrays = _alike_arrays([contiguous(table[CURSOR]) for table in tables])
     return [
         table.set_column(table.column_names.index(CURSOR), CURSOR, array)
         for table, array in zip(tables, arrays, strict=True)
@@ -376,14 +374,15 @@ def _first_of_each(rows: pa.Table, names: Sequence[str]) -> pa.Array:
         before, after = rows[name].slice(0, size - 1), rows[name].slice(1)
         nulls = pc.xor(pc.is_null(before), pc.is_null(after))
         differs = pc.or_(differs, pc.or_(nulls, pc.fill_null(pc.not_equal(before, after), False)))
-    return pa.concat_arrays([pa.array([True]), _flat(differs)])
+    return pa.concat_arrays([pa.array([True]), contiguous(differs)])
 
 
-def _flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+def contiguous(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column without chunks."""
     if not isinstance(array, pa.ChunkedArray):
         return array
     return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
 
 
 def _sorted(numbers: pa.ChunkedArray) -> pa.Array:
-    return _flat(pc.take(numbers, pc.sort_indices(numbers)))
+    return contiguous(pc.take(numbers, pc.sort_indices(numbers)))

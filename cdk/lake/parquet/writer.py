@@ -42,7 +42,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished file."""
+    """A finished file, which no version of the table names yet."""
 
     path: str
     """Relative to the table."""

@@ -54,6 +54,11 @@ class Folder(ABC):
         return {}
 
     @property
+    def on_disk(self) -> Path | None:
+        """The folder on a disk that all machines see, which can be listed and searched; None: it is in a store."""
+        return None
+
+    @property
     @abstractmethod
     def local_path(self) -> Path:
         """The folder on this machine for what can only lie on a disk: locks and logs. It need not exist."""
@@ -141,6 +146,10 @@ class LocalFolder(Folder):
 
     def join(self, *names: str) -> "LocalFolder":
         return LocalFolder(self.path.joinpath(*names))
+
+    @property
+    def on_disk(self) -> Path:
+        return self.path
 
     @property
     def uri(self) -> str:

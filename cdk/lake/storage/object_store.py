@@ -137,7 +137,7 @@ class ObjectStoreFolder(Folder):
             self._files.delete_dir(self._at())
 
     def explain(self, error: Exception, stream: str = "") -> Exception:
-        """See Place. A file that is not there stays a FileNotFoundError, and what delta-rs itself refuses stays too."""
+        """As in Folder. A FileNotFoundError stays one, and so does what delta-rs itself refuses."""
         text = str(error)
         about_tables = isinstance(error, DeltaError) and not _OF_A_STORE.search(text)
         if isinstance(error, FileNotFoundError | CdkError) or about_tables:

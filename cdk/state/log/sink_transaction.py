@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.values import Stored
-from cdk.state.log.blobs import to_slot
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.record import FORMAT, RecordStatus, Slot, StateRecord
 from cdk.state.log.slot_value import Frozen, Kind
@@ -101,8 +100,7 @@ class SinkTransaction:
         facts = {"status": status, "run": dict(run), "effects": list(effects)}
         self._log.check(self._slot, _INTENT.of(facts))  # a record that would be refused is refused before its rows
         seq = head.seq + 1 if head else 1
-        stood = head.slots if head else {}
-        placed = {name: self._placed(slot, seq, stood.get(name)) for name, slot in slots.items()}
+        placed = self._log.placed(slots, seq, head)
         intent = {
             "format": FORMAT,
             "parent": head.digest if head else None,
@@ -123,15 +121,6 @@ class SinkTransaction:
 
     def _with_marker(self, slots: Mapping[str, Slot]) -> dict[str, Slot | Frozen]:
         return {**slots, self._slot: self._log.check(self._slot, MARKER.of(self.marker))}
-
-    def _placed(self, slot: Slot | Frozen, seq: int, before: Slot | None) -> Slot:
-        """A slot as the record will say it, once its blob is stored."""
-        if isinstance(slot, Slot):
-            return slot
-        placed = to_slot(slot, seq, before)
-        if placed.blob is not None:
-            self._log.store.put_blob(self._log.key, *placed.blob)
-        return placed.slot
 
     def _of(self, record: StateRecord | None) -> str | None:
         """The marker that the sink had when the record was appended; None before the sink's first commit."""

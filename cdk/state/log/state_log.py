@@ -112,7 +112,7 @@ class StateLog:
         seq = parent.seq + 1 if parent else 1
         for name, fact in (("run", dict(run or {})), ("effects", list(effects))):
             self._values.secrets.refuse(dumps_canonical(fact, name), name)
-        placed = dict(self._placed(slots, seq, parent))
+        placed = self.placed(slots, seq, parent)
         record = self._record(seq, parent, placed, status=status, run=run or {}, effects=effects, first=first)
         self._create(record)
         if self._came_late(record):
@@ -156,18 +156,18 @@ class StateLog:
             extra=parent.extra if parent else {},
         )
 
-    def _placed(
-        self, slots: Mapping[str, Slot | Frozen], seq: int, parent: StateRecord | None
-    ) -> Iterator[tuple[str, Slot]]:
-        """Every slot as the record says it, once its blob is stored."""
+    def placed(self, slots: Mapping[str, Slot | Frozen], seq: int, parent: StateRecord | None) -> dict[str, Slot]:
+        """Every slot as record `seq` says it, once its blob is stored."""
+        placed: dict[str, Slot] = {}
         for name, slot in slots.items():
-            if isinstance(slot, Slot):
-                yield name, slot
-                continue
-            placed = to_slot(slot, seq, parent.slots.get(name) if parent else None)
-            if placed.blob is not None:
-                self.store.put_blob(self.key, *placed.blob)
-            yield name, placed.slot
+            match slot:
+                case Slot():
+                    placed[name] = slot
+                case Frozen():
+                    placed[name], blob = to_slot(slot, seq, parent.slots.get(name) if parent else None)
+                    if blob is not None:
+                        self.store.put_blob(self.key, *blob)
+        return placed
 
     def _create(self, record: StateRecord) -> None:
         """Create the record, or find that an earlier try did: its answer was lost on the way."""
