@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote
 
 from cdk.base.secret_masking import loose_pattern, spellings
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 
 _MARK = re.compile(r"<secret ([^<> ]+) ([A-Za-z0-9\-]+)>")
 _SHORTEST = 4
@@ -27,7 +27,7 @@ class SecretMarks:
         self._marks: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
-    def cut(self, token: Json) -> Json:
+    def cut(self, token: FieldValue) -> FieldValue:
         """`token` with a mark in place of every secret, at any depth, in keys too."""
         if not self._secrets:
             return token
@@ -35,7 +35,7 @@ class SecretMarks:
             self._pattern = self._compiled()
         return _mapped(token, self._cut)
 
-    def restore(self, token: Json) -> Json:
+    def restore(self, token: FieldValue) -> FieldValue:
         """`token` with the secrets that its marks name, as the config has them now."""
         return _mapped(token, self._restored) if self._secrets else token
 
@@ -66,7 +66,7 @@ class SecretMarks:
         return match.group() if value is None else spellings(value).get(match[2], match.group())
 
 
-def _mapped(value: Json, change: Callable[[str], str]) -> Json:
+def _mapped(value: FieldValue, change: Callable[[str], str]) -> FieldValue:
     match value:
         case str():
             return change(value)

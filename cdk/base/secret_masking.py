@@ -8,7 +8,7 @@ from functools import lru_cache
 from html import escape
 from urllib.parse import quote, quote_plus
 
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 
 HIDDEN = "****"
 
@@ -29,7 +29,7 @@ _LOGIN = re.compile(r"(?<=://)[^/\s:@\"'<>]*:[^/\s\"'<>]+(?=@)")
 _BRANCHES = ("oneOf", "anyOf", "allOf")
 
 
-def secret_values(schema: JsonSchema, config: Json) -> Iterator[str]:
+def secret_values(schema: JsonSchema, config: JsonValue) -> Iterator[str]:
     """The secret texts of `config`: values, and all inside them, that `schema` marks with `"airbyte_secret": true`.
 
     Looks through properties, items and every branch of `oneOf`, `anyOf` and `allOf`, chosen or not. Numbers give
@@ -38,7 +38,7 @@ def secret_values(schema: JsonSchema, config: Json) -> Iterator[str]:
     return (text for _, text in secret_places(schema, config))
 
 
-def secret_places(schema: JsonSchema, config: Json, path: str = "") -> Iterator[tuple[str, str]]:
+def secret_places(schema: JsonSchema, config: JsonValue, path: str = "") -> Iterator[tuple[str, str]]:
     """As `secret_values`, each behind its place in the config, such as `accounts.0.password`."""
     if not isinstance(schema, Mapping):
         # The schema is a connector's, and looked through before anything has been checked.
@@ -153,7 +153,7 @@ def _letter(letter: str) -> str:
     return f"(?:{'|'.join((*dict.fromkeys(ways), re.escape(letter)))})"
 
 
-def _texts(value: Json, path: str) -> Iterator[tuple[str, str]]:
+def _texts(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
     match value:
         case bool() | None | "":
             return

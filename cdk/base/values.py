@@ -32,8 +32,8 @@ Json: TypeAlias = Any
 Record: TypeAlias = Mapping[str, FieldValue]
 """One row as the source gave it: a JSON object."""
 
-JsonSchema: TypeAlias = Mapping[str, Json]
-"""A JSON Schema document (draft 7, as the Airbyte protocol uses it)."""
+JsonSchema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema document (draft 7, as the Airbyte protocol uses it). `Any`: people write it as a literal."""
 
 # An escape in a text of JSON; the group is one that is half a character, a lone surrogate.
 _ESCAPE = re.compile(
@@ -47,7 +47,7 @@ _BEYOND_ORJSON = re.compile("64-bit|[Rr]ecursion")
 _decode = msgspec.json.Decoder().decode
 
 
-def from_json(text: bytes | str) -> Json:
+def from_json(text: bytes | str) -> JsonValue:
     r"""The value of a JSON text; a whole number keeps every digit. A byte order mark before it is skipped.
 
     Half a character, as in an emoji that somebody cut (`\ud83d`), becomes the lone surrogate that `json.loads` makes of
@@ -56,23 +56,24 @@ def from_json(text: bytes | str) -> Json:
     json.JSONDecodeError, with the position.
     """
     try:
-        return _decode(text)
+        value: JsonValue = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _from_odd_json(text)
+    return value
 
 
-def _from_odd_json(text: bytes | str) -> Json:
+def _from_odd_json(text: bytes | str) -> JsonValue:
     """The value of what msgspec refuses: text after a byte order mark, or with half a character."""
     body = text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
     if body.startswith(BOM_UTF8):
         return from_json(body[len(BOM_UTF8) :])
     repaired = _ESCAPE.sub(lambda escape: _REPLACEMENT if escape[1] else escape[0], body)
-    value = orjson.loads(repaired)
+    value: JsonValue = orjson.loads(repaired)
     return value if repaired == body else json.loads(body)
 
 
 def to_json(
-    value: Json, default: Callable[[Any], Any] | None = None, *, sort: bool = False, indent: bool = False
+    value: object, default: Callable[[Any], object] | None = None, *, sort: bool = False, indent: bool = False
 ) -> bytes:
     """The JSON text of a value: UTF-8, no blanks; whole numbers of any size.
 
@@ -99,12 +100,12 @@ def to_json(
         raise TypeError(str(error)) from None
 
 
-def _small(value: Json) -> Json:
+def _small(value: object) -> object:
     """A date, a UUID or the like as orjson writes it. Raises TypeError."""
     return orjson.loads(orjson.dumps(value))
 
 
-def canonical(value: Json) -> str:
+def canonical(value: object) -> str:
     """Return the one JSON text of `value`: keys sorted, no blanks; equal values have equal texts.
 
     The type counts (`1` and `"1"` differ). Raises TypeError, which is a FatalError too, for what JSON cannot hold.
@@ -115,7 +116,7 @@ def canonical(value: Json) -> str:
         raise NotJson(f"found a value that JSON cannot hold ({error})") from None
 
 
-def json_kind(value: Json) -> str:
+def json_kind(value: object) -> str:
     """What a value of JSON is, in words: `null`, `a string`."""
     return _KINDS.get(type(value), "a number")
 

@@ -11,7 +11,7 @@ import yaml
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 
 try:
     from yaml import CSafeLoader as _SafeLoader  # five times faster, where libyaml is there
@@ -34,7 +34,7 @@ class YamlFile:
     """A parsed YAML document that knows on which line each of its values stands."""
 
     path: Path
-    value: Json
+    value: JsonValue
     _root: yaml.Node | None
 
     @classmethod
@@ -142,16 +142,17 @@ class _Loader(_SafeLoader):
         super().__init__(text)
         self._open: set[int] = set()
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Json:  # noqa: FBT001, FBT002, ARG002 - PyYAML's
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> JsonValue:  # noqa: FBT001, FBT002, ARG002 - PyYAML's
         if id(node) in self._open:
             raise _wrong(node, "found a value that contains itself")
         self._open.add(id(node))
         try:
-            return super().construct_object(node, deep=True)
+            value: JsonValue = super().construct_object(node, deep=True)
         except (KeyError, ValueError):
             raise _wrong(node, f"found something else than its tag {node.tag} says") from None
         finally:
             self._open.discard(id(node))
+        return value
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Put what `<<` merges into a map, once each: maps of maps of maps would grow without end."""
@@ -162,7 +163,7 @@ class _Loader(_SafeLoader):
         node.value = list({key.value: (key, value) for key, value in node.value}.values())
 
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> Json:
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> JsonValue:
     names: set[str] = set()
     for key, _ in node.value:
         problem = None
@@ -177,7 +178,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> Json:
     return {key.value: loader.construct_object(value) for key, value in node.value}
 
 
-def _no_json(_: _Loader, node: yaml.Node) -> Json:
+def _no_json(_: _Loader, node: yaml.Node) -> JsonValue:
     raise _wrong(node, "found a tag (!) for which there is no JSON; quote a string that begins with !")
 
 

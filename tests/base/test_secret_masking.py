@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.secret_masking import Secrets, secret_values
+from cdk.base.values import JsonObject
 
 SCHEMA = {
     "properties": {
@@ -33,7 +34,7 @@ SCHEMA = {
 
 
 def test_secrets_are_found_wherever_the_schema_marks_them() -> None:
-    config = {
+    config: JsonObject = {
         "host": "h",
         "token": "T",
         "pin": 1234,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError
 from cdk.base.keys import dotted
-from cdk.base.values import Json
+from cdk.base.values import Json, Stored
 from cdk.base.yaml_file import YamlFile, check_depth
 
 DOCUMENT = """\
@@ -52,7 +52,9 @@ def test_a_value_is_found_on_its_line_or_on_that_of_the_nearest_around_it(
 
 
 def test_a_merged_map_gives_way_to_what_is_written_beside_it(tmp_path: Path) -> None:
-    assert load(tmp_path, DOCUMENT).value["streams"][1] == {"step": 1, "mode": "slow", "name": "orders"}
+    value: Stored = load(tmp_path, DOCUMENT).value
+
+    assert value["streams"][1] == {"step": 1, "mode": "slow", "name": "orders"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_file_that_would_have_no_end_is_refused_with_its_place(tmp_path: Path,
 
 
 def test_merges_of_merges_have_each_key_once(tmp_path: Path) -> None:
-    value = load(tmp_path, chained("{<<: [*, *, *, *, *, *, *, *, *], kN: N}")).value
+    value: Stored = load(tmp_path, chained("{<<: [*, *, *, *, *, *, *, *, *], kN: N}")).value
 
     assert value["a39"] == {"x": 1, **{f"k{n}": n for n in range(1, 40)}}
 

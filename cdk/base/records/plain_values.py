@@ -18,13 +18,13 @@ from enum import Enum
 
 import orjson
 
-from cdk.base.values import Json, NotJson
+from cdk.base.values import FieldValue, NotJson
 
 ALREADY = frozenset({str, int, float, bool, type(None), list, dict})
 """The types that JSON is made of."""
 
 
-def plain(value: Json) -> Json:  # noqa: PLR0911 - one for each kind
+def plain(value: object) -> FieldValue:  # noqa: PLR0911 - one for each kind
     """`value` as one of JSON's types; what lies inside it stays. A finite Decimal stays, for no other has its digits.
 
     Raises NotJson: JSON has nothing like it.
@@ -48,7 +48,7 @@ def plain(value: Json) -> Json:  # noqa: PLR0911 - one for each kind
             return _as_orjson(value)
 
 
-def json_of(value: Json, path: str = "", *, special: str | None = None) -> str:
+def json_of(value: object, path: str = "", *, special: str | None = None) -> str:
     """The JSON text of a value, for whatever orjson refuses; slow. Half a character, a lone surrogate, is an escape.
 
     special: what stands for NaN and infinities, by default what JavaScript calls them; others are texts of JSON.
@@ -68,7 +68,7 @@ def json_of(value: Json, path: str = "", *, special: str | None = None) -> str:
         raise NotJson("found a value of too many levels, more than Python can write as JSON") from None
 
 
-def _json_of(value: Json, path: str, special: str | None) -> str:
+def _json_of(value: object, path: str, special: str | None) -> str:
     try:
         value = plain(value)
     except NotJson as error:
@@ -100,7 +100,7 @@ def _string(text: str) -> str:
         return json.dumps(text)
 
 
-def _as_orjson(value: Json) -> Json:
+def _as_orjson(value: object) -> FieldValue:
     try:
         return orjson.loads(orjson.dumps(value))
     except TypeError:

@@ -13,7 +13,7 @@ from typing import Any, overload
 
 import msgspec
 
-from cdk.base.values import Json, Record, from_json
+from cdk.base.values import FieldValue, Record, from_json
 
 _PIECE = 2**16
 _OBJECTS = frozenset(b"{")
@@ -46,7 +46,7 @@ class JsonLines(Sequence[Record]):
         """Bytes of the text, more or less; None once somebody has looked at the records."""
         return None if self._lines is None else len(self._lines)
 
-    def values(self, field: str) -> list[Json]:
+    def values(self, field: str) -> list[FieldValue]:
         """The value of a field of each record, None where it is absent. The text stays."""
         if (lines := self.lines) is None or not is_plain(field):
             return [record.get(field) for record in self]
@@ -88,7 +88,7 @@ class JsonLines(Sequence[Record]):
         return self._records
 
 
-def field_values(records: Sequence[Record], field: str) -> list[Json]:
+def field_values(records: Sequence[Record], field: str) -> list[FieldValue]:
     """The value of a field of each record, None where it is absent."""
     if isinstance(records, JsonLines):
         return records.values(field)
@@ -159,7 +159,7 @@ def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(kind)
 
 
-def decoded(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+def decoded(text: bytes) -> FieldValue:
     """What valid JSON stands for. A number beyond what a float can hold is infinite."""
     try:
         return from_json(text)

@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from cdk.base.records.raw_json_lines import JsonLines, decoded, elements, is_plain, is_text
-from cdk.base.values import Record, from_json
+from cdk.base.values import JsonValue, Record, from_json
 
 Objects: TypeAlias = Sequence[msgspec.Struct]
 
@@ -145,7 +145,7 @@ def cut_expected(body: bytes, where: tuple[str, ...], expected: Expected | None)
     return None if objects is None else (ExpectedLines([text], objects, expected), before + b"[]" + after)
 
 
-def _at(where: tuple[str, ...], body: Any) -> Any:  # noqa: ANN401 - any JSON
+def _at(where: tuple[str, ...], body: JsonValue) -> JsonValue:
     for name in where:
         if not isinstance(body, dict):
             return None

@@ -8,7 +8,7 @@ from functools import lru_cache
 from threading import Event
 from typing import TypeAlias
 
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 
 Clock: TypeAlias = Callable[[], datetime]
 """Returns the present moment with a time zone."""
@@ -52,7 +52,7 @@ _EPOCH_UNITS = {
 }
 
 
-def parse_timestamp(value: Json, formats: Sequence[str]) -> datetime | None:
+def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | None:
     """Read a moment written in one of `formats`, or in ISO 8601; None when it is none of them.
 
     A text without a zone is UTC. Epoch formats (`%s`, `%ms`, `%s_as_float`, `%epoch_microseconds`) take numbers and
@@ -73,7 +73,7 @@ def parse_timestamp(value: Json, formats: Sequence[str]) -> datetime | None:
 
 # The windows of thousands of partitions begin and end at the same moments.
 @lru_cache(maxsize=1024)
-def write_timestamp(moment: datetime, pattern: str) -> Json:
+def write_timestamp(moment: datetime, pattern: str) -> str | float:
     """Write a moment, in UTC, as `pattern` says; epoch patterns give a number."""
     moment = moment.astimezone(UTC)
     match pattern:
@@ -86,7 +86,7 @@ def write_timestamp(moment: datetime, pattern: str) -> Json:
             return moment.strftime(pattern.replace("%_ms", f"{moment.microsecond // 1000:03d}"))
 
 
-def _from_text(value: Json, pattern: str) -> datetime | None:
+def _from_text(value: FieldValue, pattern: str) -> datetime | None:
     if not isinstance(value, str):
         return None
     try:
@@ -98,7 +98,7 @@ def _from_text(value: Json, pattern: str) -> datetime | None:
         return None
 
 
-def _from_epoch(value: Json, unit: timedelta) -> datetime | None:
+def _from_epoch(value: FieldValue, unit: timedelta) -> datetime | None:
     if isinstance(value, bool):
         return None
     try:

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from cdk.base.values import Json
-
 _UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -19,7 +17,7 @@ _UNITS = {
 _TEXT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|[smhdw])")
 
 
-def duration(value: Json) -> timedelta:
+def duration(value: object) -> timedelta:
     """The duration that a text says, or the one that is given. Raises ValueError: it is none, or negative."""
     if isinstance(value, timedelta) and value >= timedelta():
         return value

@@ -10,7 +10,7 @@ import orjson
 from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, StateError
-from cdk.base.values import from_json
+from cdk.base.values import Stored, from_json
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_audit import Audit, audit
 from cdk.lake.delta.state_blobs import number
@@ -156,7 +156,7 @@ def _waiting(root: Path) -> set[str]:
     named: set[str] = set()
     for path in root.glob("_cdk_state/*/*.json"):
         try:
-            blob = from_json(path.read_bytes())
+            blob: Stored = from_json(path.read_bytes())
             named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind] or ()}
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise BadState(str(path), str(error), "a state; remove it if it is no longer needed") from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from cdk.base.run import current_run
-from cdk.base.values import from_json, to_json
+from cdk.base.values import Stored, from_json, to_json
 
 _NOTED_EVERY = 0.5
 _LONGEST = 300
@@ -134,7 +134,8 @@ def _noted(folder: Path | None) -> Iterator[Mapping[str, Doing]]:
     for file in folder.glob("*.json"):
         # It may be gone by now.
         with suppress(OSError, ValueError, TypeError):
-            yield {stream: Doing(*values) for stream, values in from_json(file.read_bytes()).items()}
+            noted: Stored = from_json(file.read_bytes())
+            yield {stream: Doing(*values) for stream, values in noted.items()}
 
 
 _task: ContextVar[Activity | None] = ContextVar("task_activity", default=None)

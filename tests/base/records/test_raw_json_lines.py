@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.records.raw_json_lines import JsonLines, cut_out, field_values
-from cdk.base.values import Json, from_json
+from cdk.base.values import Json, Stored, from_json
 
 ODD = b'{}[]",:\\u0d8.eE+-ntf\x00\x1f\n\xff\xc3 19'
 """What breaks JSON, or makes something else of it."""
@@ -57,7 +57,8 @@ def test_what_is_cut_out_is_what_decoding_gives_whatever_the_body(body: bytes) -
     if whole is not None:
         assert len(lines) == len(whole["data"])
         assert list(lines) == whole["data"]
-        if (left := from_json(rest))["data"] == []:
+        left: Stored = from_json(rest)
+        if left["data"] == []:
             assert left == {**whole, "data": []}
 
 

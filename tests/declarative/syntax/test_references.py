@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import Json, Stored
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.syntax.references import References, bounded
 
@@ -113,7 +113,7 @@ def test_where_follows_references_to_what_is_written(tmp_path: Path) -> None:
     file.write_text(
         "definitions:\n  base:\n    a: 1\n    b:\n      c: 2\nstreams:\n  - $ref: '#/definitions/base'\n    a: 3\n"
     )
-    manifest = YamlFile.load(file).value
+    manifest: Stored = YamlFile.load(file).value
     references = References(manifest)
 
     assert list(references.where(("streams", 0, "a"))) == ["streams", 0, "a"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import cut_expected
-from cdk.base.values import Json, from_json
+from cdk.base.values import Json, Stored, from_json
 from cdk.lake.arrow.columns import JSON_TEXT, ColumnType, columns
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.arrow.typed_json_reader import TypedJsonReader
@@ -136,7 +136,7 @@ def test_a_value_that_does_not_fit_is_the_same_as_a_decoded_one(
     records: list[dict[str, Json]], name: str, value: Json, data: st.DataObject
 ) -> None:
     data.draw(st.sampled_from(records))[name] = value
-    plain = from_json(json.dumps(records))
+    plain: Stored = from_json(json.dumps(records))
 
     assert batch(cut(records)) == batch(plain)
     assert expected_batch(records) == batch(plain)
