@@ -330,8 +330,8 @@ BUGS = [
     Bug(
         "whole numbers keep every digit",
         "base/values",
-        "        return _decode(text)\n",
-        "        return orjson.loads(text)\n",
+        "        value: JsonValue = _decode(text)\n",
+        "        value: JsonValue = orjson.loads(text)\n",
     ),
     Bug("large numbers have a canonical text", "base/values", "sort_keys=sort", "sort_keys=False"),
     Bug("a body keeps every digit", "rest/http/messages", "(from_json(self.body),)", "(orjson.loads(self.body),)"),
@@ -1441,8 +1441,8 @@ BUGS = [
     Bug(
         "a sync keeps every digit",
         "base/values",
-        "        return _decode(text)\n",
-        "        return orjson.loads(text)\n",
+        "        value: JsonValue = _decode(text)\n",
+        "        value: JsonValue = orjson.loads(text)\n",
         "tests/worlds/test_records.py",
     ),
     Bug(
