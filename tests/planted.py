@@ -216,7 +216,7 @@ BUGS = [
     ),
     Bug(
         "stored tokens are for their user alone",
-        "sync/loop/token_files",
+        "lake/storage/token_files",
         "private=True",
         "private=False",
         "tests/spark/test_single_use_tokens.py",

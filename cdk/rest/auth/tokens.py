@@ -241,6 +241,11 @@ class TokenUser(Protocol):
         """
 
 
+def access_tokens(stream: object, seconds: float) -> Mapping[str, IssuedToken]:
+    """The tokens for tasks that read a stream, see TokenUser; none of a stream that needs none. Raises CdkErrors."""
+    return stream.access_tokens(seconds) if isinstance(stream, TokenUser) else {}
+
+
 def run_tokens() -> Tokens:
     """The tokens of the run that works here."""
     return current_run().own(Tokens)

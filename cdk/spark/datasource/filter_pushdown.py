@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.lake.arrow.columns import MOMENT, ColumnType
 from cdk.state.position import Start
 from cdk.state.slice import Partition, Slice
@@ -47,7 +47,7 @@ class FilterPushdown:
         self._kind = _kind(stream.cursor, declared.get(self._column))
         self._lower: Value | None = None
         self._upper: Value | None = None
-        self._partition_filters: list[tuple[str, Sequence[Json]]] = []
+        self._partition_filters: list[tuple[str, Sequence[FieldValue]]] = []
 
     def add_filters(self, filters: Iterable[Filter]) -> None:
         """Learn from filters, all of which a row must pass."""
@@ -71,14 +71,14 @@ class FilterPushdown:
             if self._wants(slice.partition) and (narrowed := self._cut(stream, slice)) is not None:
                 yield narrowed
 
-    def _between(self, name: str, lower: Json, upper: Json) -> None:
+    def _between(self, name: str, lower: FieldValue, upper: FieldValue) -> None:
         if name == self._column and self._kind is not None:
             if _is(self._kind, lower):
                 self._lower = lower if self._lower is None else max(self._lower, lower)
             if _is(self._kind, upper):
                 self._upper = upper if self._upper is None else min(self._upper, upper)
 
-    def _among(self, name: str, values: Sequence[Json]) -> None:
+    def _among(self, name: str, values: Sequence[FieldValue]) -> None:
         if name in self._partition_columns:
             self._partition_filters.append((name, values))
 
@@ -99,7 +99,7 @@ class FilterPushdown:
         if not window.last or not isinstance(slice.start, Start):
             return slice
         if isinstance(lower, int):
-            start: Json = max(window.start, lower - 1)
+            start: FieldValue = max(window.start, lower - 1)
         elif isinstance(lower, datetime) and not is_later(cursor, window.start, lower):
             start = _start(cursor, lower, stream.now())
         else:
@@ -107,18 +107,18 @@ class FilterPushdown:
         return slice if start is None or _behind(cursor, window.start, start) else _from(slice, start)
 
 
-def is_later(cursor: Cursor, value: Json, other: datetime) -> bool:
+def is_later(cursor: Cursor, value: FieldValue, other: datetime) -> bool:
     """Whether a cursor's value names a moment after another. Every cursor over moments reads ISO 8601."""
     text, reaches = other.isoformat(), cursor.order.reaches
     return reaches(value, text) and not reaches(text, value)
 
 
-def _from(slice: Slice, start: Json) -> Slice:
+def _from(slice: Slice, start: FieldValue) -> Slice:
     assert slice.window is not None
     return replace(slice, window=replace(slice.window, start=start))
 
 
-def _start(cursor: Cursor, lower: datetime, now: datetime) -> Json:
+def _start(cursor: Cursor, lower: datetime, now: datetime) -> FieldValue:
     """Where the cursor itself would begin to find what is newer than `lower`, in its spelling; None: nowhere new."""
     try:
         before = lower - _MARGIN
@@ -129,7 +129,7 @@ def _start(cursor: Cursor, lower: datetime, now: datetime) -> Json:
     return None if window is None or is_later(cursor, window.start, lower) else window.start
 
 
-def _behind(cursor: Cursor, start: Json, other: Json) -> bool:
+def _behind(cursor: Cursor, start: FieldValue, other: FieldValue) -> bool:
     """Whether a window that starts at `start` already starts at or after `other`."""
     return bool(start == other or cursor.greatest([other, start]) == start)
 
@@ -141,13 +141,13 @@ def _kind(cursor: Cursor | None, column: ColumnType | None) -> type[Value] | Non
     return datetime if cursor is not None and column == MOMENT else None
 
 
-def _is(kind: type[Value], value: Json) -> bool:
+def _is(kind: type[Value], value: FieldValue) -> bool:
     if kind is datetime:
         return isinstance(value, datetime) and value.tzinfo is not None
     return type(value) is int
 
 
-def _may_equal(partition_value: Json, filter_value: Json) -> bool:
+def _may_equal(partition_value: FieldValue, filter_value: FieldValue) -> bool:
     """Whether a column could show `held` as `wanted`. A column of texts shows other values as JSON."""
     if isinstance(filter_value, str):
         return (

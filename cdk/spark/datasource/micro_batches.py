@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, ConfigError
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -30,7 +30,7 @@ _FAR = datetime(9998, 1, 1, tzinfo=UTC)
 class Bound:
     """Up to where a batch reads. closing: the cursor's own end was reached, and nothing follows its last window."""
 
-    until: Json
+    until: FieldValue
     closing: bool = False
 
 
@@ -178,7 +178,7 @@ def _partition(cursor: Cursor | None, partition: Partition, position: Position, 
         edge = None
 
 
-def _windows(cursor: Cursor, after: Json, bound: Bound) -> Iterator[Window]:
+def _windows(cursor: Cursor, after: FieldValue, bound: Bound) -> Iterator[Window]:
     """The windows from a value to the bound. None looks back: what lies before the value was settled."""
     if not bound.closing:
         yield from cursor.windows(after, _FAR, upto=bound.until, again=False)
@@ -190,11 +190,11 @@ def _windows(cursor: Cursor, after: Json, bound: Bound) -> Iterator[Window]:
     yield from windows
 
 
-def _value(cursor: Cursor, position: Position) -> Json:
+def _value(cursor: Cursor, position: Position) -> FieldValue:
     return position.cursor.get(cursor.field) if isinstance(position, Checkpoint) else None
 
 
-def _within(name: str, cursor: Cursor, upper: datetime) -> Json:
+def _within(name: str, cursor: Cursor, upper: datetime) -> FieldValue:
     """`upper` as the cursor of a manifest spells it; None before its start. Its own end may move with the clock."""
     until = cursor.back(upper.isoformat(), timedelta())
     reached = _end(cursor, upper, until)
@@ -210,7 +210,7 @@ def _within(name: str, cursor: Cursor, upper: datetime) -> Json:
     raise ConfigError(f"cannot be read with readStream: {reason}", path=name, stream=name)
 
 
-def _end(cursor: Cursor, now: datetime, upto: Json = None) -> Json:
+def _end(cursor: Cursor, now: datetime, upto: FieldValue = None) -> FieldValue:
     """Where the last window of a first read ends; None without windows."""
     until = None
     for window in cursor.windows(None, now, upto=upto, again=False):

@@ -11,7 +11,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 from cdk.base.errors import CdkError, ConfigError, FatalError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, manifest_source
@@ -89,14 +89,14 @@ def _module(source: Source) -> str:
     return owner.__module__
 
 
-def _chosen(source: Source, config: Mapping[str, Json], name: str) -> Stream:
+def _chosen(source: Source, config: Mapping[str, FieldValue], name: str) -> Stream:
     streams = {stream.name: stream for stream in source.open(config)}
     if name not in streams:
         raise ConfigError(f"option stream: the source has no stream {name!r}{did_you_mean(name, streams)}")
     return streams[name]
 
 
-def _restored(stream: Stream, blob: Json) -> StreamState:
+def _restored(stream: Stream, blob: FieldValue) -> StreamState:
     return decode(
         stream.migrate_state(blob),
         path="option state",

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.durations import Duration
-from cdk.base.values import Json, from_json, json_kind
+from cdk.base.values import FieldValue, from_json, json_kind
 from cdk.base.yaml_file import YamlFile
 
 _BOOLEANS = {"true": True, "false": False}
@@ -32,7 +32,7 @@ class DataSourceOptions:
     manifest: Path | None = None
     """The manifest, where there is no connector."""
     allow_custom_code: bool = False
-    config: Mapping[str, Json] = field(default_factory=dict, repr=False)
+    config: Mapping[str, FieldValue] = field(default_factory=dict, repr=False)
     """A config that was given as text or file."""
     config_file: Path | None = None
     """Where the config comes from, if it is a file."""
@@ -41,7 +41,7 @@ class DataSourceOptions:
     config_from: str = "no option config, secret_config or config_file was given"
     shown: bool = False
     """Whether Spark shows the config in the plan of a streaming query."""
-    state: Json = field(default=None, repr=False)
+    state: FieldValue = field(default=None, repr=False)
     """The stream's wire state to start from."""
     concurrency: int = _CONCURRENCY
     """Slices read at once, at most."""
@@ -117,7 +117,7 @@ OPTIONS = (
 """Every option there is."""
 
 
-def _config(options: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json], str]:
+def _config(options: Mapping[str, str], folder: Path) -> tuple[Mapping[str, FieldValue], str]:
     """The config and what to call it in errors. What it holds may be secret, so errors show only where they are."""
     if name := next((name for name in ("config", "secret_config") if name in options), None):
         where, value = f"option {name}", _json(options[name].encode(), f"option {name}")
@@ -131,7 +131,7 @@ def _config(options: Mapping[str, str], folder: Path) -> tuple[Mapping[str, Json
     return value, where
 
 
-def _file(path: Path) -> Json:
+def _file(path: Path) -> FieldValue:
     if path.suffix in {".yaml", ".yml"}:
         return YamlFile.load(path).value
     try:
@@ -141,7 +141,7 @@ def _file(path: Path) -> Json:
     return _json(text, str(path))
 
 
-def _json(text: bytes, where: str) -> Json:
+def _json(text: bytes, where: str) -> FieldValue:
     try:
         return from_json(text)
     except orjson.JSONDecodeError as error:
@@ -154,7 +154,7 @@ def _target(text: str | None, folder: Path) -> str | None:
     return text if text is None or "://" in text else str(folder / Path(text).expanduser())
 
 
-def _state(text: str | None) -> Json:
+def _state(text: str | None) -> FieldValue:
     if text is None:
         return None
     state = _json(text.encode(), "option state")
@@ -163,7 +163,7 @@ def _state(text: str | None) -> Json:
     return state
 
 
-def _names(message: Mapping[str, Json]) -> set[str]:
+def _names(message: Mapping[str, FieldValue]) -> set[str]:
     """The keys of a message and of what it wraps."""
     inner = [_names(message[key]) for key in ("state", "stream") if isinstance(message.get(key), Mapping)]
     return set(message).union(*inner)

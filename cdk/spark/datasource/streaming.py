@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cdk.base.run import RunScope
-from cdk.base.values import Json, canonical, from_json
+from cdk.base.values import FieldValue, canonical, from_json
 from cdk.spark.datasource.micro_batches import (
     Step,
     check_streamable,
@@ -163,5 +163,5 @@ def _offset(stream: Stream, state: StreamState) -> Offset:
     return {"state": canonical(blob)}
 
 
-def _state(stream: Stream, offset: Mapping[str, Json]) -> StreamState:
+def _state(stream: Stream, offset: Mapping[str, FieldValue]) -> StreamState:
     return decode(from_json(offset["state"]), path=f"offset of {stream.name}", cursor_field=stream.cursor_field)

@@ -15,7 +15,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.lake.arrow.columns import ColumnType, columns, table_schema
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
-from cdk.rest.auth.tokens import IssuedToken, TokenUser, holding, run_tokens
+from cdk.rest.auth.tokens import IssuedToken, access_tokens, holding, run_tokens
 from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.state.slice import Slice
 from cdk.streams.read_slice import ReadPage, read_slice
@@ -64,7 +64,7 @@ class TaskReader:
         if not slices:
             return []
         # Nobody knows how long the read takes: the tokens have at least half of their lives before them.
-        tokens = self.stream.access_tokens(inf) if isinstance(self.stream, TokenUser) else {}
+        tokens = access_tokens(self.stream, inf)
         return [InputPartition(Hand(tuple(slices[n::hands]), tokens)) for n in range(min(hands, len(slices)))]
 
     def batches(self, partition: InputPartition, keep: Keep = lambda _, page: page) -> Iterator[pa.RecordBatch]:

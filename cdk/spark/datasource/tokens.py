@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.lake.storage.object_store import folder_at
+from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config_file import cannot_save, save_config
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.streams.source_events import Events
-from cdk.sync.loop.token_files import TokenFiles
 
 
 def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:
@@ -67,7 +67,7 @@ class ReadEvents(Events):
     def learned(self, secret: str) -> None:
         self._secrets.add(secret)
 
-    def config_changed(self, config: Mapping[str, Json]) -> None:
+    def config_changed(self, config: Mapping[str, FieldValue]) -> None:
         file = self._options.config_file
         why = "there is no file to write it to" if file is None else save_config(file, config)
         if why is not None:

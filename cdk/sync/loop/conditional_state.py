@@ -17,7 +17,7 @@ from datetime import datetime
 from hashlib import sha256
 
 from cdk.base.errors import BadState, StateTooLarge
-from cdk.base.values import Json, canonical, to_json
+from cdk.base.values import Stored, canonical, to_json
 from cdk.lake.delta.table_state import TableState
 from cdk.state.log.slot_value import StateValue
 from cdk.state.source_state.http_validators import HttpSnapshot
@@ -45,7 +45,7 @@ class FollowSettings:
     most: int
 
 
-class SourceState:
+class ReadCondition:
     """What is known of a source that is not asked whether it has changed: nothing, and all that is read counts."""
 
     conditional = False
@@ -75,7 +75,7 @@ class SourceState:
         return saved
 
 
-class ConditionalState(SourceState):
+class ConditionalState(ReadCondition):
     """What the source answered one stream in one sync. Belongs to the driver's thread."""
 
     conditional = True
@@ -161,13 +161,13 @@ class ConditionalState(SourceState):
         return value, others
 
 
-def foreign_source_state(before: TableState | None) -> Json:
+def foreign_source_state(before: TableState | None) -> Stored:
     """What a sync that does not follow keeps of a source: what is of a kind that is not known here, untouched."""
     source = None if before is None else before.source
     return None if isinstance(source, Mapping) and source.get("kind") == KIND.name else source
 
 
-def about_source(source: Json) -> Iterator[str]:
+def about_source(source: Stored) -> Iterator[str]:
     """What a state knows of its source, a line for each request, for people; of what is not understood, its kind."""
     if source is None:
         return
@@ -182,7 +182,7 @@ def about_source(source: Json) -> Iterator[str]:
         yield f"source {request[:_SHOWN]}: {validator}, read at {validators.read_at or 'an unknown time'}"
 
 
-def _parts(source: Json, stream: str) -> StateValue:
+def _parts(source: Stored, stream: str) -> StateValue:
     match source:
         case {"kind": str(kind), "version": int(version), "value": value}:
             return StateValue(kind, version, value)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from cdk.base.crash_points import crash_point
 from cdk.base.task_map import TaskLost
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.lake.storage.folder import as_folder
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.http.activity import activities
@@ -187,6 +187,6 @@ def _stretch(slices: list[Slice]) -> str:
     return f" {_short(start)}..{'' if end is None else _short(end)}"
 
 
-def _short(value: Json) -> str:
+def _short(value: FieldValue) -> str:
     text = str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

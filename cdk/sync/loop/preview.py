@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from cdk.base.run import RunScope
-from cdk.base.values import Json, Record
+from cdk.base.values import JsonValue, Record
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.lake.admin.locate import OpenTables
 from cdk.state.wire import decode
@@ -28,7 +28,7 @@ class Preview:
     name: str
     sync_mode: str
     write_mode: str
-    state: Json = None
+    state: JsonValue = None
     """Where it would resume; None at its start."""
     slices: Sequence[str] = ()
     """The first slices that it would read."""

@@ -13,12 +13,13 @@ from cdk.base.logs import logger
 from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json, canonical
+from cdk.base.values import canonical
 from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.storage.folder import Folder, LocalFolder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
+from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
@@ -32,9 +33,8 @@ from cdk.sync.loop.skip_windows import SkipWindows
 from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
 from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.loop.token_files import TokenFiles
-from cdk.sync.reports.lineage import Opened, lineage
-from cdk.sync.reports.run_report import RunFacts, run_report
+from cdk.sync.reports.lineage import NotRead, Running, lineage
+from cdk.sync.reports.run_report import Report, RunFacts, run_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan, check_apart, chosen_streams, plan_stream
@@ -58,7 +58,7 @@ class SyncResult:
         """Whether every stream was read to its end, now or before."""
         return all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
 
-    def to_json(self) -> Mapping[str, Json]:
+    def to_json(self) -> Report:
         """The report of the run (docs/reference/run-report.md), the config's secrets masked."""
         return run_report(self.run, self.streams)
 
@@ -225,19 +225,17 @@ class SyncRunner:
         log = open_log(self._pipeline, self._secrets, self._clock)
         redundant = self._redundant
         plans = [plan for plan in planned if plan.name not in redundant]
-        opened: dict[str, StreamSync | StreamReport] = {**redundant}
+        opened: dict[str, Running] = {name: NotRead(report) for name, report in redundant.items()}
 
         def report() -> list[StreamReport]:
-            known = [opened[plan.name] for plan in planned if plan.name in opened]
-            return [run.standing if isinstance(run, StreamSync) else run for run in known]
+            return [opened[plan.name].standing for plan in planned if plan.name in opened]
 
         self._facts, self._reports = replace(self._facts, target=str(target)), report
         if not plans:
             return
         with only_run(target, self._pipeline.name) as sync:
             with mirroring(log, self._pipeline, plans, self._tables, sync=sync, ended=self._ended):
-                opened |= {plan.name: self._open(plan, sync) for plan in plans}
-                runs = [run for run in opened.values() if isinstance(run, StreamSync)]
+                runs = [run for plan in plans if (run := self._open(plan, sync, opened)) is not None]
                 self._facts = replace(self._facts, sync=sync)
                 with self._lineage([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)
@@ -256,7 +254,7 @@ class SyncRunner:
                 }
                 self._windows.remember(plans, done, sync=sync, final=self._ended())
 
-    def _lineage(self, opened: Sequence[Opened]) -> AbstractContextManager[None]:
+    def _lineage(self, opened: Sequence[tuple[StreamPlan, Running]]) -> AbstractContextManager[None]:
         source = self._source.name or type(self._source).__name__
         return lineage(self._pipeline.name, source, opened, mask=self._facts.mask, clock=self._clock)
 
@@ -271,19 +269,23 @@ class SyncRunner:
         self._facts = replace(self._facts, spark=workers.engine, master=workers.master)
         return workers
 
-    def _open(self, plan: StreamPlan, sync: str) -> StreamSync | StreamReport:
-        """The stream's run, or its report when not even its table or schema can be used."""
+    def _open(self, plan: StreamPlan, sync: str, opened: dict[str, Running]) -> StreamSync | None:
+        """The stream's run; None when not even its table or schema can be used. Either is added to `opened`."""
         stream = plan.stream
         try:
             _check_configured(stream)
             self._workers.check(stream)
             removal, followed = self._removal(plan), self._followed(plan)
             check = partial(state_check(self._pipeline, self._secrets), plan.location.name)
-            return StreamSync(plan, self._tables, sync=sync, removal=removal, followed=followed, check=check)
+            run = StreamSync(plan, self._tables, sync=sync, removal=removal, followed=followed, check=check)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
             logger.error("%s: %s", plan.name, failure.message)
-            return StreamReport(plan.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
+            report = StreamReport(plan.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
+            opened[plan.name] = NotRead(report)
+            return None
+        opened[plan.name] = run
+        return run
 
     def _followed(self, plan: StreamPlan) -> FollowSettings | None:
         """How the stream's source is asked whether it has changed."""

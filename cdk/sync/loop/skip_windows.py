@@ -12,7 +12,7 @@ from datetime import datetime
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonValue, Stored, canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.state.handlers.redundant import RedundantRunSkipHandler
 from cdk.state.handlers.run import StatefulRun, stateful_run
@@ -91,7 +91,7 @@ class SkipWindows:
     def _handler(self, run: StatefulRun, plan: StreamPlan) -> RedundantRunSkipHandler:
         source = self._pipeline.source
         config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
-        selection: Json = {
+        selection: JsonValue = {
             "source": source.connector or source.manifest,
             "config": config,
             "table": str(plan.root),
@@ -119,7 +119,7 @@ def _standing(plan: StreamPlan, tables: OpenTables, stood: Mapping[str, int]) ->
     )
 
 
-def _stood(effects: Sequence[Json]) -> Iterator[tuple[str, int]]:
+def _stood(effects: Sequence[Stored]) -> Iterator[tuple[str, int]]:
     """Where the log says that each table's marker was."""
     for effect in effects:
         if isinstance(effect, Mapping) and isinstance(txn := effect.get("txn"), Mapping):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
@@ -19,7 +19,7 @@ from cdk.sync.tasks.messages import Failure, SliceResult
 class SliceSchedule:
     """The slices of one attempt to read a stream from a state on. Belongs to the driver's thread."""
 
-    def __init__(self, stream: Stream, state: Json, *, single: bool, check: Callable[[str], None]) -> None:
+    def __init__(self, stream: Stream, state: JsonValue, *, single: bool, check: Callable[[str], None]) -> None:
         """single: the stream must be one slice. check: is passed what the state knows and would be read again.
 
         Raises BadState.
@@ -112,7 +112,7 @@ class SliceSchedule:
         if count := self._reader.forget_missing(now, after):
             logger.info("%s: its state forgets %d partitions that the source lacks", self._stream.name, count)
 
-    def state(self) -> Json:
+    def state(self) -> JsonValue:
         """The state that covers what was read so far, in its exact wire form."""
         self._state = self._reader.get_checkpoint() or self._state
         stream = self._stream

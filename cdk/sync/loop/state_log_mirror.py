@@ -11,7 +11,7 @@ from typing import Literal
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
-from cdk.base.values import Json, to_json
+from cdk.base.values import JsonValue, Stored, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.table_state import TableState
@@ -99,7 +99,7 @@ def _mirror_states(
     """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
     with open_session(log, run={"id": sync}) as session:
         logged = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
-        effects: list[Json] = []
+        effects: list[Stored] = []
         for location in locations:
             table = tables.existing(location)
             if table is None or table.saved is None:
@@ -135,7 +135,7 @@ def _of_sync(saved: TableState, sync: str) -> TableState:
     return TableState(saved.sync_mode, saved.write_mode, sync, saved.generation, records=saved.records)
 
 
-def _value(saved: TableState) -> Mapping[str, Json]:
+def _value(saved: TableState) -> Mapping[str, JsonValue]:
     return {
         "state": saved.state,
         "complete": saved.complete,
@@ -147,5 +147,5 @@ def _value(saved: TableState) -> Mapping[str, Json]:
     }
 
 
-def _stream(effect: Json) -> str:
+def _stream(effect: Stored) -> str:
     return str(effect.get("stream")) if isinstance(effect, Mapping) else ""

@@ -2,7 +2,7 @@
 
 Rows and state are one commit, and the last of them says that the generation is complete. Where rows that the source has
 no more are to leave (`RemovingCommit`), the rows come first, and the commit that completes the generation removes.
-Where the source is asked whether it has changed, nothing is committed until it has (`SourceState.waits`).
+Where the source is asked whether it has changed, nothing is committed until it has (`ReadCondition.waits`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
-from cdk.sync.loop.conditional_state import ConditionalState, FollowSettings, SourceState, foreign_source_state
+from cdk.sync.loop.conditional_state import ConditionalState, FollowSettings, ReadCondition, foreign_source_state
 from cdk.sync.loop.stale_removal import RemovalRequest, StaleRemoval
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
@@ -24,7 +24,7 @@ from cdk.sync.settings.stream_plan import StreamPlan
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommitOutcome:
     """What one commit came to."""
 
     committed: Committed
@@ -59,7 +59,7 @@ class StreamCommit:
     ) -> None:
         """check: raises for a state that may not be kept. followed: how the source is asked whether it has changed."""
         self._plan, self._writing, self._check, self._followed = plan, writing, check, followed
-        self.source = SourceState()
+        self.source = ReadCondition()
 
     def begin(self, saved: TableState, *, resumed: bool) -> TableState:
         """Get ready to commit what is read beyond `saved`; the state, with what is kept of its source.
@@ -74,7 +74,7 @@ class StreamCommit:
             self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
         return replace(saved, source=foreign_source_state(before))
 
-    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[Outcome]:
+    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         """Commit rows and state; gives what each commit came to as soon as it is made.
 
         saved: with the state to commit, and its records those before. Raises StateError, FilesGone, and what a store
@@ -85,19 +85,19 @@ class StreamCommit:
         elif rows.finished:
             yield self._leave(saved)
 
-    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[Outcome]:
+    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         if rows.finished and not rows.files and (refusal := self._empties(saved)) is not None:
             yield self._restart(saved, refusal)
         else:
             yield self._add(saved, rows, spread, complete=rows.finished)
 
-    def _add(self, saved: TableState, rows: EpochRows, spread: TaskMap, *, complete: bool) -> Outcome:
+    def _add(self, saved: TableState, rows: EpochRows, spread: TaskMap, *, complete: bool) -> CommitOutcome:
         saved = replace(self._with_source(saved, finished=rows.finished), complete=complete)
         self._check(saved)
         mode = self._writing.mode
-        return Outcome(mode.commit(saved, rows.files, rows.counts, finished=complete, spread=spread))
+        return CommitOutcome(mode.commit(saved, rows.files, rows.counts, finished=complete, spread=spread))
 
-    def _leave(self, saved: TableState) -> Outcome:
+    def _leave(self, saved: TableState) -> CommitOutcome:
         """End a read that brought nothing new: the table stays, with what its source said of itself."""
         table = self._writing.table
         assert table.saved is not None  # something was known
@@ -105,7 +105,7 @@ class StreamCommit:
             moved = self._with_source(replace(table.saved, sync=saved.sync), finished=True)
             self._check(moved)
             table.commit(moved)
-        return Outcome(Committed(table.saved, done=self.source.moved), unchanged=True)
+        return CommitOutcome(Committed(table.saved, done=self.source.moved), unchanged=True)
 
     def _with_source(self, saved: TableState, *, finished: bool) -> TableState:
         return self.source.described(saved, self._writing.table.state_version, finished=finished)
@@ -127,13 +127,13 @@ class StreamCommit:
             path=where,
         )
 
-    def _restart(self, saved: TableState, refusal: RemovalRefused) -> Outcome:
+    def _restart(self, saved: TableState, refusal: RemovalRefused) -> CommitOutcome:
         """Have the next sync read the source again; the rows stay."""
         table = self._writing.table
         if begun := table.saved is not None and not table.saved.complete:
             saved = replace(saved, state=None, source=None)
             table.commit(saved)
-        return Outcome(Committed(saved, done=begun), refusal=refusal)
+        return CommitOutcome(Committed(saved, done=begun), refusal=refusal)
 
 
 class RemovingCommit(StreamCommit):
@@ -157,7 +157,7 @@ class RemovingCommit(StreamCommit):
         self._begins = not resumed or (saved.state is None and not saved.complete)
         return self._begin(saved, self._request, resumed=resumed)
 
-    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[Outcome]:
+    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         if self._begins and saved.known is None:
             saved = replace(saved, known=self._removal.known(saved.generation, spread))
         added = self._add(saved, rows, spread, complete=False)
@@ -167,9 +167,9 @@ class RemovingCommit(StreamCommit):
         saved = self._with_source(added.committed.saved, finished=True)
         saved, stale, receipt = self._removal.commit(saved, spread)
         refusal = RemovalRefused(stale.kept_because, path=self._removal.where) if stale.refused else None
-        yield Outcome(Committed(saved, done=True, receipt=receipt), stale, refusal=refusal)
+        yield CommitOutcome(Committed(saved, done=True, receipt=receipt), stale, refusal=refusal)
         if self.source.conditional and stale.unremoved:
             # They can leave only with a read, so the next sync has to be one.
             saved = replace(saved, source=None)
             self._writing.table.commit(saved)
-            yield Outcome(Committed(saved, done=True), stale)
+            yield CommitOutcome(Committed(saved, done=True), stale)

@@ -16,7 +16,7 @@ from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
-from cdk.rest.auth.tokens import IssuedToken, TokenUser
+from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
 from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.slice import Slice
@@ -25,7 +25,7 @@ from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
-from cdk.sync.loop.stream_commit import EpochRows, Outcome, RemovingCommit, StreamCommit
+from cdk.sync.loop.stream_commit import CommitOutcome, EpochRows, RemovingCommit, StreamCommit
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -95,7 +95,7 @@ class StreamSync:
 
     @property
     def stream(self) -> Stream:
-        """What is read."""
+        """The stream, with the options of the pipeline."""
         return self._plan.stream
 
     @property
@@ -178,10 +178,8 @@ class StreamSync:
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         """The tokens for tasks that read this stream for so many seconds, by key. Raises CdkErrors."""
-        if not isinstance(self.stream, TokenUser):
-            return {}
         with self._planning():
-            return self.stream.access_tokens(seconds)
+            return access_tokens(self.stream, seconds)
 
     @contextmanager
     def _planning(self) -> Iterator[None]:
@@ -306,7 +304,7 @@ class StreamSync:
         if finished and self.active:
             self.report = self._committed = replace(self.report, status=Status.DONE)
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: CommitOutcome) -> None:
         """Take over what a commit did."""
         done, before, report = outcome.committed, self._committed, self.report
         self.saved = done.saved

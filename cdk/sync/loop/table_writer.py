@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from cdk.base.errors import StateError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.admin.edits import import_state
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.state_admin import Admin, EditResult
@@ -280,7 +280,7 @@ class TableWriting:
         return planned_columns(self._plan, self._declared, self.table, exact, self._met)
 
 
-def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: Json, *, replaces: bool) -> EditResult:
+def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *, replaces: bool) -> EditResult:
     """Have a stream begin at a state that another program, or another pipeline, has left; its table is made if need be.
 
     replaces: the state may take the place of one that is there.

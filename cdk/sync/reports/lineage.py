@@ -12,9 +12,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -46,19 +47,24 @@ class OpenTable(Protocol):
 
 
 class Running(Protocol):
-    """A stream that is read."""
+    """A stream of a sync."""
 
     @property
-    def table(self) -> OpenTable:
-        """The table that its rows go to."""
+    def table(self) -> OpenTable | None:
+        """The table that its rows go to; None of a stream that is not read."""
 
     @property
     def standing(self) -> StreamReport:
         """What has become of it so far."""
 
 
-Opened: TypeAlias = tuple[StreamPlan, Running | StreamReport]
-"""A stream as it was planned, and its run; a report where not even its table or schema can be used."""
+@dataclass(frozen=True)
+class NotRead:
+    """A stream that need not be read, or cannot be, for not even its table or schema can be used."""
+
+    standing: StreamReport
+    table: None = None
+
 
 _PATIENCE = 3.0
 """Seconds that a server may take to answer; it is asked at most twice for an event."""
@@ -78,7 +84,12 @@ def configured(environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def lineage(
-    pipeline: str, source: str, streams: Sequence[Opened], *, mask: Callable[[str], str], clock: Clock
+    pipeline: str,
+    source: str,
+    streams: Sequence[tuple[StreamPlan, Running]],
+    *,
+    mask: Callable[[str], str],
+    clock: Clock,
 ) -> Iterator[None]:
     """Tell what the block, a sync of `streams`, reads and writes; do nothing where there are no settings.
 
@@ -95,7 +106,7 @@ def lineage(
     except BaseException as error:
         events.emit("ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL", Failure.of(error).message)
         raise
-    reports = [_report(run) for _, run in streams]
+    reports = [run.standing for _, run in streams]
     complete = all(report.status is Status.DONE for report in reports)
     failures = [f"{report.name}: {report.failure.message}" for report in reports if report.failure is not None]
     events.emit("COMPLETE" if complete else "FAIL", "\n".join(failures))
@@ -105,7 +116,12 @@ class _LineageRun:
     """A run, and the client that hears of it."""
 
     def __init__(
-        self, pipeline: str, source: str, streams: Sequence[Opened], mask: Callable[[str], str], clock: Clock
+        self,
+        pipeline: str,
+        source: str,
+        streams: Sequence[tuple[StreamPlan, Running]],
+        mask: Callable[[str], str],
+        clock: Clock,
     ) -> None:
         self._pipeline, self._source, self._streams, self._mask, self._clock = pipeline, source, streams, mask, clock
         self._id, self._client, self._warned = str(uuid4()), None, False
@@ -152,10 +168,10 @@ class _LineageRun:
 
         inputs, outputs = [], []
         for plan, run in self._streams:
-            stream, report = plan.stream, _report(run)
+            stream, report = plan.stream, run.standing
             inputs.append(ol.InputDataset(self._source, ".".join(filter(None, (stream.namespace, stream.name)))))
             table = ol.OutputDataset(*_name(plan.root))
-            if not isinstance(run, StreamReport):
+            if run.table is not None:
                 columns = [
                     facets.schema_dataset.SchemaDatasetFacetFields(field.name, field.type.type)
                     for field in Schema.from_arrow(run.table.schema).fields
@@ -206,10 +222,6 @@ def _hurry(transport: "Transport") -> None:
     elif isinstance(transport, HttpTransport):
         transport.timeout = min(transport.timeout, _PATIENCE)
         transport.config.retry = {**transport.config.retry, "total": 1, "respect_retry_after_header": False}
-
-
-def _report(run: Running | StreamReport) -> StreamReport:
-    return run if isinstance(run, StreamReport) else run.standing
 
 
 def _name(table: Folder) -> tuple[str, str]:

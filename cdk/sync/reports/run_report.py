@@ -5,17 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import orjson
 
 from cdk.base.errors import FailureType
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.storage.folder import sync_to_disk
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
+
+Report: TypeAlias = Mapping[str, Any]
+"""A report as JSON, or a part of it. `Any`: who reads one knows its fields."""
 
 FORMAT = "spark-cdk-report/1"
 
@@ -54,7 +58,7 @@ class RunFacts:
     """Hides secrets in texts."""
 
 
-def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Mapping[str, Json]:
+def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
     """The report as JSON, secrets masked in every text."""
     report = {
         "format": FORMAT,
@@ -71,11 +75,10 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Mapping[str, J
         "error": _error(run.failure),
         "streams": [_stream(stream, run.mask) for stream in streams],
     }
-    masked: Mapping[str, Json] = _masked(report, run.mask)
-    return masked
+    return {name: _masked(value, run.mask) for name, value in report.items()}
 
 
-def write_report(path: Path, report: Json) -> None:
+def write_report(path: Path, report: JsonValue) -> None:
     """Write a report so that nobody ever sees half of it. Raises OSError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -94,7 +97,7 @@ def _status(run: RunFacts, streams: Sequence[StreamReport]) -> str:
     return "done" if done else "failed"
 
 
-def _sums(streams: Sequence[StreamReport]) -> Mapping[str, Json]:
+def _sums(streams: Sequence[StreamReport]) -> Report:
     return {
         "read": sum(stream.read for stream in streams),
         "written": sum(stream.written for stream in streams),
@@ -103,7 +106,7 @@ def _sums(streams: Sequence[StreamReport]) -> Mapping[str, Json]:
     }
 
 
-def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Json]:
+def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Report:
     detailed, others = stream.by_slice.listed, stream.by_slice.others
     in_detail = stream.by_commit.listed
     return {
@@ -146,7 +149,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
     }
 
 
-def _stale(stale: StaleCount) -> Mapping[str, Json]:
+def _stale(stale: StaleCount) -> Report:
     return {
         "removal": stale.removal,
         "previous": stale.previous,
@@ -157,7 +160,7 @@ def _stale(stale: StaleCount) -> Mapping[str, Json]:
     }
 
 
-def _counted(count: RecordCounts) -> Mapping[str, Json]:
+def _counted(count: RecordCounts) -> Report:
     return {
         "read": count.read,
         "written": count.written,
@@ -168,14 +171,14 @@ def _counted(count: RecordCounts) -> Mapping[str, Json]:
     }
 
 
-def _error(failure: Failure | None) -> Json:
+def _error(failure: Failure | None) -> JsonValue:
     if failure is None:
         return None
     kind = failure.failure_type
     return {"message": failure.message, "failure_type": kind, "hint": _HINTS[kind]}
 
 
-def _masked(value: Json, mask: Callable[[str], str]) -> Json:
+def _masked(value: JsonValue, mask: Callable[[str], str]) -> JsonValue:
     """The value with `mask` over each of its texts; names stay, for they are ours."""
     match value:
         case str():

@@ -25,7 +25,7 @@ from cdk.base.keys import Keys, dotted
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.durations import Duration
 from cdk.base.validation_messages import refusals
-from cdk.base.values import Json, json_kind
+from cdk.base.values import FieldValue, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes
@@ -61,7 +61,7 @@ def _target(path: str) -> str:
     return path
 
 
-def _by_name(value: Json) -> Json:
+def _by_name(value: FieldValue) -> FieldValue:
     if isinstance(value, dict):
         return {name: {} if options is None else options for name, options in value.items()}
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
@@ -71,7 +71,7 @@ def _by_name(value: Json) -> Json:
     raise ValueError("expected a list of names alone, or an object of names and options")
 
 
-def _switched(value: Json) -> Json:
+def _switched(value: FieldValue) -> FieldValue:
     """What may be turned on and off as well as described."""
     if isinstance(value, bool):
         return {} if value else None
@@ -89,7 +89,7 @@ class SourceOptions(_Part):
 
     connector: str | None = None
     manifest: str | None = None
-    config: Mapping[str, Json] | str = Field(default_factory=dict)
+    config: Mapping[str, FieldValue] | str = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "SourceOptions":
@@ -176,7 +176,7 @@ class ProviderOptions(_Part):
     """A store of state logs, as `cdk.state.open_store` takes it."""
 
     type: str
-    config: Mapping[str, Json] = Field(default_factory=dict, repr=False)
+    config: Mapping[str, FieldValue] = Field(default_factory=dict, repr=False)
 
 
 class StateOptions(_Part):
@@ -255,8 +255,8 @@ class Pipeline(_Part):
         return pipeline
 
     @property
-    def config(self) -> Mapping[str, Json]:
-        """The connector's config."""
+    def config(self) -> Mapping[str, FieldValue]:
+        """The connector's config, of a pipeline whose file was loaded: a path has given way to what the file has."""
         assert not isinstance(self.source.config, str)
         return self.source.config
 
@@ -272,7 +272,7 @@ def _beside(state: StateOptions, folder: Path) -> StateOptions:
     return state.model_copy(update={"state_provider": provider.model_copy(update={"config": config})})
 
 
-def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, Json]:
+def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, FieldValue]:
     config = pipeline.source.config
     if not isinstance(config, str):
         return config

@@ -55,7 +55,7 @@ class SkipOptions(BaseModel):
         return self
 
     def handled(self, *, ignore_old_state: bool) -> StatefulOptions:
-        """What `RedundantRunSkipHandler` goes by."""
+        """The same for `RedundantRunSkipHandler`. ignore_old_state: of the pipeline's `state`."""
         return StatefulOptions(
             enabled=True,
             ignore_old_state=ignore_old_state,
