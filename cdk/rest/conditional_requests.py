@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonValue, canonical
 from cdk.rest.http.conditional_transport import AskingTransport, asker
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.streamed_response import StreamedResponse
@@ -174,7 +174,7 @@ class ConditionalStream(HttpStream):
             raise FatalError("a stream is followed once, before it is first read; make another one", stream=self.name)
         self.transport = ConditionalTransport(self.transport, probe, passing=passing)
 
-    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+    def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:
         """The one page of a slice: empty where the source has not changed.
 
         Raises FatalError: there is a next page. A validator speaks for one request, not for those that follow it.

@@ -71,7 +71,7 @@ class DpathExtractor(RecordExtractor):
     def extract_records(self, response: requests.Response) -> Iterable[JsonObject]:
         steps = [step.text(self.config) for step in self._field_path]
         for body in self.decoder.decode(response):
-            value = path(*steps)(body)
+            value: Any = path(*steps)(body)
             if isinstance(value, list):
                 yield from value
             elif value:

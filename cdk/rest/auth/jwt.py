@@ -4,11 +4,11 @@ from base64 import b64encode
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.auth.static import ApiKey
 from cdk.rest.http.authenticator import Setting, text_of
 from cdk.rest.http.messages import Request, RequestPart, Response
@@ -32,9 +32,9 @@ class Jwt:
     """The secret, or a private key in PEM."""
     algorithm: Algorithm
     _: KW_ONLY
-    claims: Mapping[str, Json] | Callable[[], Mapping[str, Json]] = field(default_factory=dict)
+    claims: Mapping[str, JsonValue] | Callable[[], Mapping[str, JsonValue]] = field(default_factory=dict)
     """Of the token, but for `iat`, `nbf` and `exp`, which are made from the clock and `life`."""
-    headers: Mapping[str, Json] | Callable[[], Mapping[str, Json]] = field(default_factory=dict)
+    headers: Mapping[str, JsonValue] | Callable[[], Mapping[str, JsonValue]] = field(default_factory=dict)
     life: timedelta = timedelta(minutes=20)
     base64_key: bool = False
     """Whether the key is put into base64 before it signs."""
@@ -72,7 +72,7 @@ class Jwt:
                 f"for this algorithm, its passphrase, and that claims and headers are texts where they must be"
             ) from None
 
-    def _signing_key(self) -> Json:
+    def _signing_key(self) -> Any:  # noqa: ANN401 - one of the many classes of keys
         key = text_of(self.key)
         if key.startswith("-----BEGIN"):
             # Configs that went through a form or an environment variable have the line breaks as two characters.

@@ -10,7 +10,7 @@ import orjson
 from cdk.base.errors import CredentialsError
 from cdk.base.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.auth.session_token import SessionToken
 from cdk.rest.auth.static import with_header
 from cdk.rest.auth.token_response import body_of
@@ -82,7 +82,7 @@ class LegacySessionToken:
         headers = {"Content-Type": "application/json"}
         return Request("POST", text_of(self.login_url), headers=headers, body=body, hidden=frozenset({password}))
 
-    def _read(self, response: Response) -> Json:
+    def _read(self, response: Response) -> JsonValue:
         body = body_of(response)
         return body.get(text_of(self.answer_field)) if type(body) is dict else None
 

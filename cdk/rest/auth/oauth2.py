@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.auth.static import basic_credentials, with_header
 from cdk.rest.auth.token_owner import TokenOwner, report
 from cdk.rest.auth.token_response import Refusal, body_of, expiry, find, saved_expiry, usable_until, written_expiry
@@ -19,7 +19,7 @@ from cdk.rest.errors.wait_strategies import retry_after
 from cdk.rest.http.authenticator import Learn, Setting, ignore, text_of
 from cdk.rest.http.messages import Request, Response
 
-Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], Json]], None]
+Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], JsonValue]], None]
 """Saves values in the config, each at its path, and returns when they are safe."""
 
 _FORM = "application/x-www-form-urlencoded"
@@ -70,7 +70,7 @@ class OAuth2(TokenOwner):
     """By default `refresh_token` where there is one, else `client_credentials`."""
     scopes: Sequence[str] = ()
     """Sent joined by blanks, as `scope`."""
-    extra: Mapping[str, Json] | Callable[[], Mapping[str, Json]] = field(default_factory=dict)
+    extra: Mapping[str, JsonValue] | Callable[[], Mapping[str, JsonValue]] = field(default_factory=dict)
     """More fields of the token request (`{"audience": "..."}`); a list repeats its name."""
     headers: Mapping[str, str] | Callable[[], Mapping[str, str]] = field(
         default_factory=lambda: {"Accept": "application/json"}
@@ -114,8 +114,8 @@ class OAuth2(TokenOwner):
             token = yield from self.token()
             yield _bearing(request, token)
 
-    def _login(self) -> Sequence[Json]:
-        parts: list[Json] = [text_of(self.token_url), text_of(self.client_id), self._first]
+    def _login(self) -> Sequence[JsonValue]:
+        parts: list[JsonValue] = [text_of(self.token_url), text_of(self.client_id), self._first]
         if self.stored is None:
             # Whoever owns a refresh token that works once owns it alone, whatever else is asked for with it.
             extra = self.extra() if callable(self.extra) else self.extra
@@ -176,11 +176,11 @@ class OAuth2(TokenOwner):
         """Fields that are no secret, and that errors would be of little use without."""
         return {self.fields.grant_type, self.fields.client_id, "scope", "scopes"}
 
-    def _form(self, headers: dict[str, str], state: TokenState) -> dict[str, Json]:
+    def _form(self, headers: dict[str, str], state: TokenState) -> dict[str, JsonValue]:
         """The fields that this class knows of; `headers` gets the client where it goes there."""
         names, refresh = self.fields, self._refresh(state)
         usual = "client_credentials" if refresh is None else "refresh_token"
-        form: dict[str, Json] = {names.grant_type: usual if self.grant_type is None else text_of(self.grant_type)}
+        form: dict[str, JsonValue] = {names.grant_type: usual if self.grant_type is None else text_of(self.grant_type)}
         if self.assertion is not None:
             return {**form, "assertion": self.assertion()}
         if self.credentials_in == "header":
@@ -244,6 +244,6 @@ def _bearing(request: Request, token: str) -> Request:
     return with_header(request, "Authorization", f"Bearer {token}")
 
 
-def _shown(value: Json) -> Json:
+def _shown(value: JsonValue) -> JsonValue:
     """A query parameter as a form spells it."""
     return value if isinstance(value, list | tuple) else str(value)

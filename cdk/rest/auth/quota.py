@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import parse_timestamp
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request, Response
@@ -49,7 +49,7 @@ class QuotaLeft:
     limit: int | None
 
     @classmethod
-    def of(cls, quota: Quota, status: Json, request: Request) -> "QuotaLeft":
+    def of(cls, quota: Quota, status: JsonValue, request: Request) -> "QuotaLeft":
         """What a quota status says. Raises ConfigError: it does not tell at the paths of the quota."""
         remaining = _number(path(*quota.remaining)(status))
         reset = parse_timestamp(path(*quota.reset)(status), ("%s",))
@@ -90,8 +90,8 @@ class QuotaLeft:
             self.remaining = max(self.remaining, self.limit)
 
 
-def _number(value: Json) -> int | None:
+def _number(value: JsonValue) -> int | None:
     try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
+        return int(value) if isinstance(value, str | int | float) else None
+    except (ValueError, OverflowError):
         return None

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from cdk.base.errors import CdkError, CredentialsError, TransientError
 from cdk.base.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.auth.token_response import REFUSALS
 from cdk.rest.errors.error_handler import Action, ErrorHandler
 from cdk.rest.errors.status_errors import error_for, error_text
@@ -29,7 +29,7 @@ class SessionToken:
 
     login: Callable[[], Request]
     """Gives the request that logs in."""
-    read: Callable[[Response], Json]
+    read: Callable[[Response], JsonValue]
     """Finds the token in its answer, None where there is none."""
     present: Present
     _: KW_ONLY

@@ -15,7 +15,7 @@ from typing import Protocol
 from cdk.base.errors import CredentialsError
 from cdk.base.run import current_run
 from cdk.base.times.clock import Clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.auth.token_response import saved_expiry
 from cdk.rest.auth.tokens import (
     IssuedToken,
@@ -57,7 +57,7 @@ class TokenOwner(ABC):
         self._own, self._key = TokenState(), ""
 
     @abstractmethod
-    def _login(self) -> Sequence[Json]:
+    def _login(self) -> Sequence[JsonValue]:
         """What is the same, in every process, for all that say the same of the same credentials."""
 
     @abstractmethod

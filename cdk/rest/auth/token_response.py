@@ -8,7 +8,7 @@ from math import isfinite
 
 from cdk.base.errors import CredentialsError, DecodeError
 from cdk.base.times.clock import parse_timestamp, write_timestamp
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.errors.status_errors import error_text
 from cdk.rest.http.messages import Response
 
@@ -48,27 +48,29 @@ class Refusal:
             )
 
 
-def body_of(response: Response) -> Json:
+def body_of(response: Response) -> JsonValue:
     """The body as JSON; None when it is none."""
     try:
-        return response.json()
+        body: JsonValue = response.json()
     except DecodeError:
         return None
+    return body
 
 
-def find(body: Json, name: str, depth: int = _DEEPEST) -> Json:
+def find(body: JsonValue, name: str, depth: int = _DEEPEST) -> JsonValue:
     """The value of the field `name`, the first that is not null, in objects and lists up to `depth` levels deep."""
     if type(body) is dict and body.get(name) is not None:
-        return body[name]
+        value: JsonValue = body[name]
+        return value
     inner = body.values() if type(body) is dict else body if type(body) is list else ()
     if depth <= 1:
         return None
     # A list is no level of its own.
     deeper = depth if type(body) is list else depth - 1
-    return next((match for value in inner if (match := find(value, name, deeper)) is not None), None)
+    return next((match for part in inner if (match := find(part, name, deeper)) is not None), None)
 
 
-def expiry(value: Json, pattern: str | None, now: datetime) -> datetime:
+def expiry(value: JsonValue, pattern: str | None, now: datetime) -> datetime:
     """When a token expires of which a server said `value`: seconds from now, or a moment.
 
     pattern: how it writes moments. Without a usable value it is an hour from now.
@@ -76,9 +78,9 @@ def expiry(value: Json, pattern: str | None, now: datetime) -> datetime:
     if pattern is not None and (moment := parse_timestamp(value, (pattern,))) is not None:
         return moment
     try:
-        seconds = float(value)
+        seconds = float(str(value))
         return now + timedelta(seconds=seconds if isfinite(seconds) else 0)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return parse_timestamp(value, ()) or now + _USUAL_LIFE
 
 
@@ -87,12 +89,12 @@ def usable_until(expires: datetime, now: datetime) -> datetime:
     return expires - min(_MARGIN, max(timedelta(), (expires - now) / 10))
 
 
-def saved_expiry(value: Json, pattern: str | None) -> datetime | None:
+def saved_expiry(value: JsonValue, pattern: str | None) -> datetime | None:
     """The moment that a config holds, in `pattern`, in ISO 8601 or as seconds since 1970; None when it is none."""
     patterns: Sequence[str] = ("%s",) if pattern is None else (pattern, "%s")
     return parse_timestamp(value, patterns)
 
 
-def written_expiry(moment: datetime, pattern: str | None) -> Json:
+def written_expiry(moment: datetime, pattern: str | None) -> JsonValue:
     """A moment as a config holds it."""
     return write_timestamp(moment, pattern or _ISO)

@@ -20,7 +20,7 @@ from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
 from cdk.base.process_lock import ProcessLock
 from cdk.base.run import RunScope, current_run
-from cdk.base.values import Json, canonical, from_json
+from cdk.base.values import JsonValue, canonical, from_json
 from cdk.rest.http.authenticator import Learn, ignore
 
 if TYPE_CHECKING:  # few runs need it, and it takes 50 ms to import
@@ -122,12 +122,12 @@ class Tokens:
                     if key in findings.good:
                         state.refusals = 0
 
-    def load(self, key: str, secret: str) -> Mapping[str, Json] | None:
+    def load(self, key: str, secret: str) -> Mapping[str, JsonValue] | None:
         """What an earlier run kept under `key`, if it was sealed with `secret`. Raises what the store raises."""
         text = None if self.store is None else self.store.load(key)
         return None if text is None else unseal(text, secret)
 
-    def save(self, key: str, value: Mapping[str, Json], secret: str, *, elsewhere: bool) -> None:
+    def save(self, key: str, value: Mapping[str, JsonValue], secret: str, *, elsewhere: bool) -> None:
         """Keep a value under `key`, sealed. What cannot be kept now is tried again; see `flush`.
 
         elsewhere: it is kept at another place, too. What is kept nowhere is said.
@@ -251,7 +251,7 @@ def run_tokens() -> Tokens:
     return current_run().own(Tokens)
 
 
-def key_of(*parts: Json) -> str:
+def key_of(*parts: JsonValue) -> str:
     """A name for what says the same of the same credentials. It does not reveal them."""
     return blake2b(canonical(list(parts)).encode(), digest_size=16).hexdigest()
 
@@ -261,12 +261,12 @@ def mark_of(token: str) -> str:
     return blake2b(token.encode(), digest_size=16).hexdigest()
 
 
-def seal(value: Mapping[str, Json], secret: str) -> str:
+def seal(value: Mapping[str, JsonValue], secret: str) -> str:
     """A text that gives the value back to whoever has the secret, and nothing to anybody else."""
     return _cipher(secret).encrypt(canonical(dict(value)).encode()).decode()
 
 
-def unseal(text: str, secret: str) -> Mapping[str, Json] | None:
+def unseal(text: str, secret: str) -> Mapping[str, JsonValue] | None:
     """What was sealed with the secret; None when it was sealed with another."""
     from cryptography.fernet import InvalidToken  # noqa: PLC0415 - see above
 

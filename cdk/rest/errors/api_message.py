@@ -3,7 +3,7 @@
 import re
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.http.streamed_response import StreamedResponse
 
@@ -45,7 +45,7 @@ def message_contains(response: Response, text: str) -> bool:
     return text in api_message(response)
 
 
-def find_message(body: Json, levels: int = 20) -> str | None:
+def find_message(body: JsonValue, levels: int = 20) -> str | None:
     """The words in a JSON body: at the first of KEYS that has any; those of a list, joined. levels: the depth."""
     match body:
         case list() | dict() if levels == 0:
@@ -60,14 +60,15 @@ def find_message(body: Json, levels: int = 20) -> str | None:
             return None
 
 
-def body_of(response: Response) -> Json:
+def body_of(response: Response) -> JsonValue:
     """The body as JSON; an empty object when it is none, or is fetched while it is read."""
     if is_download(response):
         return {}
     try:
-        return response.json()
+        body: JsonValue = response.json()
     except DecodeError:
         return {}
+    return body
 
 
 def is_download(response: Response) -> bool:

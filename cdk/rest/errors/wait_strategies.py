@@ -10,7 +10,7 @@ from typing import TypeAlias
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError, RateLimited
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.rest.errors.status_errors import answered
 from cdk.rest.http.messages import Response
 
@@ -113,7 +113,7 @@ def bounded(seconds: float | None, longest: float | None, outcome: Response | Cd
     )
 
 
-def as_seconds(value: Json) -> float | None:
+def as_seconds(value: JsonValue) -> float | None:
     """A number, or a text that is one, as seconds; None for anything else."""
     if not isinstance(value, str | int | float):
         return None

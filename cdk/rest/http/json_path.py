@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import Json, Record
+from cdk.base.values import JsonValue, Record
 
-Extract: TypeAlias = Callable[[Json], Json]
+Extract: TypeAlias = Callable[[JsonValue], JsonValue]
 """From a decoded body to the value at a path; None where there is none."""
 
 ANY = "*"
@@ -30,7 +30,7 @@ def path(*names: str) -> Extract:
     return _many(names)
 
 
-def records_at(value: Json, where: Sequence[str], source: object) -> Sequence[Record]:
+def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequence[Record]:
     """What lies at a records path, as records: a list as it is, one object as a list of it, nothing as an empty list.
 
     asked: the request, for the error. Raises DecodeError: something else lies there.
@@ -50,7 +50,7 @@ def records_at(value: Json, where: Sequence[str], source: object) -> Sequence[Re
     raise DecodeError(f"{source}: found {kind} at {location}, expected a list of objects; check `records_path`")
 
 
-def is_there(body: Json, where: Sequence[str]) -> bool:
+def is_there(body: JsonValue, where: Sequence[str]) -> bool:
     """Whether a path without wildcards leads to something, be it null; one with a wildcard always does."""
     if ANY in where:
         return True
@@ -59,19 +59,19 @@ def is_there(body: Json, where: Sequence[str]) -> bool:
     return type(parent) is dict and last in parent
 
 
-def _identity(body: Json) -> Json:
+def _identity(body: JsonValue) -> JsonValue:
     return body
 
 
 def _field(name: str) -> Extract:
-    def extract(body: Json) -> Json:
+    def extract(body: JsonValue) -> JsonValue:
         return body.get(name) if type(body) is dict else _element(body, name)
 
     return extract
 
 
 def _many(names: tuple[str, ...]) -> Extract:
-    def extract(body: Json) -> Json:
+    def extract(body: JsonValue) -> JsonValue:
         for name in names:
             body = body.get(name) if type(body) is dict else _element(body, name)
             if body is None:
@@ -82,9 +82,9 @@ def _many(names: tuple[str, ...]) -> Extract:
 
 
 def _each(head: Extract, rest: Extract) -> Extract:
-    def extract(body: Json) -> Json:
+    def extract(body: JsonValue) -> JsonValue:
         held = head(body)
-        values: list[Json] = []
+        values: list[JsonValue] = []
         for item in held.values() if type(held) is dict else held if type(held) is list else ():
             value = rest(item)
             if type(value) is list:
@@ -96,13 +96,14 @@ def _each(head: Extract, rest: Extract) -> Extract:
     return extract
 
 
-def _element(body: Json, name: str) -> Json:
+def _element(body: JsonValue, name: str) -> JsonValue:
     if type(body) is list and name.isdecimal() and int(name) < len(body):
-        return body[int(name)]
+        item: JsonValue = body[int(name)]
+        return item
     return None
 
 
-def matches(*names: str) -> Callable[[Json], list[Json]]:
+def matches(*names: str) -> Callable[[JsonValue], list[JsonValue]]:
     """The function that gives all that lies at a path, one or, with `"*"`, any number; lists in it stay lists."""
     if ANY not in names:
         follow = path(*names)
@@ -110,7 +111,7 @@ def matches(*names: str) -> Callable[[Json], list[Json]]:
     i = names.index(ANY)
     head, rest = path(*names[:i]), matches(*names[i + 1 :])
 
-    def find(body: Json) -> list[Json]:
+    def find(body: JsonValue) -> list[JsonValue]:
         held = head(body)
         parts = held.values() if type(held) is dict else held if type(held) is list else ()
         return [match for part in parts for match in rest(part)]

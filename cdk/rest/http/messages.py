@@ -4,7 +4,7 @@ import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
 
 import orjson
@@ -12,7 +12,7 @@ import orjson
 from cdk.base.errors import DecodeError
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import Expected, cut_expected
-from cdk.base.values import Json, from_json
+from cdk.base.values import JsonValue, from_json
 from cdk.rest.http.json_path import ANY, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
 from cdk.rest.http.redact import hide, looks_secret, safe_url
@@ -62,7 +62,7 @@ class Request:
 
     method: str
     url: str
-    params: Mapping[str, Json] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     secret: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class Request:
             return url
         return f"{url}{'&' if '?' in url else '?'}{query}"
 
-    def with_params(self, params: Mapping[str, Json], *, secret: bool = False) -> "Request":
+    def with_params(self, params: Mapping[str, JsonValue], *, secret: bool = False) -> "Request":
         """A copy with these query parameters added or replaced. secret: their values are."""
         return replace(self, params={**self.params, **params}, secret=self._secret(params, marked=secret))
 
@@ -141,7 +141,7 @@ class Request:
         query = parse_qsl(urlsplit(self.url).query) if "?" in self.url else ()
         return any(value and self.hides(name) for name, value in query)
 
-    def secrets(self) -> Iterator[tuple[str, Json]]:
+    def secrets(self) -> Iterator[tuple[str, JsonValue]]:
         """The parameters and headers that hold a secret."""
         for name, value in (*self.params.items(), *self.headers.items()):
             if value not in (None, "") and self.hides(name):
@@ -170,7 +170,7 @@ class Response:
     body: bytes
     url: str
     request: Request
-    _decoded: tuple[Json] | None = field(default=None, init=False, compare=False)
+    _decoded: tuple[JsonValue] | None = field(default=None, init=False, compare=False)
     _rest: tuple[tuple[str, ...], bytes] | None = field(default=None, init=False, compare=False)
 
     @property
@@ -178,7 +178,7 @@ class Response:
         """Whether the status says success (below 400)."""
         return self.status < 400  # noqa: PLR2004 - where HTTP's errors begin
 
-    def json(self) -> Json:
+    def json(self) -> Any:  # noqa: ANN401 - whoever asks knows what the API answers
         """The body as JSON, decoded once; the same objects each time.
 
         Raises DecodeError: the body is not JSON.
@@ -206,7 +206,7 @@ class Response:
         object.__setattr__(self, "_rest", (where, rest))
         return lines
 
-    def value_at(self, *names: str) -> Json:
+    def value_at(self, *names: str) -> Any:  # noqa: ANN401 - as `json`
         """What lies at a path of a JSON body, None for nothing. Records that were cut out are not decoded for it.
 
         Raises DecodeError: the body is not JSON.
@@ -263,7 +263,7 @@ def _password(header: str) -> str:
     return password or user
 
 
-def _pairs(params: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+def _pairs(params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     for name, value in params.items():
         match value:
             case None:
@@ -275,7 +275,7 @@ def _pairs(params: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
                 yield name, _text(value)
 
 
-def _text(value: Json) -> str:
+def _text(value: JsonValue) -> str:
     if value is True or value is False:
         return "true" if value else "false"
     return str(value)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 
 _CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx")
 
@@ -79,7 +79,7 @@ class HttpMetrics:
             self.cached + other.cached,
         )
 
-    def to_json(self) -> Mapping[str, Json]:
+    def to_json(self) -> Mapping[str, JsonValue]:
         """The counts as a report shows them."""
         return {
             "requests": self.requests,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 
 _PORTS = {"http": 80, "https": 443}
 # Of what parsers read in different ways (a backslash, a space, a second @) there is no origin.
@@ -58,7 +58,7 @@ def may_follow(old: Origin, new: Origin) -> bool:
     return old == new or (old.host == new.host and old[::2] == ("http", 80) and new[::2] == ("https", 443))
 
 
-def named_origins(value: Json) -> Iterator[Origin]:
+def named_origins(value: JsonValue) -> Iterator[Origin]:
     """The origins that the texts of `value`, such as a config, name: URLs, and hosts, which are asked by TLS."""
     match value:
         case str():
@@ -89,7 +89,7 @@ class CredentialScope:
     secrets: Secrets = field(default_factory=Secrets)
 
     @classmethod
-    def of(cls, urls: Iterable[str], config: Json = None) -> "CredentialScope":
+    def of(cls, urls: Iterable[str], config: JsonValue = None) -> "CredentialScope":
         """The scope of the origins of `urls`, and of those that a config names."""
         return cls(frozenset(named for url in urls if (named := origin(url)).host) | frozenset(named_origins(config)))
 

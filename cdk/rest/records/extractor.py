@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from cdk.base.errors import DecodeError
 from cdk.base.suggestions import nearest
 from cdk.base.values import FieldValue, JsonValue
-from cdk.rest.http.json_path import ANY, Extract, path
+from cdk.rest.http.json_path import ANY, path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder
 
@@ -55,7 +55,7 @@ class FieldExtractor:
     decoder: Decoder
     where: tuple[str, ...] = ()
     expand: Callable[[Records], Iterator[Records]] | None = None
-    _find: Extract = field(init=False, repr=False, compare=False)
+    _find: Callable[[JsonValue], list[FieldValue]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_find", _finder(self.where))

@@ -6,7 +6,7 @@ from cdk import DecodeError
 from cdk.rest import path
 from cdk.rest.http.json_path import records_at
 
-BODY = {"data": {"items": [{"id": 1, "tags": ["a"]}, {"id": 2, "tags": ["b", "c"]}]}, "n": None}
+BODY: Any = {"data": {"items": [{"id": 1, "tags": ["a"]}, {"id": 2, "tags": ["b", "c"]}]}, "n": None}
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ BODY = {"data": {"items": [{"id": 1, "tags": ["a"]}, {"id": 2, "tags": ["b", "c"
         (("n",), None),
         (("none",), None),
         (("none", "deeper"), None),
-        (("data", "items"), BODY["data"]["items"]),  # type: ignore[index] # it is a dict
+        (("data", "items"), BODY["data"]["items"]),
         (("data", "items", "1", "id"), 2),
         (("data", "items", "7", "id"), None),
         (("data", "items", "*", "id"), [1, 2]),

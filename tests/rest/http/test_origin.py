@@ -94,7 +94,7 @@ def test_a_wildcard_stands_for_one_part_of_a_host(host: str, target: str, *, cov
 
 
 def test_a_config_names_urls_and_hosts() -> None:
-    config = {
+    config: dict[str, Any] = {
         "url": "http://shop.test:8080/v1",
         "more": [{"host": "files.shop.test"}, "eu.shop.test:8443"],
         "user": "me@shop.test",
