@@ -586,8 +586,8 @@ BUGS = [
     Bug(
         "a config stops no stream that it fits",
         "declarative/components/streams/source",
-        "not isinstance(item, DeclarativeStream) or not of_config(error)",
-        "True",
+        "item.misconfigured(ctx, error) if of_config(error) else None",
+        "None",
         "tests/declarative/test_source.py",
     ),
     Bug(

@@ -19,10 +19,8 @@ from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, CustomCode, Runtime
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.named_hosts import credential_scope
-from cdk.declarative.reading.manifest_stream import ManifestStream
-from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
-from cdk.declarative.reading.state_delegating_stream import DelegatingStream
 from cdk.declarative.spec_file import spec_beside
 from cdk.declarative.syntax.json_edit import set_at
 from cdk.streams.source import NO_CONFIG, Source
@@ -97,13 +95,15 @@ class ManifestSource(Source):
 
     def _located(
         self, ctx: BuildContext, config: Mapping[str, JsonValue], names: Sequence[str] = ()
-    ) -> Sequence[Stream]:
+    ) -> Sequence[DeclaredStream]:
         try:
             return self._built(ctx, config, names)
         except ManifestError as error:
             raise self._manifest.located(error) from error
 
-    def _built(self, ctx: BuildContext, config: Mapping[str, JsonValue], names: Sequence[str]) -> Sequence[Stream]:
+    def _built(
+        self, ctx: BuildContext, config: Mapping[str, JsonValue], names: Sequence[str]
+    ) -> Sequence[DeclaredStream]:
         runtime = self._runtime
         try:
             written = to_json(self._manifest.value), canonical(config)
@@ -111,14 +111,12 @@ class ManifestSource(Source):
             words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
         recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id)
-        streams: dict[str, Stream] = {}
+        streams: dict[str, DeclaredStream] = {}
         for stream in self._root.built(ctx, names, self._manifest.reads_config):
             if stream.name in streams:
                 raise ManifestError(f"{self._manifest.name}: two streams are called {stream.name!r}")
-            if isinstance(stream, MisconfiguredStream):
-                stream.error = self._manifest.located(stream.error)
-            if isinstance(stream, ManifestStream | DelegatingStream):
-                stream.reload = partial(recipe.stream, stream.name)
+            stream.locate(self._manifest.located)
+            stream.reload = partial(recipe.stream, stream.name)
             streams[stream.name] = stream
         return list(streams.values())
 

@@ -11,9 +11,11 @@ from typing import Protocol, TypeAlias
 
 from pydantic import Field
 
+from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, HttpClient, Response, Retriever
 from cdk.rest.errors.http_error_handler import OutcomeHandler
@@ -311,16 +313,20 @@ class AnyStreams(Component):
     """Streams of a source, any number."""
 
     @abstractmethod
-    def streams(self, ctx: BuildContext) -> Iterator[Stream]: ...
+    def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]: ...
+
+    def misconfigured(self, ctx: BuildContext, error: ManifestError) -> DeclaredStream | None:  # noqa: ARG002 - for some
+        """What stands for the stream where the config does not let it be built; None where nothing does."""
+        return None
 
 
 class AnyStream(AnyStreams):
     """A stream, or what stands for one."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext, *, as_parent: bool = False) -> Stream: ...
+    def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DeclaredStream: ...
 
-    def streams(self, ctx: BuildContext) -> Iterator[Stream]:
+    def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         yield self.build(ctx)
 
 
@@ -337,7 +343,7 @@ class AnyCheck(Component):
     config_overrides: JsonObject | None = Field(None, description="Values of the config that only the check uses.")
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]: ...
+    def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]: ...
 
     def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:  # noqa: ARG002 - for overriding
         """The streams that the check needs; none where it needs to know all there are."""

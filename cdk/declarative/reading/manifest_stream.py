@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from cdk.base.times.clock import Clock
 from cdk.base.values import JsonSchema, JsonValue
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
@@ -17,10 +18,9 @@ from cdk.streams.checkpoint import CheckpointReader, ParentState
 from cdk.streams.stream import Item, Stream
 
 
-class ManifestStream(Stream):
+class ManifestStream(DeclaredStream):
     """Partitions of a router, windows of a cursor, pages of a retriever. Built by `DeclarativeStream`.
 
-    reload: rebuilds the stream in another process: the manifest and the config travel, not what was built of them.
     issue: gives the access tokens of its requests, for so many seconds.
     """
 
@@ -40,8 +40,6 @@ class ManifestStream(Stream):
         self.name, self.primary_key = name, primary_key
         self._reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
         self._incremental = incremental
-        self.template = ""
-        self.reload: Callable[[], Stream] | None = None
         self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
         if incremental is not None:
             self.cursor, self.cursor_field = incremental.cursor, incremental.cursor.field

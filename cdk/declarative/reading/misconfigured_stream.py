@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonSchema, JsonValue
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import CheckpointReader
-from cdk.streams.stream import Item, Stream
+from cdk.streams.stream import Item
 
 
-class MisconfiguredStream(Stream):
+class MisconfiguredStream(DeclaredStream):
     """Has the place of its stream in catalogs; reading it raises `error`. The others are read all the same."""
 
     supports_checkpointing = True
@@ -28,6 +29,9 @@ class MisconfiguredStream(Stream):
         super().__init__(config)
         self.name, self.error, self._schema = name, error, schema
         self.primary_key, self.cursor_field = primary_key, cursor_field
+
+    def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
+        self.error = located(self.error)
 
     def json_schema(self) -> JsonSchema:
         """The schema that the manifest gives."""

@@ -7,6 +7,7 @@ from functools import partial
 from cdk.base.logs import logger
 from cdk.base.times.iso_durations import Duration, earlier
 from cdk.base.values import JsonSchema, JsonValue
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.slice import Partition, Slice
@@ -15,7 +16,7 @@ from cdk.streams.checkpoint import CheckpointReader, ParentState
 from cdk.streams.stream import Item, Stream
 
 
-class DelegatingStream(Stream):
+class DelegatingStream(DeclaredStream):
     """Two streams under one name. The state decides which of them a read uses.
 
     retention: how far back the API can look; with an older state, or one whose date cannot be read, the stream is
@@ -26,8 +27,6 @@ class DelegatingStream(Stream):
         super().__init__(full.config)
         self.full, self.later, self._retention = full, incremental, retention
         self.name, self.primary_key = incremental.name, incremental.primary_key
-        self.template = ""
-        self.reload: Callable[[], Stream] | None = None
         self._chosen: ManifestStream = full
         self._choose(full)
 

@@ -10,6 +10,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.stream_templates import Setting, filled
@@ -17,7 +18,7 @@ from cdk.declarative.syntax.validation_errors import problems
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.stream import Stream, records_in
+from cdk.streams.stream import records_in
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -224,7 +225,7 @@ class DynamicDeclarativeStream(Component):
     components_resolver: AnyComponentsResolver = Field(description="Says what there are streams for.")
     use_parent_parameters: bool = Field(True, description="Whether parameters from above win over the template's own.")
 
-    def streams(self, ctx: BuildContext) -> Iterator[Stream]:
+    def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """The streams there are for the config. Raises ManifestError: a copy of the template is no stream."""
         copies = self.components_resolver.build(ctx)
         for blob in copies(self.stream_template):

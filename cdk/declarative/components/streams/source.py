@@ -11,12 +11,10 @@ from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
 from cdk.declarative.components.streams.dynamic_streams import DynamicDeclarativeStream
-from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import AnyCheck, AnyStreams
-from cdk.declarative.reading.manifest_stream import ManifestStream
-from cdk.declarative.reading.state_delegating_stream import DelegatingStream
 from cdk.rest.async_jobs import JobBudget
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
@@ -109,11 +107,11 @@ class CheckStream(AnyCheck):
             raise ConfigError(f"{_CHOSEN}: found {chosen!r}, expected a list of names of streams")
         return chosen
 
-    def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
+    def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]:
         """The check. It raises ManifestError for a stream there is not, and what reading raises."""
         names = self._names(ctx.config)
 
-        def check(streams: Sequence[Stream]) -> None:
+        def check(streams: Sequence[DeclaredStream]) -> None:
             offered = {stream.name: stream for stream in streams}
             for name in names:
                 if name not in offered:
@@ -121,9 +119,9 @@ class CheckStream(AnyCheck):
                     raise ManifestError(f"check: there is no stream {name!r}{hint}")
                 available(offered[name])
             for config in self.dynamic_streams_check_configs:
-                generated = [s for s in streams if template_of(s) == config.dynamic_stream_name]
+                generated = [s for s in streams if s.template == config.dynamic_stream_name]
                 if not generated:
-                    known = {str(template_of(s)) for s in streams if template_of(s)}
+                    known = {s.template for s in streams if s.template}
                     hint = did_you_mean(config.dynamic_stream_name, known)
                     raise ManifestError(f"check: no streams come of {config.dynamic_stream_name!r}{hint}")
                 for stream in generated[: config.stream_count]:
@@ -146,8 +144,8 @@ class CheckDynamicStream(AnyCheck):
     stream_count: int = Field(ge=0, description="How many streams are tried.")
     use_check_availability: bool = Field(True, description="Whether records are asked for, or only streams built.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Sequence[Stream]], None]:
-        def check(streams: Sequence[Stream]) -> None:
+    def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]:
+        def check(streams: Sequence[DeclaredStream]) -> None:
             if not streams:
                 raise ManifestError("check: the source has no streams for this config")
             if self.use_check_availability:
@@ -168,11 +166,6 @@ def available(stream: Stream) -> None:
         error.stream = error.stream or stream.name
         error.message = f"the stream {stream.name!r} cannot be read: {error.message}"
         raise
-
-
-def template_of(stream: Stream) -> str | None:
-    """The name of the template that a stream was made of; None for one that is written out."""
-    return stream.template if isinstance(stream, ManifestStream | DelegatingStream) else None
 
 
 class BlockSimultaneousSyncsAction(Component):
@@ -249,7 +242,7 @@ class DeclarativeSource(Component):
         ctx: BuildContext,
         names: Sequence[str] = (),
         of_config: Callable[[ManifestError], bool] = lambda _: False,
-    ) -> Iterator[Stream]:
+    ) -> Iterator[DeclaredStream]:
         """The streams for the config, those of templates last; of `names` only, where none of these is of a template.
 
         of_config: whether the config is to blame for an error. Then its stream alone cannot be read.
@@ -272,16 +265,18 @@ class DeclarativeSource(Component):
             return
         for i, template in enumerate(self.dynamic_streams):
             for stream in template.streams(ctx):
-                if isinstance(stream, ManifestStream | DelegatingStream):
-                    stream.template = template.name or f"dynamic_stream_{i}"
+                stream.template = template.name or f"dynamic_stream_{i}"
                 yield stream
 
 
-def _streams(item: AnyStreams, ctx: BuildContext, of_config: Callable[[ManifestError], bool]) -> Iterator[Stream]:
+def _streams(
+    item: AnyStreams, ctx: BuildContext, of_config: Callable[[ManifestError], bool]
+) -> Iterator[DeclaredStream]:
     try:
         streams = list(item.streams(ctx))
     except ManifestError as error:
-        if not isinstance(item, DeclarativeStream) or not of_config(error):
+        substitute = item.misconfigured(ctx, error) if of_config(error) else None
+        if substitute is None:
             raise
-        streams = [item.misconfigured(ctx, error)]
+        streams = [substitute]
     yield from streams

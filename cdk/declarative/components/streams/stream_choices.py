@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyStream, AnyStreams
 from cdk.declarative.reading.state_delegating_stream import DelegatingStream
-from cdk.streams.stream import Stream
 
 
 class ConditionalStreams(AnyStreams):
@@ -37,7 +37,7 @@ class ConditionalStreams(AnyStreams):
     )
     condition: str = Field(description="Whether they are there.")
 
-    def streams(self, ctx: BuildContext) -> Iterator[Stream]:
+    def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """The streams, if the condition holds."""
         if ctx.expression(self, "condition").true():
             for stream in self.streams_:
@@ -91,7 +91,7 @@ class StateDelegatingStream(AnyStream):
             )
         return self
 
-    def build(self, ctx: BuildContext, *, as_parent: bool = False) -> Stream:
+    def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DelegatingStream:
         """The stream, which chooses when a read begins."""
         retention = None
         if self.api_retention_period is not None:
