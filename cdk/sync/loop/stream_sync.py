@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from cdk.base.errors import CdkError, StateError
+from cdk.base.errors import CdkError, StateError, TransientError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
@@ -35,6 +35,10 @@ T = TypeVar("T")
 
 LOST_IN_A_ROW = 3
 """Epochs whose files are gone, one after the other, that end a stream."""
+_REFUSED_AGAIN = (
+    "the source refused a page token again, though each slice was read at once: its rows would be there twice, so "
+    "none of them are shown. Run the sync again, or set supports_checkpointing to False, so that no token is saved"
+)
 
 
 class StreamSync:
@@ -91,7 +95,7 @@ class StreamSync:
             generation=self.saved.generation,
         )
         self._http = HttpMetrics()
-        self._losses, self._lost_growing = 0, False
+        self._losses, self._lost_growing, self._to_end = 0, False, False
 
     @property
     def stream(self) -> Stream:
@@ -225,7 +229,8 @@ class StreamSync:
     @property
     def target(self) -> WriteTarget:
         """What tasks need to know to read and write."""
-        return replace(self._writing.target(self.saved.generation), source=self._commits.source.snapshot)
+        target = self._writing.target(self.saved.generation)
+        return replace(target, source=self._commits.source.snapshot, to_end=self._to_end)
 
     def prepare(self, spread: TaskMap) -> None:
         """Bring the table's files to the stream's schema, and its history to the table. Raises StateError."""
@@ -258,8 +263,7 @@ class StreamSync:
         """
         if self.report.status is Status.DONE:
             return
-        # A token of this sync may be refused each time: to read all again because of it would never end.
-        if self._schedule.restarted and self.saved.pending and not self.report.commits:
+        if self._schedule.restarted and self.saved.pending:
             self._begin_anew(files)
             return
         lost, self._lost_growing = self._lost_growing, False
@@ -283,12 +287,19 @@ class StreamSync:
         logger.warning("%s: %s; reading again what they held", self.stream.name, error)
 
     def _begin_anew(self, files: Sequence[DataFile]) -> None:
-        """Leave a generation that would show rows twice, and the files that were to be added to it."""
+        """Leave a generation that would show rows twice, and the files that were to be added to it.
+
+        A source whose page tokens do not live from one epoch to the next would refuse them each time: from now on each
+        slice is read to its end.
+        """
         for file in files:
             self.table.root.delete(file.path)
-        resumed = self._begin(resumed=False, unusable="the source refused a page token of the interrupted sync")
+        resumed = self._begin(resumed=False, unusable="the source refused a page token")
         self._committed = replace(self._committed, total=0, generation=self.saved.generation, resumed=resumed)
         self.report = replace(self._committed, status=self.report.status, failure=self.report.failure)
+        if self._to_end:
+            self.fail(Failure.of(TransientError(_REFUSED_AGAIN, stream=self.stream.name)))
+        self._to_end = True
 
     def _commit(self, files: Sequence[DataFile], spread: TaskMap) -> None:
         finished = self.active and bool(self._plan_slices(self._schedule.plan_end))

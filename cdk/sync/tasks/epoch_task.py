@@ -140,7 +140,7 @@ def _read(
     A slice whose page token was refused is read to its end whatever the budget: cut again, it would never get there.
     One whose access token has ended goes on in the next epoch.
     """
-    item, uncut, got_page, reached = collected[piece.number], False, False, False
+    item, uncut, got_page, reached = collected[piece.number], targets[piece.target].to_end, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
     progress = SliceProgress(system_clock(), lambda: got_page and not reached)
     slice = replace(piece.slice, expected=writers[piece.target].expected)

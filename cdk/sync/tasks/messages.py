@@ -37,6 +37,8 @@ class WriteTarget:
     """Columns whose bounds go into its log."""
     partition_by: tuple[str, ...] = ()
     """The table's partition columns."""
+    to_end: bool = False
+    """Whether each slice is read to its end, whatever the budget of an epoch."""
     source: HttpSnapshot | None = None
     """What is known of the source's answers, where only what has changed is read; the stream is then picklable."""
 

@@ -246,6 +246,15 @@ def test_a_refused_token_is_read_again_and_reported(sync: Sync, tmp_path: Path) 
     assert set(rows(tmp_path, Users())) == set(expected(Users()))
 
 
+def test_an_overwrite_whose_tokens_are_refused_shows_each_row_once(sync: Sync, tmp_path: Path) -> None:
+    options = {"users": StreamOptions(sync_mode="full_refresh", write_mode="overwrite")}
+
+    for _ in range(2):
+        result = sync(Forgetful(), options=options, interval=0.0)
+        assert result.ok
+        assert rows(tmp_path, Users()) == expected(Users())
+
+
 def test_a_second_sync_of_the_pipeline_is_refused_while_one_runs(sync: Sync, tmp_path: Path) -> None:
     class Nested(PagedStream):
         """Starts another sync in the middle of the first one's planning."""
