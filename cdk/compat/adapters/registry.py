@@ -8,8 +8,8 @@ from cdk.base.values import JsonValue
 from cdk.compat.adapters import pagination as adapt_pages
 from cdk.compat.adapters import records as adapt_records
 from cdk.compat.adapters import slices as adapt_slices
-from cdk.compat.airbyte.cursors import DatetimeBasedCursor
 from cdk.compat.airbyte.http import adapters as adapt_http
+from cdk.compat.airbyte.partition_routers import DatetimeBasedCursor
 from cdk.compat.airbyte.retrievers import SimpleRetriever
 from cdk.compat.facades.facades import DecoderFacade, PartitionRouterFacade, RequestOptionsFacade
 from cdk.compat.facades.instantiate import instance, selector

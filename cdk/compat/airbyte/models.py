@@ -1,59 +1,13 @@
-"""Names of the protocol that custom components use."""
+"""Names of the protocol that custom components use, besides the messages of `cdk.protocol`."""
 
 import os
 from collections.abc import Iterator
 from enum import Enum
 
 from cdk.base.errors import CdkError
-from cdk.protocol import (
-    AirbyteCatalog,
-    AirbyteConnectionStatus,
-    AirbyteLogMessage,
-    AirbyteMessage,
-    AirbyteRecordMessage,
-    AirbyteStateMessage,
-    AirbyteStream,
-    AirbyteTraceMessage,
-    ConfiguredAirbyteCatalog,
-    ConfiguredAirbyteStream,
-    ConnectorSpecification,
-    DestinationSyncMode,
-    Level,
-    StreamDescriptor,
-    Type,
-)
-from cdk.protocol import (
-    CheckStatus as Status,
-)
+from cdk.protocol import CheckStatus
 
-__all__ = [
-    "AirbyteCatalog",
-    "AirbyteConnectionStatus",
-    "AirbyteLogMessage",
-    "AirbyteMessage",
-    "AirbyteRecordMessage",
-    "AirbyteStateMessage",
-    "AirbyteStream",
-    "AirbyteTraceMessage",
-    "AirbyteTracedException",
-    "ConfiguredAirbyteCatalog",
-    "ConfiguredAirbyteStream",
-    "ConnectorSpecification",
-    "DefaultBackoffException",
-    "DestinationSyncMode",
-    "FailureType",
-    "InMemoryMessageRepository",
-    "Level",
-    "MessageRepository",
-    "NoopMessageRepository",
-    "RequestBodyException",
-    "Status",
-    "StreamDescriptor",
-    "SyncMode",
-    "Type",
-    "UserDefinedBackoffException",
-    "is_cloud_environment",
-]
+Status = CheckStatus
 
 
 class SyncMode(Enum):

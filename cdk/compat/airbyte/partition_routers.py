@@ -1,4 +1,4 @@
-"""Partition routers: what a stream is read once for."""
+"""Partition routers and cursors: what a stream is read once for, and what of it."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -199,3 +199,55 @@ class CartesianProductStreamSlicer(PartitionRouter):
 
     def get_request_body_json(self, **names: object) -> JsonObject:
         return self._all("get_request_body_json", names)
+
+
+class DeclarativeCursor(RequestOptionsProvider):
+    """A cursor that custom code writes as a whole. It can be imported, and not be used."""
+
+
+class Cursor(DeclarativeCursor):
+    """Another name of DeclarativeCursor, for imports."""
+
+
+class ConcurrentCursorFactory:
+    """Makes cursors of partitions. It can be imported, and not be used."""
+
+
+class ConcurrentPerPartitionCursor(DeclarativeCursor):
+    """A cursor of many partitions. It can be imported, and not be used."""
+
+
+@dataclass
+class DatetimeBasedCursor(Placing, DeclarativeCursor):
+    """The manifest's cursor. A subclass may add to requests; windows and states stay those of the kit."""
+
+    start_datetime: JsonValue
+    cursor_field: Text
+    datetime_format: str
+    config: Config
+    parameters: InitVar[Parameters]
+    end_datetime: JsonValue = None
+    step: JsonValue = None
+    cursor_granularity: str | None = None
+    start_time_option: RequestOption | None = None
+    end_time_option: RequestOption | None = None
+    partition_field_start: JsonValue = None
+    partition_field_end: JsonValue = None
+    lookback_window: JsonValue = None
+    message_repository: object = None
+    is_compare_strictly: bool | None = False
+    cursor_datetime_formats: list[str] | None = None
+
+    def __post_init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self.cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
+        self._partition_field_start = InterpolatedString.create(
+            self.partition_field_start or "start_time", parameters=parameters
+        )
+        self._partition_field_end = InterpolatedString.create(
+            self.partition_field_end or "end_time", parameters=parameters
+        )
+
+    def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
+        yield self.start_time_option, self._partition_field_start.text(self.config)
+        yield self.end_time_option, self._partition_field_end.text(self.config)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import ModuleType
 
+from cdk import protocol
 from cdk.compat.airbyte import (
-    cursors,
     datetimes,
     interpolation,
     models,
@@ -52,13 +52,6 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "TokenAuthenticator": "http.requests_native_auth http.requests_native_auth.token",
         "TokenProvider": "declarative.auth.token_provider",
     },
-    cursors: {
-        "ConcurrentCursorFactory": "declarative.incremental declarative.incremental.concurrent_partition_cursor",
-        "ConcurrentPerPartitionCursor": "declarative.incremental declarative.incremental.concurrent_partition_cursor",
-        "Cursor": "declarative.incremental",
-        "DatetimeBasedCursor": "declarative.incremental declarative.incremental.datetime_based_cursor",
-        "DeclarativeCursor": "declarative.incremental declarative.incremental.declarative_cursor",
-    },
     datetimes: {
         "ab_datetime_format": "cdk.utils.datetime_helpers",
         "ab_datetime_now": "cdk.utils.datetime_helpers",
@@ -97,31 +90,16 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "JinjaInterpolation": "declarative.interpolation declarative.interpolation.jinja",
     },
     models: {
-        "AirbyteCatalog": _MESSAGES,
-        "AirbyteConnectionStatus": _MESSAGES,
-        "AirbyteLogMessage": _MESSAGES,
-        "AirbyteMessage": _MESSAGES,
-        "AirbyteRecordMessage": _MESSAGES,
-        "AirbyteStateMessage": _MESSAGES,
-        "AirbyteStream": _MESSAGES,
         "AirbyteTracedException": "cdk cdk.utils cdk.utils.traced_exception",
-        "AirbyteTraceMessage": _MESSAGES,
-        "ConfiguredAirbyteCatalog": _MESSAGES,
-        "ConfiguredAirbyteStream": _MESSAGES,
-        "ConnectorSpecification": _MESSAGES,
         "DefaultBackoffException": "http.exceptions",
-        "DestinationSyncMode": _MESSAGES,
         "FailureType": f"cdk {_MESSAGES} http.error_handlers http.error_handlers.response_models",
         "InMemoryMessageRepository": "cdk.sources.message cdk.sources.message.repository",
         "is_cloud_environment": "cdk.utils",
-        "Level": _MESSAGES,
         "MessageRepository": "cdk.sources.message cdk.sources.message.repository",
         "NoopMessageRepository": "cdk.sources.message cdk.sources.message.repository",
         "RequestBodyException": "http.exceptions",
         "Status": _MESSAGES,
-        "StreamDescriptor": _MESSAGES,
         "SyncMode": _MESSAGES,
-        "Type": _MESSAGES,
         "UserDefinedBackoffException": "http.exceptions",
     },
     pagination: {
@@ -131,6 +109,11 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "PaginationStrategy": f"declarative.requesters.paginators {_STRATEGIES} {_STRATEGIES}.pagination_strategy",
     },
     partition_routers: {
+        "ConcurrentCursorFactory": "declarative.incremental declarative.incremental.concurrent_partition_cursor",
+        "ConcurrentPerPartitionCursor": "declarative.incremental declarative.incremental.concurrent_partition_cursor",
+        "Cursor": "declarative.incremental",
+        "DatetimeBasedCursor": "declarative.incremental declarative.incremental.datetime_based_cursor",
+        "DeclarativeCursor": "declarative.incremental declarative.incremental.declarative_cursor",
         "CartesianProductStreamSlicer": f"{_ROUTERS} "
         f"{_ROUTERS}.cartesian_product_stream_slicer declarative.stream_slicers",
         "ListPartitionRouter": f"{_ROUTERS} {_ROUTERS}.list_partition_router",
@@ -155,6 +138,15 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "StreamSlice": "declarative.types cdk.sources.types",
         "StreamState": "declarative.types cdk.sources.types",
     },
+    protocol: dict.fromkeys(
+        (
+            *("AirbyteCatalog", "AirbyteConnectionStatus", "AirbyteLogMessage", "AirbyteMessage"),
+            *("AirbyteRecordMessage", "AirbyteStateMessage", "AirbyteStream", "AirbyteTraceMessage"),
+            *("ConfiguredAirbyteCatalog", "ConfiguredAirbyteStream", "ConnectorSpecification"),
+            *("DestinationSyncMode", "Level", "StreamDescriptor", "Type"),
+        ),
+        _MESSAGES,
+    ),
     records: {
         "AddedFieldDefinition": "declarative.transformations.add_fields",
         "AddFields": "declarative.transformations declarative.transformations.add_fields",

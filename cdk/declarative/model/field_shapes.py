@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
 from types import NoneType, UnionType
-from typing import Annotated, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, ForwardRef, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -81,6 +81,8 @@ class Either:
     options: tuple["Shape", ...]
 
 
+S = TypeVar("S", bound="Shape")
+
 Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part | Family | Either
 
 
@@ -148,6 +150,11 @@ def flat(shape: Shape) -> Iterator[Shape]:
             yield from flat(option)
     else:
         yield shape
+
+
+def options_of(shape: Shape, kind: type[S]) -> list[S]:
+    """The shapes of one kind that a shape may be."""
+    return [option for option in flat(shape) if isinstance(option, kind)]
 
 
 def models_in(shape: Shape) -> Iterator[type[BaseModel]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import Component
-from cdk.declarative.model.field_shapes import Family, ListOf, Part, Shape, fields_of, flat, kind_of
+from cdk.declarative.model.field_shapes import Either, Family, ListOf, Part, Shape, fields_of, flat, kind_of, options_of
 
 _PARAMETERS = "$parameters"
 
@@ -57,10 +57,9 @@ def implied_type(component: str, field: str, value: Mapping[str, JsonValue]) -> 
 
 def _implied(shape: Shape, value: Mapping[str, JsonValue]) -> str | None:
     """The first that an option of a shape implies; what families say counts before what stands there plainly."""
-    options = [option.item if isinstance(option, ListOf) else option for option in flat(shape)]
-    options = [inner for option in options for inner in flat(option)]
-    family_types = [option.default.of(value) for option in options if isinstance(option, Family) and option.default]
-    plain = [kind_of(o.model) for o in options if isinstance(o, Part) and issubclass(o.model, Component)]
+    inner = Either(tuple(option.item if isinstance(option, ListOf) else option for option in flat(shape)))
+    family_types = [family.default.of(value) for family in options_of(inner, Family) if family.default]
+    plain = [kind_of(part.model) for part in options_of(inner, Part) if issubclass(part.model, Component)]
     return next((name for name in (*family_types, *plain) if name is not None), None)
 
 

@@ -32,6 +32,7 @@ from cdk.declarative.model.field_shapes import (
     flat,
     kind_of,
     open_to_more,
+    options_of,
     with_article,
     words,
 )
@@ -154,8 +155,13 @@ def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[Problem]:
 
 def _may_be_meant(option: Shape, value: JsonValue) -> bool:
     """Whether a list or an object is written the way an option is."""
-    alone = isinstance(option, ListOf) and option.alone
-    return isinstance(option, Part | Family) or alone if isinstance(value, Mapping) else isinstance(option, ListOf)
+    match option:
+        case ListOf(alone=alone):
+            return alone or not isinstance(value, Mapping)
+        case Part() | Family():
+            return isinstance(value, Mapping)
+        case _:
+            return False
 
 
 def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[Problem]:
@@ -283,16 +289,15 @@ def _wrong(shape: Shape, value: JsonValue, keys: Keys) -> Problem:
 
 
 def _advice(shape: Shape, value: JsonValue) -> str:
-    options = list(flat(shape))
     if isinstance(value, str):
-        choices = [one for option in options if isinstance(option, Choice) for one in option.values]
+        choices = [choice for option in options_of(shape, Choice) for choice in option.values]
         if (near := nearest(value, [choice for choice in choices if isinstance(choice, str)])) is not None:
             return f"; did you mean {near!r}?"
-    if isinstance(value, bool | int | float) and any(o == Scalar(str) for o in options):
+    if isinstance(value, bool | int | float) and Scalar(str) in flat(shape):
         return f"; write '{shown(value)}', in quotes"
-    if any(isinstance(o, ListOf) and _explains(o.item, value) for o in options):
+    if any(_explains(option.item, value) for option in options_of(shape, ListOf)):
         return f"; write [{value!r}]" if isinstance(value, str) else "; write it behind a dash (-), as one of a list"
-    if not isinstance(value, Mapping) and (family := next((o for o in options if isinstance(o, Family)), None)):
+    if not isinstance(value, Mapping) and (family := next(iter(options_of(shape, Family)), None)):
         implied = family.default.type if family.default is not None else ""
         return f"; write an object with `type: {implied}`" if implied else "; write an object with a `type`"
     return ""
