@@ -118,10 +118,10 @@ def _decode_map(
         return StreamState(
             {Partition({partition_field: key}): _to_position(v, f"{path}.{key}") for key, v in blob.items()}
         )
-    return StreamState(_whole(_to_position(blob, path)))
+    return StreamState(_without_partitions(_to_position(blob, path)))
 
 
-def _whole(position: Position) -> dict[Partition, Position]:
+def _without_partitions(position: Position) -> dict[Partition, Position]:
     """The position of a stream without partitions."""
     return {} if position == Start() else {WHOLE: position}
 
@@ -129,7 +129,7 @@ def _whole(position: Position) -> dict[Partition, Position]:
 def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
     positions, missing = _partitions(blob.get("states") or [], f"{path}.states")
     if blob.get("use_global_cursor") and "state" in blob:
-        positions = _whole(_to_position(blob["state"], f"{path}.state"))
+        positions = _without_partitions(_to_position(blob["state"], f"{path}.state"))
     parents = blob.get("parent_state") or {}
     if not isinstance(parents, Mapping):
         raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from cdk.base.crash_points import _reached
+from cdk.base.process.crash_points import _reached
 
 
 @contextmanager

@@ -75,28 +75,28 @@ def both(first: Plain | None, second: Plain | None) -> Plain | None:
 
 def warn_of_slips(stream: str, schema: JsonValue) -> None:
     """Log, once for a stream, what of its schema no column can follow: nothing else would say so."""
-    if found := slips(schema):
-        more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    if problems := slips(schema):
+        more = f"; and {len(problems) - _MOST} more" if len(problems) > _MOST else ""
         logger.warning(
             "%s: its schema has slips: %s%s. Until they are mended such fields take any value",
             stream,
-            "; ".join(found[:_MOST]),
+            "; ".join(problems[:_MOST]),
             more,
         )
 
 
 def slips(schema: JsonValue) -> list[str]:
     """Types that there are not, properties that are no schemas, references that lead nowhere, each with its path."""
-    found: list[str] = []
+    problems: list[str] = []
     stack: list[tuple[Keys, JsonValue]] = [((), schema)]
     while stack:
         keys, part = stack.pop()
         if isinstance(part, bool):
             continue
         if not isinstance(part, Mapping):
-            found.append(f"{dotted(keys)} is {_shown(part)}, expected a schema such as {{'type': 'string'}}")
+            problems.append(f"{dotted(keys)} is {_shown(part)}, expected a schema such as {{'type': 'string'}}")
             continue
-        found += _slips_at(keys, part, schema)
+        problems += _slips_at(keys, part, schema)
         for key in _OF_SCHEMAS:
             inner = part.get(key)
             if isinstance(inner, Mapping):
@@ -104,10 +104,10 @@ def slips(schema: JsonValue) -> list[str]:
             elif isinstance(inner, list) and key not in _BY_NAME:
                 stack += [((*keys, key, i), value) for i, value in reversed(list(enumerate(inner)))]
             elif inner is not None:
-                found.append(f"{dotted((*keys, key))} is {_shown(inner)}, expected schemas")
+                problems.append(f"{dotted((*keys, key))} is {_shown(inner)}, expected schemas")
         if isinstance(items := part.get("items"), Mapping):
             stack.append(((*keys, "items"), items))
-    return found
+    return problems
 
 
 def _slips_at(keys: Keys, part: Mapping[str, JsonValue], root: JsonValue) -> Iterator[str]:

@@ -22,8 +22,8 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Trans
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from cdk.base.crash_points import crash_point
 from cdk.base.errors import BugError, CdkError, ConfigError, StateConflict, StateError
+from cdk.base.process.crash_points import crash_point
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import to_json
 from cdk.lake.delta.engine_writes import Change

@@ -149,7 +149,7 @@ FEATURES = (
         _CHECKED,
         "rows would not be checked",
         f"let the columns be null, or {_DISCARD}",
-        look=lambda log: ", ".join(place for place, field in log.fields.items() if not field.get("nullable", True)),
+        look=lambda log: ", ".join(path for path, field in log.fields.items() if not field.get("nullable", True)),
     ),
     Feature(
         "generated columns",

@@ -13,9 +13,9 @@ from functools import partial
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from cdk.base.crash_points import crash_point
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
+from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cdk.base.crash_points import crash_point
 from cdk.base.errors import ConfigError, TransientError
+from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import OWN_COLUMNS

@@ -33,12 +33,12 @@ def table_folders(target: Path, pipeline: str) -> list[TableFolder]:
 
 def tables_of_others(target: Path, pipeline: str) -> dict[str, list[str]]:
     """The tables below a folder that other pipelines alone have filled: whose states lie there, by the table's name."""
-    found = {}
+    owners = {}
     for root, namespace in _roots(target, None):
         names = sorted(path.name for path in (root / "_cdk_state").glob("*") if path.is_dir())
         if names and pipeline not in names:
-            found[f"{namespace}.{root.name}" if namespace else root.name] = names
-    return found
+            owners[f"{namespace}.{root.name}" if namespace else root.name] = names
+    return owners
 
 
 def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | None]]:

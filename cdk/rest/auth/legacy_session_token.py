@@ -8,7 +8,7 @@ from http import HTTPStatus
 import orjson
 
 from cdk.base.errors import CredentialsError
-from cdk.base.process_lock import ProcessLock
+from cdk.base.process.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.session_token import SessionToken

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TypeAlias
 
 from cdk.base.errors import CdkError, CredentialsError, TransientError
-from cdk.base.process_lock import ProcessLock
+from cdk.base.process.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.token_response import REFUSALS

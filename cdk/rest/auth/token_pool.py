@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
-from cdk.base.process_lock import ProcessLock
+from cdk.base.process.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.rest.auth.quota import Quota, QuotaLeft
 from cdk.rest.auth.static import with_header

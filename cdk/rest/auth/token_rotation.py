@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from cdk.base.errors import ConfigError
-from cdk.base.process_lock import ProcessLock
+from cdk.base.process.process_lock import ProcessLock
 from cdk.rest.auth.static import with_header
 from cdk.rest.http.messages import Request, Response
 

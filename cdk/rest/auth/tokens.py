@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
-from cdk.base.process_lock import ProcessLock
+from cdk.base.process.process_lock import ProcessLock
 from cdk.base.run import RunScope, current_run
 from cdk.base.values import JsonValue, canonical, from_json
 from cdk.rest.http.authenticator import Learn, ignore

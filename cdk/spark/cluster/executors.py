@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
-from cdk.base.gc_tuning import rare_collections
+from cdk.base.process.gc_tuning import rare_collections
 from cdk.base.run import current_run, part_of
 from cdk.base.task_map import Item, Result
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost

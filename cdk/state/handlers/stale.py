@@ -60,7 +60,7 @@ class ScopeReport:
     """Ids that it did not confirm; the next run asks again."""
     protected: int = 0
     """Ids that are missing and may not be removed."""
-    kept: str = ""
+    skip_reason: str = ""
     """Why nothing was removed; empty when it was."""
 
 
@@ -188,7 +188,7 @@ class StaleEntityRemovalHandler:
             pending = tuple(sorted(id for id, number in sets[name].items() if number == LEAVING))
             removable = tuple(sorted((*c.retried, *c.missing)))
             figures = (c.previous, len(self._current(name)), removable, len(away), len(back), pending, c.protected)
-            reports.append(ScopeReport(name, *figures, kept=kept_because[name]))
+            reports.append(ScopeReport(name, *figures, skip_reason=kept_because[name]))
         if any(report.removed or report.revived for report in reports):
             self._propose(sets)
         for report in reports:
@@ -269,8 +269,8 @@ class StaleEntityRemovalHandler:
 
 def _log(slot: str, report: ScopeReport, *, wrote: bool) -> None:
     what = f"{slot} {report.scope}".rstrip()
-    if report.kept:
-        logger.info("%s: nothing was removed: %s", what, report.kept)
+    if report.skip_reason:
+        logger.info("%s: nothing was removed: %s", what, report.skip_reason)
     elif wrote:
         logger.info("%s: removed %d, %d to ask for again", what, report.removed, len(report.pending))
     else:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-from cdk.base.crash_points import crash_point
+from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskLost
 from cdk.base.values import FieldValue
 from cdk.lake.storage.folder import as_folder

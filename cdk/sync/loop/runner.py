@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from cdk.base.crash_points import crash_point
-from cdk.base.gc_tuning import rare_collections
 from cdk.base.logs import logger
+from cdk.base.process.crash_points import crash_point
+from cdk.base.process.gc_tuning import rare_collections
 from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock

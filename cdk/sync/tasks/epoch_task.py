@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cdk.base.crash_points import crash_point
+from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import system_clock
 from cdk.engine.executors import threads

@@ -151,7 +151,7 @@ def test_hard_deletes_are_asked_for(world: World) -> None:
 def test_reporting_alone_removes_nothing_and_forgets_nothing(world: World) -> None:
     report = world.run(tables(8), remove_stale_metadata=False)
 
-    assert (report.missing, report.removed, report.kept) == (("t8", "t9"), 0, "remove_stale_metadata is false")
+    assert (report.missing, report.removed, report.skip_reason) == (("t8", "t9"), 0, "remove_stale_metadata is false")
     assert world.sink.calls == []
     assert world.run(tables(8)).removed == 2
 
@@ -160,7 +160,7 @@ def test_reporting_alone_removes_nothing_and_forgets_nothing(world: World) -> No
 def test_a_run_without_a_proof_removes_nothing_and_learns(world: World, ids: list[str]) -> None:
     report = world.run([*ids, "new"], complete=False)
 
-    assert (report.removed, report.kept) == (0, "nothing says that all of it was read")
+    assert (report.removed, report.skip_reason) == (0, "nothing says that all of it was read")
     assert world.sink.hidden == set()
     assert world.ids.keys() == {*tables(10), "new"}
 
@@ -185,8 +185,8 @@ def test_the_end_of_what_is_watched_is_the_proof(world: World) -> None:
             run.session.commit("final")
         return report
 
-    assert run(cut=5).kept == "it was not read to its end"
-    assert run(cut=9).kept == "it was not read to its end"
+    assert run(cut=5).skip_reason == "it was not read to its end"
+    assert run(cut=9).skip_reason == "it was not read to its end"
     assert run(cut=None).missing == ("t9",)
 
 
@@ -204,8 +204,8 @@ def test_a_part_that_was_not_read_spoils_the_whole_scope_and_no_other(world: Wor
         list(stale.watch(["x"], id=str, scope="b"))
         untouched, cut, whole = stale.settle(world.sink)
 
-    assert (untouched.scope, untouched.kept) == ("", "nothing says that all of it was read")
-    assert (cut.scope, cut.kept, cut.missing) == ("a", "it was not read to its end", ("y",))
+    assert (untouched.scope, untouched.skip_reason) == ("", "nothing says that all of it was read")
+    assert (cut.scope, cut.skip_reason, cut.missing) == ("a", "it was not read to its end", ("y",))
     assert (whole.scope, whole.removed) == ("b", 1)
 
 
@@ -217,7 +217,7 @@ def test_a_flaw_outweighs_every_proof(world: World) -> None:
         stale.complete()
         (report,) = stale.settle(world.sink)
 
-    assert (report.kept, report.removed) == ("page 3 was forbidden", 0)
+    assert (report.skip_reason, report.removed) == ("page 3 was forbidden", 0)
 
 
 def test_an_entity_that_moved_to_another_scope_is_not_removed(world: World) -> None:
@@ -310,8 +310,8 @@ def test_no_entity_at_all_is_an_error_whatever_the_size() -> None:
 def test_an_empty_first_run_is_none() -> None:
     world = World()
 
-    assert world.run([]).kept == ""
-    assert world.run([]).kept == ""
+    assert world.run([]).skip_reason == ""
+    assert world.run([]).skip_reason == ""
 
 
 def test_a_refused_plan_is_carried_out_when_it_is_accepted_and_no_other() -> None:
@@ -370,7 +370,7 @@ def test_a_preview_neither_stores_nor_removes_and_shows_what_would_be(world: Wor
     before = dict(world.store.objects)
     report = world.run(tables(8), preview=True)
 
-    assert (report.missing, report.removed, report.kept) == (("t8", "t9"), 0, "")
+    assert (report.missing, report.removed, report.skip_reason) == (("t8", "t9"), 0, "")
     assert world.sink.calls == []
     assert world.store.objects == before
 
@@ -388,7 +388,7 @@ def test_a_run_that_ignores_the_old_state_removes_nothing_and_forgets_nothing(wo
     options: dict[str, Json] = {option: True}
     report = world.run(tables(8), **options)
 
-    assert (report.missing, report.kept) == ((), "the run ignores what was known")
+    assert (report.missing, report.skip_reason) == ((), "the run ignores what was known")
     assert world.ids.keys() == set(tables(10))
     assert world.run(tables(8)).removed == 2
 
@@ -410,7 +410,7 @@ def test_a_run_without_stateful_ingestion_touches_nothing(world: World) -> None:
         (report,) = stale.settle(world.sink)
         run.session.commit("final")
 
-    assert (report.kept, report.missing) == ("stateful_ingestion.enabled is false", ())
+    assert (report.skip_reason, report.missing) == ("stateful_ingestion.enabled is false", ())
     assert world.store.objects == before
 
 

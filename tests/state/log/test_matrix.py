@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.base.crash_points import POINTS
+from cdk.base.process.crash_points import POINTS
 from tests.state.log.matrix import MATRIX, Row
 from tests.state.log.sinks import SINKS
 

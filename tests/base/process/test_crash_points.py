@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.base.crash_points import POINTS, crash_point
+from cdk.base.process.crash_points import POINTS, crash_point
 from tests.spark.crash import MODES, Death, check, run, told
 
 # Points that only some modes get to.
