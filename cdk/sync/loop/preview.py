@@ -8,10 +8,9 @@ from cdk.base.run import RunScope
 from cdk.base.values import JsonValue, Record
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.lake.admin.locate import OpenTables
-from cdk.state.wire import decode
-from cdk.streams.checkpoint import CheckpointReader
 from cdk.streams.stream import Stream
 from cdk.sync.loop.resume import resume_point
+from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import check_table
 from cdk.sync.loop.table_fit import check_writing
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -79,10 +78,10 @@ def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline, tables: OpenTabl
 
 
 def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:
-    reader = _reader(preview, plan)
-    first = list(islice(iter(reader.next, None), _SLICES + 1))
+    schedule = SliceSchedule(plan.stream, preview.state, single=False, check=lambda _: None)
+    first = list(islice(iter(schedule.next, None), _SLICES + 1))
     records: list[Record] = []
-    for slice in chain(first, iter(reader.next, None)):
+    for slice in chain(first, iter(schedule.next, None)):
         if len(records) >= most:
             break
         for page in read_without_boundary_duplicates(plan.stream, slice):
@@ -92,14 +91,3 @@ def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:
     return replace(
         preview, slices=[str(slice) for slice in first[:_SLICES]], more=len(first) > _SLICES, records=records
     )
-
-
-def _reader(preview: Preview, plan: StreamPlan) -> CheckpointReader:
-    stream = plan.stream
-    state = decode(
-        preview.state,
-        path=f"state of {stream.name}",
-        cursor_field=stream.cursor_field,
-        partition_field=stream.partition_field,
-    )
-    return stream.checkpoint_reader(state)

@@ -65,6 +65,26 @@ def test_what_is_no_duration_is_refused_with_an_example(tmp_path: Path, text: st
     assert line.endswith("expected a duration such as 500ms, 30s, 90m, 6h or 2d")
 
 
+@pytest.mark.parametrize("text", ["500ms", "90m", "1.5h", "2d", "1w"])
+def test_durations_are_written_alike_in_every_place(tmp_path: Path, text: str) -> None:
+    pipeline = load(
+        tmp_path,
+        f"{LEAST}checkpoint_interval: {text}\nskip_redundant_runs: {{settle: {text}}}\nstreams:\n"
+        f"  users: {{forget_partitions_after: {text}, follow_source: {{max_validator_age: {text}}}}}\n",
+    )
+    assert pipeline.skip_redundant_runs is not None
+    assert pipeline.streams is not None
+    users = pipeline.streams["users"]
+    assert users.follow_source is not None
+
+    settings = (
+        pipeline.skip_redundant_runs.settle,
+        users.forget_partitions_after,
+        users.follow_source.max_validator_age,
+    )
+    assert settings == (pipeline.checkpoint_interval,) * 3
+
+
 @pytest.mark.parametrize(
     ("text", "streams"),
     [
