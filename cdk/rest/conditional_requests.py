@@ -1,7 +1,7 @@
 """Conditional requests: an answer that has not changed is not read again. For streams that ask for it.
 
-In one process a stream is told by `follow`. Where slices are read elsewhere, `travelling` makes a stream that travels,
-and `asking` says, around the reading of a slice, what is known and what was learned.
+`follow` enables it for a stream in this process. Where slices are read elsewhere, `picklable` wraps the stream, and
+`conditional_reads` passes the validators to the reading of a slice and collects the new ones.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,6 @@ from cdk.base.logs import logger
 from cdk.base.values import JsonValue, canonical
 from cdk.rest.http.conditional_transport import AskingTransport, asker
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.streamed_response import StreamedResponse
 from cdk.rest.http.transport import Transport
 from cdk.rest.http_stream import HttpStream
 from cdk.state.slice import Slice
@@ -84,7 +83,7 @@ class ConditionalTransport:
             self._probe.unchanged(mark, etag, moment)
             raise NotModified(f"{request} answered 304 Not Modified")
         if response.status == HTTPStatus.OK:
-            body = None if isinstance(response, StreamedResponse) else response.body
+            body = None if response.is_stream else response.body
             if not self._probe.answered(mark, etag, moment, body):
                 raise NotModified(f"{request}: the body is the same as the last time")
         return response
@@ -113,7 +112,7 @@ class ConditionalResult:
 def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     """Have the stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
 
-    The stream sends by an AskingTransport: a `travelling` one, or that of a manifest.
+    The stream sends by an AskingTransport: a `picklable` one, or that of a manifest.
 
     For the reading of one slice, which may make one request that can be conditional, as often as it must be tried.
     """
@@ -127,7 +126,7 @@ def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
 
 
 def picklable(stream: Http) -> Http:
-    """The stream as one that travels to other processes, and asks as ever outside of `asking`."""
+    """The stream as one that travels to other processes, and asks as ever outside of `conditional_reads`."""
     stream = copy(stream)
     stream.transport = AskingTransport(stream.transport)
     return stream
@@ -165,14 +164,16 @@ class ConditionalStream(HttpStream):
     Without `follow` it is an HttpStream like any other, at no cost.
     """
 
+    _followed = False
+
     def follow(self, probe: HttpProbe, *, passing: Collection[str] = PASSING) -> None:
         """Ask with the validators of `probe` from now on; to be called before the first read.
 
         passing: see `ConditionalTransport`. Raises FatalError: the stream was read before, or is followed already.
         """
-        if self._retriever is not None or isinstance(self.transport, ConditionalTransport):
+        if self._retriever is not None or self._followed:
             raise FatalError("a stream is followed once, before it is first read; make another one", stream=self.name)
-        self.transport = ConditionalTransport(self.transport, probe, passing=passing)
+        self.transport, self._followed = ConditionalTransport(self.transport, probe, passing=passing), True
 
     def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:
         """The one page of a slice: empty where the source has not changed.
@@ -184,7 +185,7 @@ class ConditionalStream(HttpStream):
         except NotModified as same:
             logger.info("%s: nothing new, %s", self.name, same)
             return Page((), None)
-        if page.next is not None and isinstance(self.transport, ConditionalTransport):
+        if page.next is not None and self._followed:
             raise FatalError(
                 "a followed stream has one page for a slice, and this one has a next: that the first page has not "
                 "changed says nothing about the others; read it without `follow`, or by a cursor",

@@ -142,8 +142,9 @@ class OAuth2(TokenOwner):
         if state.started is not None:
             return  # another one with the same login was here before
         expires = self.expires
-        text = expires if expires is None or isinstance(expires, datetime) else text_of(expires)
-        state.expires = text if isinstance(text, datetime) else saved_expiry(text, self.expiry_format)
+        if expires is not None and not isinstance(expires, datetime):
+            expires = saved_expiry(text_of(expires), self.expiry_format)
+        state.expires = expires
         state.access_token, state.started = initial, now
 
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:

@@ -22,22 +22,22 @@ def always(_: Request) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One of the quotas that an API has for each token.
-
-    remaining, reset, limit: paths in the body of the quota status to how many calls are left, until when, as seconds
-        since 1970 or in ISO 8601, and how many there are in all. The headers of answers say the same.
-    counts: which requests it is about. exhausted_by: statuses that mean that none is left.
-    """
+    """One of the quotas that an API has for each token. Headers of answers say what its status says at the paths."""
 
     name: str
     remaining: Sequence[str]
+    """Path, in the body of the quota status, to how many calls are left."""
     reset: Sequence[str]
+    """Path to when there are new ones: seconds since 1970, or ISO 8601."""
     limit: Sequence[str] = ()
+    """Path to how many there are in all."""
     remaining_header: str | None = None
     reset_header: str | None = None
     limit_header: str | None = None
     counts: Callable[[Request], bool] = always
+    """Which requests it is about."""
     exhausted_by: Collection[int] = (RATE_LIMIT_STATUS,)
+    """Statuses that mean that no call is left."""
 
 
 @dataclass(slots=True)

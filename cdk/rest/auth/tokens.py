@@ -29,17 +29,15 @@ if TYPE_CHECKING:  # few runs need it, and it takes 50 ms to import
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """An access token as a task gets it.
-
-    started, expires: from when to when it can be used. rotates: the refresh token behind it works once. refusals: how
-    many before it the API refused, each at once.
-    """
+    """An access token as a task gets it, and from when to when it can be used."""
 
     token: str = field(repr=False)
     started: datetime
     expires: datetime
     rotates: bool
+    """The refresh token behind it works once."""
     refusals: int = 0
+    """How many before it the API refused, each at once."""
 
 
 class TaskAsked(CredentialsError):

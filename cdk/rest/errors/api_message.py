@@ -5,7 +5,6 @@ import re
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
-from cdk.rest.http.streamed_response import StreamedResponse
 
 # The keys under which APIs put what went wrong, in the order in which they are looked up (Airbyte's order).
 KEYS = (
@@ -73,4 +72,4 @@ def body_of(response: Response) -> JsonValue:
 
 def is_download(response: Response) -> bool:
     """Whether the body is still to be fetched: reading it here would put it into memory."""
-    return response.ok and isinstance(response, StreamedResponse)
+    return response.ok and response.is_stream

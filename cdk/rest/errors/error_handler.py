@@ -28,17 +28,13 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do now.
-
-    wait: seconds before the next attempt (RETRY, RATE_LIMITED, REFRESH_TOKEN_THEN_RETRY). error: what to raise (FAIL),
-    or the PagingSignal (RESET_PAGINATION, REDUCE_PAGE_SIZE, SPLIT_REQUEST_WINDOW).
-
-    IGNORE takes the answer as it is; when its status is no success, the stream has no records there.
-    """
+    """What to do now. IGNORE uses the answer as it is; where its status is no success, there are no records."""
 
     action: Action
     wait: float = 0.0
+    """Seconds before the next attempt (RETRY, RATE_LIMITED, REFRESH_TOKEN_THEN_RETRY)."""
     error: CdkError | None = None
+    """What to raise (FAIL), or the PagingSignal (RESET_PAGINATION, REDUCE_PAGE_SIZE, SPLIT_REQUEST_WINDOW)."""
 
 
 SUCCESS = Verdict(Action.SUCCESS)

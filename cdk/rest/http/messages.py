@@ -178,6 +178,11 @@ class Response:
         """Whether the status says success (below 400)."""
         return self.status < 400  # noqa: PLR2004 - where HTTP's errors begin
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is fetched while it is read."""
+        return False
+
     def json(self) -> Any:  # noqa: ANN401 - whoever asks knows what the API answers
         """The body as JSON, decoded once; the same objects each time.
 

@@ -47,6 +47,10 @@ class StreamedResponse(Response):
             object.__setattr__(self, name, value)
 
     @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
     def body(self) -> bytes:
         """The whole body, read once."""
         body = self._joined

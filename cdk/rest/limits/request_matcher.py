@@ -10,19 +10,19 @@ from cdk.rest.http.messages import Request
 
 @dataclass(frozen=True, slots=True)
 class RequestMatcher:
-    """Requests that have all of the parts given here; with none given, every request.
-
-    method: in any case. url_base: scheme and host, `https://api.example.com`. path: is searched for in the URL's path.
-    params, headers: some of the request's, as texts; header names in any case. weight: calls that one such request
-    counts for.
-    """
+    """Requests that have all of these parts; without one, every request."""
 
     method: str = ""
     url_base: str = ""
+    """Scheme and host: `https://api.example.com`."""
     path: Pattern | None = None
+    """Is searched for in the URL's path."""
     params: Mapping[str, str] = field(default_factory=dict)
+    """Some of the request's."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Some of the request's, with names in any case."""
     weight: int = 1
+    """Calls that one such request counts for."""
 
     def matches(self, request: Request) -> bool:
         """Whether `request` is one of these."""

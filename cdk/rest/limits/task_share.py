@@ -26,16 +26,16 @@ Rates: TypeAlias = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class BudgetUsage:
-    """What is known of a budget. calls: when calls were allowed, oldest first. closed: the API allows none before this.
-
-    renewed: calls before this moment no longer count, for the API began to count anew. stretch: for how many seconds a
-    call counts.
-    """
+    """What is known of a budget."""
 
     calls: tuple[float, ...] = ()
+    """When calls were allowed, oldest first."""
     closed: float = 0.0
+    """The API allows no call before this moment."""
     renewed: float = 0.0
+    """Calls before this moment no longer count, for the API began to count anew."""
     stretch: float = 0.0
+    """For how many seconds a call counts."""
 
     def __add__(self, other: "BudgetUsage") -> "BudgetUsage":
         renewed = max(self.renewed, other.renewed)
@@ -49,12 +49,14 @@ class BudgetUsage:
 
 @dataclass(frozen=True)
 class TaskShare:
-    """Which of how many tasks this is. started: when the driver dealt out. spent: what was known then, by budget."""
+    """Which of how many tasks this is, and what was used before it."""
 
     task: int = 0
     tasks: int = 1
     started: float = 0.0
+    """When the driver divided the budgets."""
     spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
+    """What was known then, by budget."""
 
     def part(self, total: int) -> int:
         """This task's part of a whole number: all parts together are the whole, and differ by one at most."""
@@ -77,7 +79,7 @@ class BudgetSlice:
         *,
         renews: bool = False,
     ) -> None:
-        self._lock, self._share, self._anew = threading.Lock(), share, renews
+        self._lock, self._share, self._counts_anew = threading.Lock(), share, renews
         latest = sorted((at for at in spent.calls if at >= spent.renewed), reverse=True)
         scarce = [(limit, period) for limit, period in rates if limit // share.tasks < heaviest]
         self._rates = sorted((period, share.part(limit)) for limit, period in rates if (limit, period) not in scarce)
@@ -120,7 +122,7 @@ class BudgetSlice:
 
         Of a moving window only that none are left is of use: until when, or for the shortest stretch.
         """
-        if not self._anew:
+        if not self._counts_anew:
             if calls_left is not None and calls_left <= 0:
                 self.close(now + self._shortest if reset is None else reset)
             return
