@@ -59,7 +59,7 @@ class Watch(Protocol):
     """Somebody who wants to see how a read goes."""
 
     def started(self, stream: StreamDescriptor) -> None:
-        """The stream begins."""
+        """The first record or state of a stream is about to be read."""
 
     def records(self, stream: StreamDescriptor, count: int, size: int) -> None:
         """A page of `count` records and `size` bytes has been written."""
@@ -72,7 +72,7 @@ class Watch(Protocol):
 
 
 class Unwatched:
-    """Nobody looks."""
+    """The watch of a read that nobody follows."""
 
     def started(self, stream: StreamDescriptor) -> None: ...
     def records(self, stream: StreamDescriptor, count: int, size: int) -> None: ...
@@ -164,11 +164,12 @@ class _StreamRun:
         self._say(AirbyteStreamStatus.STARTED)
         try:
             for item in read(self._stream, state, execute, self._pace.due):
-                if isinstance(item, StreamState):
-                    state = item
-                    self._save(self._manager.checkpoint(self._stream, state))
-                else:
-                    self._records(item)
+                match item:
+                    case StreamState():
+                        state = item
+                        self._save(self._manager.checkpoint(self._stream, state))
+                    case page:
+                        self._records(page)
         finally:
             last = self._manager.checkpoint(self._stream, state, final=True)
             if last is None and self._count:

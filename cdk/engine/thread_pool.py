@@ -167,7 +167,7 @@ class _Reading(Generic[W]):
         return self._context.run(next, self._pages, None)
 
     def close(self) -> None:
-        """Read no further."""
+        """End the reading, and let go of what its slice holds."""
         self._context.run(self._pages.close)
 
     def _all(self) -> Generator[ReadPage, None, None]:
@@ -195,7 +195,7 @@ class _Bounded(Generic[T]):
         return item
 
     def empty(self) -> bool:
-        """Whether nothing lies here."""
+        """Whether there is nothing to get at this moment."""
         return self._items.empty()
 
 

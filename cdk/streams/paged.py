@@ -22,8 +22,11 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
 
     Raises PaginationLoop: a page names one as the next that has been read. Raises FatalError: a token is no JSON.
     """
-    token = slice.start.cursor if isinstance(slice.start, Checkpoint) else None
-    circle = _Circle(slice, token)
+    token: Token | None = None
+    circle = _Circle()
+    if isinstance(slice.start, Checkpoint):
+        token = slice.start.cursor
+        circle = _Circle(token, slice.start.trail)
     while True:
         following: Token | None = None
         for part in read_page(slice, token):
@@ -43,14 +46,13 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
 class _Circle:
     """Notices page tokens that go in a circle, also over many attempts of a few pages each.
 
-    Raises PaginationLoop: an earlier attempt has noticed one.
+    token: where an earlier attempt stopped, None for the first page. saved: what it left.
+    Raises PaginationLoop: an earlier attempt has noticed a circle.
     """
 
-    def __init__(self, slice: Slice, token: Token | None) -> None:
-        """token: where the slice begins, None for its first page."""
-        saved = slice.start.trail if isinstance(slice.start, Checkpoint) else None
+    def __init__(self, token: Token | None = None, saved: Trail | None = None) -> None:
         # A state that is never resumed need not remember anything: who reads on notices a circle by itself.
-        self._resumed = isinstance(slice.start, Checkpoint)
+        self._resumed = token is not None
         self._trail = saved or Trail.begin(token)
         self.check(token)
 

@@ -75,10 +75,14 @@ def child_partitions(
         yield ParentState(parent.name, reached)
 
 
+def without_states(items: Iterable[Child | ParentState]) -> Iterator[Child]:
+    """The items but for those that say where a parent stands."""
+    return (item for item in items if not isinstance(item, ParentState))
+
+
 def records_of(parent: Stream) -> Iterator[Record]:
     """Every record of a stream, read here and now; what a substream's `partitions` is made of."""
-    records = child_partitions(parent, lambda record, _: record)
-    return (item for item in records if not isinstance(item, ParentState))
+    return without_states(child_partitions(parent, lambda record, _: record))
 
 
 def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
@@ -89,8 +93,7 @@ def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
 
     Raises FatalError: a record of the parent lacks such a field.
     """
-    items = following_partitions(parent, StreamState(), **fields)
-    return (item for item in items if not isinstance(item, ParentState))
+    return without_states(following_partitions(parent, StreamState(), **fields))
 
 
 def following_partitions(parent: Stream, state: StreamState, /, **fields: str) -> Iterator[Partition | ParentState]:

@@ -36,7 +36,8 @@ from cdk.rest import Decoder as NativeDecoder
 from cdk.rest import ErrorHandler as NativeHandler
 from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.records.extractor import Extractor
-from cdk.state.slice import Partition, Slice
+from cdk.state.slice import Slice
+from cdk.streams.partitions import without_states
 
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 
@@ -268,9 +269,8 @@ class PartitionRouterFacade(Facade[Router], _DraftFacade, PartitionRouter):
         self._fields = fields
 
     def stream_slices(self) -> Iterator[StreamSlice]:
-        for item in self.native.partitions({}):
-            if isinstance(item, Partition):
-                yield slice_facade(Slice(item))
+        for partition in without_states(self.native.partitions({})):
+            yield slice_facade(Slice(partition))
 
     def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
         draft = blank("PartitionRouterFacade")

@@ -15,6 +15,7 @@ from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import encode
 from cdk.streams.checkpoint import CheckpointReader, ParentState
+from cdk.streams.partitions import without_states
 from cdk.streams.stream import Item, Stream
 
 
@@ -70,7 +71,7 @@ class ManifestStream(DeclaredStream):
         return [WHOLE] if self._reader.router is None else self._reader.router.partitions(parents)
 
     def partitions(self) -> Iterable[Partition]:
-        return [item for item in self.partitions_since({}) if isinstance(item, Partition)]
+        return without_states(self.partitions_since({}))
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         return self._reader.read(slice)

@@ -17,7 +17,7 @@ from cdk.declarative.reading.query_properties import Properties, with_properties
 from cdk.rest import BadRequest, Decoder, Headers, JsonDocument, Response
 from cdk.rest.errors.signals import ReducePageSize
 from cdk.rest.pagination.page_url import saved_token
-from cdk.rest.records.extractor import CountedRecords, Extractor, FieldExtractor
+from cdk.rest.records.extractor import Extractor, FieldExtractor, raw_count
 from cdk.state.position import Start
 from cdk.state.slice import Slice
 from cdk.streams.paged import PageParts, read_pages
@@ -138,7 +138,7 @@ class PageReader:
             if not first:
                 yield page.records
             first = False
-            page.raw += listed.raw if isinstance(listed, CountedRecords) else len(listed)
+            page.raw += raw_count(listed)
             records = self.select(listed, names) if listed and self.select is not None else listed
             page.records = records
             page.selected += len(records)

@@ -41,6 +41,11 @@ class CountedRecords(list[dict[str, FieldValue]]):
         self.raw = raw
 
 
+def raw_count(records: Records) -> int:
+    """How many records there were before some were left out."""
+    return records.raw if isinstance(records, CountedRecords) else len(records)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldExtractor:
     """The records at a path of the body.

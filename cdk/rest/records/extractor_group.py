@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cdk.base.logs import logger
 from cdk.rest.http.messages import Response
-from cdk.rest.records.extractor import CountedRecords, Extractor, Records
+from cdk.rest.records.extractor import CountedRecords, Extractor, Records, raw_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ExtractorGroup:
                 if records or not self.first_match:
                     yield records
                 else:
-                    dropped += records.raw if isinstance(records, CountedRecords) else 0
+                    dropped += raw_count(records)
             if matched and self.first_match:
                 return
         if self.first_match:
@@ -40,9 +40,7 @@ class ExtractorGroup:
     def _checked(self, page: Records, response: Response, number: int) -> Records:
         if not self.skip_empty or all(page):
             return page
-        checked = CountedRecords(
-            [record for record in page if record], page.raw if isinstance(page, CountedRecords) else len(page)
-        )
+        checked = CountedRecords([record for record in page if record], raw_count(page))
         logger.warning(
             "%s: %d empty records found by extractor %d are left out; the body may say why they are empty",
             response.request,

@@ -17,7 +17,7 @@ from cdk.declarative.syntax.stream_templates import Setting, filled
 from cdk.declarative.syntax.validation_errors import problems
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
-from cdk.streams.checkpoint import ParentState
+from cdk.streams.partitions import without_states
 from cdk.streams.stream import records_in
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -86,9 +86,7 @@ class HttpComponentsResolver(AnyComponentsResolver):
 
         def copies(template: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
             partitions = [WHOLE] if reader.router is None else reader.router.partitions({})
-            for partition in partitions:
-                if isinstance(partition, ParentState):
-                    continue
+            for partition in without_states(partitions):
                 for record in records_in(reader.read(Slice(partition))):
                     scope: Names = {
                         "components_values": record,

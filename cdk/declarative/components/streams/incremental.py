@@ -137,10 +137,11 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         return self._bound("start_datetime", ctx, pattern)
 
     def _bound(self, field: Literal["start_datetime", "end_datetime"], ctx: BuildContext, pattern: str) -> moment_type:
-        value = self.start_datetime if field == "start_datetime" else self.end_datetime
-        if isinstance(value, MinMaxDatetime):
-            return value.moment(ctx, [pattern])
-        return _moment(self, field, value or "", ctx, [pattern])
+        match self.start_datetime if field == "start_datetime" else self.end_datetime:
+            case MinMaxDatetime() as bound:
+                return bound.moment(ctx, [pattern])
+            case text:
+                return _moment(self, field, text or "", ctx, [pattern])
 
     def _clamping(self, ctx: BuildContext) -> Clamping | None:
         if self.clamping is None:

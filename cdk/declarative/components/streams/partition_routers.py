@@ -18,7 +18,7 @@ from cdk.rest import Extract, path
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint import ParentState
-from cdk.streams.partitions import child_partitions, list_partitions, product
+from cdk.streams.partitions import child_partitions, list_partitions, product, without_states
 
 PARENT_SLICE = "parent_slice"
 """The key under which a partition keeps that of its parent."""
@@ -139,7 +139,7 @@ class _Parent:
         """The partitions of the parent's records; where it stands, too, if that is followed."""
         if self.follows:
             return child_partitions(self.stream, self._child, state)
-        return (i for i in child_partitions(self.stream, self._child) if not isinstance(i, ParentState))
+        return without_states(child_partitions(self.stream, self._child))
 
     def _child(self, record: Record, partition: Partition) -> Partition | None:
         if (value := self._value(record)) is None:
@@ -285,10 +285,7 @@ class Product(Router):
         self._routers = routers
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition]:
-        families = [
-            (item for item in router.partitions({}) if not isinstance(item, ParentState)) for router in self._routers
-        ]
-        return product(*families, shared_fields=True)
+        return product(*(without_states(router.partitions({})) for router in self._routers), shared_fields=True)
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         for router in self._routers:

@@ -21,6 +21,7 @@ from cdk.declarative.model.plug_points import (
     AnyRetriever,
     AnySchemaNormalization,
     Incremental,
+    Normalize,
     Pages,
     Select,
     SliceReader,
@@ -76,16 +77,13 @@ class RecordSelector(Component):
         if parts.transforms:
             first = client_side if self.transform_before_filtering is None else self.transform_before_filtering
             steps.insert(0 if first else len(steps), _transforming(parts))
-        if self.schema_normalization == "Default":
-            steps.append(_normalizing(parts))
-        elif isinstance(self.schema_normalization, AnySchemaNormalization):
-            normalize = self.schema_normalization.build(ctx, parts.schema())
-
-            def custom(records: list[JsonObject], names: Names) -> list[JsonObject]:  # noqa: ARG001
-                normalize(records)
-                return records
-
-            steps.append(custom)
+        match self.schema_normalization:
+            case "Default":
+                steps.append(_normalizing(parts))
+            case AnySchemaNormalization() as custom:
+                steps.append(_normalized(custom.build(ctx, parts.schema())))
+            case "None" | None:
+                pass
         return _chain(steps) if steps else None
 
 
@@ -111,6 +109,14 @@ def _transforming(parts: StreamParts) -> Select:
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         for transform in transforms:
             transform(records, names)
+        return records
+
+    return select
+
+
+def _normalized(normalize: Normalize) -> Select:
+    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:  # noqa: ARG001
+        normalize(records)
         return records
 
     return select
