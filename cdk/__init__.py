@@ -1,5 +1,7 @@
 """The front door of spark-cdk: what a connector author needs."""
 
+from typing import TYPE_CHECKING
+
 from cdk.base.errors import (
     BadState,
     CatalogError,
@@ -20,6 +22,7 @@ from cdk.base.errors import (
     Timeout,
     TransientError,
 )
+from cdk.base.lazy_names import lazy_names
 from cdk.base.values import Json, JsonSchema, Record
 from cdk.state.position import Checkpoint, Done, Position, Start
 from cdk.state.slice import Partition, Slice
@@ -48,6 +51,9 @@ from cdk.streams.partitions import (
 from cdk.streams.source import Source
 from cdk.streams.state_mixin import IncrementalMixin, StateMixin
 from cdk.streams.stream import Item, Page, Stream
+
+if TYPE_CHECKING:  # an import of cdk does not pay for a command line
+    from cdk.cli.app import launch
 
 __all__ = [
     "BadState",
@@ -107,12 +113,5 @@ __all__ = [
     "records_of",
 ]
 
-
-def launch(source: Source | type[Source], argv: list[str] | None = None) -> None:
-    """Be the program of one connector: `python -m connectors.NAME read --config ...`. Ends the process.
-
-    argv: what follows the program's name; default: the process's own.
-    """
-    from cdk.cli.app import launch as start  # noqa: PLC0415 - an import of cdk does not pay for a command line
-
-    start(source, argv)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, {".cli.app": ("launch",)})

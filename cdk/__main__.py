@@ -2,7 +2,8 @@
 
 import gc
 import os
-import sys
+
+import cdk
 
 
 def main() -> None:
@@ -11,9 +12,7 @@ def main() -> None:
     # none is wanted, and on looking for garbage among the classes that it has just made.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.set_threshold(100_000, 20, 100)
-    from cdk.cli.app import run  # noqa: PLC0415 - after the above
-
-    sys.exit(run(sys.argv[1:]))
+    cdk.launch()
 
 
 if __name__ == "__main__":

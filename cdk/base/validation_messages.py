@@ -9,9 +9,8 @@ from itertools import islice
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from cdk.base.keys import Keys
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json, json_kind
+from cdk.base.values import Json, Keys, json_kind
 
 TYPE_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 

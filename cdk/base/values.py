@@ -35,6 +35,9 @@ Record: TypeAlias = Mapping[str, FieldValue]
 JsonSchema: TypeAlias = Mapping[str, Any]
 """A JSON Schema document (draft 7, as the Airbyte protocol uses it). `Any`: people write it as a literal."""
 
+Keys: TypeAlias = tuple[str | int, ...]
+"""The names and indexes that lead from the top of a document to a value."""
+
 # An escape in a text of JSON; the group is one that is half a character, a lone surrogate.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -114,6 +117,11 @@ def canonical(value: object) -> str:
         return to_json(value, sort=True).decode()
     except TypeError as error:
         raise NotJson(f"found a value that JSON cannot hold ({error})") from None
+
+
+def dotted(keys: Sequence[str | int]) -> str:
+    """A path inside a document as people write it: `streams[2].name`."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
 
 
 def json_kind(value: object) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 import yaml
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import dotted
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, dotted
 
 try:
     from yaml import CSafeLoader as _SafeLoader  # five times faster, where libyaml is there

@@ -90,10 +90,10 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def launch(source: Source | type[Source], argv: Sequence[str] | None = None) -> None:
+def launch(source: Source | type[Source] | None = None, argv: Sequence[str] | None = None) -> None:
     """Be the program of one connector: `python -m connectors.NAME read --config ...`. Ends the process.
 
-    argv: what follows the program's name; default: the process's own.
+    source: None: be `spark-cdk`. argv: what follows the program's name; default: the process's own.
     """
-    instance = source if isinstance(source, Source) else source()
+    instance = source() if isinstance(source, type) else source
     sys.exit(run(sys.argv[1:] if argv is None else argv, instance))

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import dotted
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json, canonical, json_kind
+from cdk.base.values import Json, canonical, dotted, json_kind
 from cdk.cli.input_files import read_document
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import SecretEnvironment, with_variables

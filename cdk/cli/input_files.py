@@ -9,9 +9,8 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import Keys, dotted
 from cdk.base.validation_messages import refusals
-from cdk.base.values import Json, from_json
+from cdk.base.values import Json, Keys, dotted, from_json
 
 Model = TypeVar("Model", bound=BaseModel)
 

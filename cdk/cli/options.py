@@ -8,7 +8,8 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 import click
 
 from cdk.base.errors import ConfigError
-from cdk.sources.discovery import find_source, manifest_source
+from cdk.rest.http.egress import Egress, limited
+from cdk.sources.discovery import find_source
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
@@ -68,6 +69,8 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
             return command(lambda: fixed, *args, **kwargs)
         check_one_connector(connector, manifest)
         if isinstance(manifest, Path):
+            from cdk.sources.manifests import manifest_source  # noqa: PLC0415 - see there
+
             code = components if isinstance(components, Path) else None
             return command(lambda: manifest_source(manifest, trusted=trusted, components=code), *args, **kwargs)
         if not isinstance(connector, str):
@@ -96,8 +99,6 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
         text = kwargs.pop("egress", None)
         if not isinstance(text, str):
             return command(*args, **kwargs)
-        from cdk.rest.http.egress import Egress, limited  # noqa: PLC0415 - most runs need none
-
         try:
             egress = Egress.parse(text)
         except ConfigError as error:

@@ -9,10 +9,9 @@ from typing import TypeAlias
 from pydantic import ValidationError
 
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.keys import dotted
 from cdk.base.logs import logger
 from cdk.base.validation_messages import shown
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, dotted
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component

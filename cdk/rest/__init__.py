@@ -1,36 +1,37 @@
-"""The front door of the HTTP layer: what a connector author needs to read an API."""
+"""The front door of the HTTP layer: what a connector author needs to read an API.
+
+Its names are imported when they are first used: whoever imports a module of this package does not pay for the others.
+"""
 
 from typing import TYPE_CHECKING
 
 from cdk.base.lazy_names import lazy_names
-from cdk.rest.auth.oauth2 import OAuth2
-from cdk.rest.auth.static import ApiKey, Basic, Bearer
-from cdk.rest.auth.token_rotation import TokenRotation
-from cdk.rest.cached_transport import CachedTransport
-from cdk.rest.client import HttpClient
-from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail, rate_limited, retry
-from cdk.rest.errors.http_error_handler import HttpErrorHandler
-from cdk.rest.errors.retry_policy import RetryPolicy
-from cdk.rest.errors.status_errors import BadRequest, error_for, error_text
-from cdk.rest.errors.wait_strategies import Backoff, retry_after
-from cdk.rest.http.authenticator import Authenticator
-from cdk.rest.http.json_path import Extract, path
-from cdk.rest.http.messages import Headers, Request, Response
-from cdk.rest.http.origin import ForeignHost
-from cdk.rest.http.transport import RequestsTransport, Transport
-from cdk.rest.http_stream import HttpStream
-from cdk.rest.limits.budget import Budget
-from cdk.rest.pagination.next_link import CursorToken, LinkHeader
-from cdk.rest.pagination.page_number import Offset, PageNumber
-from cdk.rest.pagination.paginator import Paginator, SinglePage
-from cdk.rest.records.decoder import Decoder, JsonDocument
-from cdk.rest.retriever import PageRetriever, Retriever
-from cdk.streams.stream import Token
 
-if TYPE_CHECKING:  # importing it at run time would import state logs, which few streams need
+if TYPE_CHECKING:  # importing them at run time would import the whole layer
+    from cdk.rest.auth.oauth2 import OAuth2
+    from cdk.rest.auth.static import ApiKey, Basic, Bearer
+    from cdk.rest.auth.token_rotation import TokenRotation
+    from cdk.rest.cached_transport import CachedTransport
+    from cdk.rest.client import HttpClient
     from cdk.rest.conditional_requests import ConditionalStream
-else:
-    __getattr__ = lazy_names(__name__, {".conditional_requests": ("ConditionalStream",)})
+    from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail, rate_limited, retry
+    from cdk.rest.errors.http_error_handler import HttpErrorHandler
+    from cdk.rest.errors.retry_policy import RetryPolicy
+    from cdk.rest.errors.status_errors import BadRequest, error_for, error_text
+    from cdk.rest.errors.wait_strategies import Backoff, retry_after
+    from cdk.rest.http.authenticator import Authenticator
+    from cdk.rest.http.json_path import Extract, path
+    from cdk.rest.http.messages import Headers, Request, Response
+    from cdk.rest.http.origin import ForeignHost
+    from cdk.rest.http.transport import RequestsTransport, Transport
+    from cdk.rest.http_stream import HttpStream
+    from cdk.rest.limits.budget import Budget
+    from cdk.rest.pagination.next_link import CursorToken, LinkHeader
+    from cdk.rest.pagination.page_number import Offset, PageNumber
+    from cdk.rest.pagination.paginator import Paginator, SinglePage
+    from cdk.rest.records.decoder import Decoder, JsonDocument
+    from cdk.rest.retriever import PageRetriever, Retriever
+    from cdk.streams.stream import Token
 
 __all__ = [
     "IGNORE",
@@ -79,3 +80,43 @@ __all__ = [
     "retry",
     "retry_after",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".auth.oauth2": ("OAuth2",),
+            ".auth.static": ("ApiKey", "Basic", "Bearer"),
+            ".auth.token_rotation": ("TokenRotation",),
+            ".cached_transport": ("CachedTransport",),
+            ".client": ("HttpClient",),
+            ".conditional_requests": ("ConditionalStream",),
+            ".errors.error_handler": (
+                "IGNORE",
+                "SUCCESS",
+                "Action",
+                "ErrorHandler",
+                "Verdict",
+                "fail",
+                "rate_limited",
+                "retry",
+            ),
+            ".errors.http_error_handler": ("HttpErrorHandler",),
+            ".errors.retry_policy": ("RetryPolicy",),
+            ".errors.status_errors": ("BadRequest", "error_for", "error_text"),
+            ".errors.wait_strategies": ("Backoff", "retry_after"),
+            ".http.authenticator": ("Authenticator",),
+            ".http.json_path": ("Extract", "path"),
+            ".http.messages": ("Headers", "Request", "Response"),
+            ".http.origin": ("ForeignHost",),
+            ".http.transport": ("RequestsTransport", "Transport"),
+            ".http_stream": ("HttpStream",),
+            ".limits.budget": ("Budget",),
+            ".pagination.next_link": ("CursorToken", "LinkHeader"),
+            ".pagination.page_number": ("Offset", "PageNumber"),
+            ".pagination.paginator": ("Paginator", "SinglePage"),
+            ".records.decoder": ("Decoder", "JsonDocument"),
+            ".retriever": ("PageRetriever", "Retriever"),
+            "cdk.streams.stream": ("Token",),
+        },
+    )

@@ -6,7 +6,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import Json, JsonSchema
 from cdk.sources.defaults import with_defaults
-from cdk.sources.schema_precheck import plainly_fits
+from cdk.sources.schema_precheck import misfits
 from cdk.streams.source import Source
 
 
@@ -30,10 +30,5 @@ def check_config(config: Mapping[str, Json], schema: JsonSchema, where: str, sec
     where: what errors call the config, such as the name of its file.
     """
     secrets.add(*secret_values(schema, config))
-    if plainly_fits(config, schema):
-        return
-    # Importing jsonschema costs more than all of `spec`.
-    from cdk.sources.schema_errors import misfits  # noqa: PLC0415
-
     if texts := [f"{where}: {text}" for text in misfits(config, schema)]:
         raise ConfigError(secrets.mask("\n".join(texts)))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
 from cdk.base.values import Json, JsonSchema, canonical
-from cdk.sources.schema_precheck import plainly_fits
+from cdk.sources.schema_precheck import misfits, plainly_fits
 
 _MISSING = object()
 
@@ -86,12 +86,7 @@ def _default(schema: Json, *, required: bool) -> Json:
 
 
 def _fits(value: Json, schema: JsonSchema) -> bool:
-    if plainly_fits(value, schema):
-        return True
     if '"$ref"' in canonical(schema):
         # What it refers to is elsewhere in the whole schema.
-        return False
-    # Importing jsonschema costs more than all of `spec`.
-    from cdk.sources.schema_errors import misfits  # noqa: PLC0415
-
+        return plainly_fits(value, schema)
     return not misfits(value, schema)

@@ -49,17 +49,6 @@ def find_source(connector: str) -> Source:
     raise ConfigError(f"found no connector {connector!r}{hint}; a path ends with .py, a module has dots")
 
 
-def manifest_source(path: Path, *, trusted: bool = False, components: Path | None = None) -> Source:
-    """The source of a manifest. trusted: code that it names may run; components: where that code is.
-
-    Raises ManifestError with every place that is wrong.
-    """
-    from cdk.compat.airbyte_code import airbyte_code  # noqa: PLC0415 - only manifests need the low-code layer
-    from cdk.declarative.source import ManifestSource  # noqa: PLC0415
-
-    return ManifestSource.load(path, custom=airbyte_code(components, allowed=trusted))
-
-
 def source_of(candidate: Json, name: str) -> Source:
     """The source that `found` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
     if isinstance(candidate, Source):

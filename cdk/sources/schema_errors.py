@@ -8,10 +8,9 @@ from jsonschema.validators import extend, validator_for
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError
-from cdk.base.keys import Keys, dotted
 from cdk.base.suggestions import did_you_mean, nearest
 from cdk.base.validation_messages import shown
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import Json, JsonSchema, Keys, dotted
 
 _CHOOSING = frozenset({"const", "enum"})
 

@@ -42,6 +42,15 @@ def plainly_fits(config: Json, schema: JsonSchema) -> bool:
     return True
 
 
+def misfits(config: Json, schema: JsonSchema) -> list[str]:
+    """A sentence for each place of `config` that does not fit: see `schema_errors`, which is imported only in doubt."""
+    if plainly_fits(config, schema):
+        return []
+    from cdk.sources import schema_errors  # noqa: PLC0415 - jsonschema costs more to import than all of `spec`
+
+    return schema_errors.misfits(config, schema)
+
+
 def _has_type(value: Json, names: Json) -> bool:
     kinds = names if isinstance(names, list) else [names]
     if not all(isinstance(kind, str) and kind in _TYPES for kind in kinds):

@@ -4,9 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import Keys
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json
+from cdk.base.values import Json, Keys
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 

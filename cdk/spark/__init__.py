@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdk.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # importing them at run time would import pyspark
-    from cdk.sources.discovery import manifest_source
+    from cdk.sources.manifests import manifest_source
     from cdk.spark.datasource import register
     from cdk.spark.sync_runner import SyncRunner
     from cdk.sync.loop.runner import SyncResult
@@ -23,7 +23,7 @@ if not TYPE_CHECKING:
         {
             ".datasource": ("register",),
             ".sync_runner": ("SyncRunner",),
-            "cdk.sources.discovery": ("manifest_source",),
+            "cdk.sources.manifests": ("manifest_source",),
             "cdk.sync.loop.runner": ("SyncResult",),
             "cdk.sync.reports.stream_report": ("Status", "StreamReport"),
             "cdk.sync.settings.pipeline_file": ("Pipeline",),

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from cdk.base.secret_marks import SecretMarks
-from cdk.base.secret_masking import secret_places
+from cdk.base.secret_masking import SecretMarks, secret_places
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice

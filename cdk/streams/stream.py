@@ -12,7 +12,7 @@ import orjson
 
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
-from cdk.base.secret_marks import SecretMarks
+from cdk.base.secret_masking import SecretMarks
 from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonSchema, JsonValue, Record, Stored
 from cdk.state.position import Checkpoint, Position, Trail
@@ -103,6 +103,8 @@ class Stream(metaclass=_StreamType):
     cursor: Cursor | None = None
     cursor_field: str | None = cast("str | None", _FieldOfCursor())
     supports_checkpointing: bool = False
+    chosen_by_state: bool = False
+    """Whether its state decides which of several streams it is."""
     schema: JsonSchema | type | None = None
     partition_field: str | None = None
     secrets: SecretMarks = SecretMarks()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cdk.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # importing them at run time would import pyarrow and deltalake
-    from cdk.sources.discovery import manifest_source
+    from cdk.sources.manifests import manifest_source
     from cdk.sync.loop.runner import SyncResult, SyncRunner
     from cdk.sync.reports.stream_report import Status, StreamReport
     from cdk.sync.settings.pipeline_file import Pipeline
@@ -25,6 +25,6 @@ if not TYPE_CHECKING:
             ".reports.stream_report": ("Status", "StreamReport"),
             ".settings.pipeline_file": ("Pipeline",),
             ".tasks.workers": ("Workers",),
-            "cdk.sources.discovery": ("manifest_source",),
+            "cdk.sources.manifests": ("manifest_source",),
         },
     )

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.values import Json, canonical, from_json, to_json
+from cdk.base.values import Json, canonical, dotted, from_json, to_json
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.dictionaries(st.text(max_size=2), st.booleans()))
 WHOLE = st.integers() | st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1])
@@ -122,3 +122,9 @@ def test_what_json_cannot_hold_is_an_error_for_people_too() -> None:
 
 def test_many_levels_are_written() -> None:
     assert canonical(nested(600)) == '{"a":' * 600 + "1" + "}" * 600
+
+
+def test_a_path_is_written_as_people_write_it() -> None:
+    assert dotted(["streams", 2, "name"]) == "streams[2].name"
+    assert dotted([2, "name"]) == "[2].name"
+    assert dotted([]) == ""

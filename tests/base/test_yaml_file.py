@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import dotted
-from cdk.base.values import Json, Stored
+from cdk.base.values import Json, Stored, dotted
 from cdk.base.yaml_file import YamlFile, check_depth
 
 DOCUMENT = """\

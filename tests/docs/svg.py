@@ -51,7 +51,8 @@ class Drawing:
         width, height = self._size
         return "\n".join(
             [
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img"',
+                f'viewBox="0 0 {width} {height}">',
                 f"<title>{escape(self._title)}</title>",
                 f"<style>{STYLE}</style>",
                 HEAD,

@@ -13,7 +13,7 @@ import yaml
 
 from cdk import Json, Record
 from cdk.base.task_map import run_inline
-from cdk.sources.discovery import manifest_source
+from cdk.sources.manifests import manifest_source
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.workers import Workers

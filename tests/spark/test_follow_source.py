@@ -25,7 +25,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
 from cdk.rest import Action, HttpErrorHandler, HttpStream, PageNumber, Response
 from cdk.rest.conditional_requests import ConditionalStream
-from cdk.sources.discovery import manifest_source
+from cdk.sources.manifests import manifest_source
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.conditional_state import about_source
 from cdk.sync.loop.runner import SyncResult

@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cdk.base.errors import BadState, ConfigError, StateError
-from cdk.base.keys import Keys
 from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json
+from cdk.base.values import Json, Keys
 from cdk.cli.input_files import as_model, location, read_documents
 from cdk.protocol import AirbyteStateMessage, AirbyteStreamState, Type
 

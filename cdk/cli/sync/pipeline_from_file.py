@@ -6,7 +6,8 @@ from pathlib import Path
 from cdk.base.secret_masking import Secrets
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import secrets_of
-from cdk.sources.discovery import find_source, manifest_source
+from cdk.sources.discovery import find_source
+from cdk.sources.manifests import manifest_source
 from cdk.sources.variables import SecretEnvironment
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events

@@ -8,15 +8,15 @@ import click
 from pydantic import ValidationError
 
 from cdk.base.errors import CatalogError, ConfigError
-from cdk.base.keys import dotted
 from cdk.base.secret_masking import Secrets
 from cdk.base.validation_messages import refusals
-from cdk.base.values import Json
+from cdk.base.values import Json, dotted
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import check_one_connector
 from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
-from cdk.sources.discovery import find_source, manifest_source
+from cdk.sources.discovery import find_source
+from cdk.sources.manifests import manifest_source
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
 from cdk.streams.stream import full_name

@@ -23,6 +23,8 @@ class DelegatingStream(DeclaredStream):
     read in full.
     """
 
+    chosen_by_state = True
+
     def __init__(self, full: ManifestStream, incremental: ManifestStream, *, retention: Duration | None) -> None:
         super().__init__(full.config)
         self.full, self.later, self._retention = full, incremental, retention

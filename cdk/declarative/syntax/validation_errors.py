@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cdk.base.keys import Keys, dotted
 from cdk.base.suggestions import nearest
 from cdk.base.validation_messages import expected, shown
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, Keys, dotted
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     Anything,

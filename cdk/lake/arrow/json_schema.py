@@ -11,10 +11,9 @@ from types import NoneType
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from cdk.base.keys import Keys, dotted
 from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, Keys, dotted
 
 Plain: TypeAlias = Mapping[str, JsonValue]
 """A schema without `$ref`, `allOf`, `const` and `enum` at its top; what lies below is as it was written."""

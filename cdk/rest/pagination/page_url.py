@@ -9,7 +9,7 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, unquote_plus, urljoin, urlsplit
 
 from cdk.base.errors import BadState
-from cdk.base.secret_marks import SecretMarks
+from cdk.base.secret_masking import SecretMarks
 from cdk.base.values import Stored
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.redact import without_params

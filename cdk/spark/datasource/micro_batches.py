@@ -48,10 +48,8 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
     Raises ConfigError: where a batch of this stream ends is known only once it was read. BadState: the state holds the
     open slices of a read that was cut.
     """
-    from cdk.declarative.reading.state_delegating_stream import DelegatingStream  # noqa: PLC0415 - dear for each of Spark's processes
-
     reason = None
-    if isinstance(stream, DelegatingStream):
+    if stream.chosen_by_state:
         reason = "its state chooses between two streams"
     elif type(stream).slices is not Stream.slices or not _reader_of(stream).startswith("cdk."):
         reason = "it plans its slices in its own way"

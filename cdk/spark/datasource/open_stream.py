@@ -14,7 +14,8 @@ from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
-from cdk.sources.discovery import find_source, manifest_source
+from cdk.sources.discovery import find_source
+from cdk.sources.manifests import manifest_source
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.spark.datasource.tokens import ReadEvents, tokens_of
 from cdk.state.stream_state import StreamState

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import dotted
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.times.durations import Duration
 from cdk.base.validation_messages import refusals
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, dotted
 from cdk.state.log.session import Mode
 from cdk.state.log.state_log import StateLog
 from cdk.state.stores.key import StateKey

@@ -21,11 +21,10 @@ from pydantic import (
 )
 
 from cdk.base.errors import ConfigError
-from cdk.base.keys import Keys, dotted
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.durations import Duration
 from cdk.base.validation_messages import refusals
-from cdk.base.values import FieldValue, json_kind
+from cdk.base.values import FieldValue, Keys, dotted, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes

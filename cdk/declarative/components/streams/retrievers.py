@@ -31,6 +31,7 @@ from cdk.declarative.reading.page_reader import PageReader
 from cdk.declarative.reading.page_size_reduction import Reduction
 from cdk.declarative.reading.query_properties import Properties
 from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
+from cdk.declarative.reading.type_normalizer import normalizer
 from cdk.rest import JsonDocument
 from cdk.state.window import Window
 
@@ -127,8 +128,6 @@ def _normalizing(parts: StreamParts) -> Select:
 
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:  # noqa: ARG001
         if not known:
-            from cdk.declarative.reading.type_normalizer import normalizer  # noqa: PLC0415 - few streams cast values
-
             known.append(normalizer(parts.schema(), parts.name))
         known[0](records)
         return records
