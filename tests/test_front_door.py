@@ -33,7 +33,7 @@ HEAVY = {
 def test_everything_at_the_front_door_says_what_it_is() -> None:
     aliases = {"Item", "Json", "JsonSchema", "Position", "Record"}
 
-    assert [n for n in cdk.__all__ if n not in aliases and not vars(cdk)[n].__doc__] == []
+    assert [n for n in cdk.__all__ if n not in aliases and not getattr(cdk, n).__doc__] == []
 
 
 def test_importing_the_kit_loads_nothing_heavy() -> None:

@@ -490,11 +490,11 @@ class PartitionCheckpointReader(CheckpointReader):
         """Say that the state is of no use: it knows partitions by other fields than today's, all of them."""
         known = {frozenset(partition.fields) for partition in self._state.positions if partition}
         if known and self._fields and known.isdisjoint(self._fields):
-            there, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
+            old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
             logger.warning(
                 "the state knows partitions by %s, and today's have %s: none goes on from the state, all are read from "
                 "their start",
-                there,
+                old,
                 today or "no fields",
             )
 

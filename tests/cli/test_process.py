@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import USERS
 
 PROTOCOL = ("spec", "check", "discover", "read")
+EGRESS = {"cdk.rest", "cdk.rest.http", "cdk.rest.http.egress"}
 HEAVY = {"requests", "pyspark", "pyarrow", "rich", "jsonschema", "deltalake", "yaml", "jinja2"}
 
 ENDLESS = """

@@ -47,7 +47,7 @@ def test_every_command_and_option_is_in_the_reference(command: click.Command) ->
 
 @pytest.mark.parametrize("module", [cdk, cdk.rest, cdk.testing], ids=lambda module: module.__name__)
 def test_everything_at_a_front_door_says_what_it_is(module: ModuleType) -> None:
-    public = {name: vars(module)[name] for name in module.__all__}
+    public = {name: getattr(module, name) for name in module.__all__}
     made = {name: value for name, value in public.items() if inspect.isclass(value) or inspect.isroutine(value)}
 
     assert [name for name, value in made.items() if not _own_docstring(value)] == []

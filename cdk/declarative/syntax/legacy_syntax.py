@@ -241,8 +241,8 @@ def _lift_slicer(stream: Node) -> None:
     retriever = dict(retriever)
     slicer = retriever.pop("stream_slicer", None)
     slicers = slicer if isinstance(slicer, list) else [] if slicer is None else [slicer]
-    cursors = [one for one in slicers if isinstance(one, Mapping) and one.get("type") == "DatetimeBasedCursor"]
-    routers = [one for one in slicers if one not in cursors]
+    cursors = [item for item in slicers if isinstance(item, Mapping) and item.get("type") == "DatetimeBasedCursor"]
+    routers = [item for item in slicers if item not in cursors]
     if cursors:
         stream.setdefault("incremental_sync", cursors[0])
     if routers:

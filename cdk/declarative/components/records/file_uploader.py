@@ -120,8 +120,8 @@ class _Upload:
 
     def __call__(self, record: _Record, names: Names) -> None:
         written = to_json(record, str)
-        asked = Request("GET", self._stream[0])
-        target = next(values_of(self._target, Response(200, Headers(), written, asked.url, asked)), None)
+        request = Request("GET", self._stream[0])
+        target = next(values_of(self._target, Response(200, Headers(), written, request.url, request)), None)
         if target is None:
             return
         names = {**names, "record": record, "download_target": target, "next_page_token": None}

@@ -292,9 +292,9 @@ def values_of(extractor: Extractor, response: Response) -> Iterator[JsonValue]:
             yield from values
     elif isinstance(extractor, ExtractorGroup):
         for part in extractor.extractors:
-            found = list(values_of(part, response))
-            yield from found
-            if found and extractor.first_match:
+            values = list(values_of(part, response))
+            yield from values
+            if values and extractor.first_match:
                 return
     else:
         for records in extractor.pages(response):

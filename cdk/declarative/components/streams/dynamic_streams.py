@@ -227,15 +227,15 @@ class DynamicDeclarativeStream(Component):
         """The streams there are for the config. Raises ManifestError: a copy of the template is no stream."""
         copies = self.components_resolver.build(ctx)
         for blob in copies(self.stream_template):
-            made = propagate(
+            document = propagate(
                 {"type": "DeclarativeStream", **blob},
                 inherited=self.parameters,
                 parent_wins=self.use_parent_parameters,
             )
             try:
-                stream = Component.registry[str(made["type"])].model_validate(made)
+                stream = Component.registry[str(document["type"])].model_validate(document)
             except (KeyError, ValidationError) as error:
-                raise ManifestError(f"the streams of {self.name!r}: {problems(error, made)}") from None
+                raise ManifestError(f"the streams of {self.name!r}: {problems(error, document)}") from None
             if not isinstance(stream, AnyStreams):
-                raise ManifestError(f"the streams of {self.name!r}: found a {made['type']}, expected a stream")
+                raise ManifestError(f"the streams of {self.name!r}: found a {document['type']}, expected a stream")
             yield from stream.streams(ctx)
