@@ -154,15 +154,12 @@ class CustomJudge:
 def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkError:
     if resolution.verdict is not None and resolution.verdict.error is not None:
         return resolution.verdict.error
-    if resolution.error_message:
-        prefix = f"{outcome.request} answered {outcome.status}: " if isinstance(outcome, Response) else ""
-        text = (
-            outcome.request.hide(resolution.error_message)
-            if isinstance(outcome, Response)
-            else resolution.error_message
-        )
-        return _KINDS.get(resolution.failure_type, FatalError)(f"{prefix}{text}")
-    return error_for(outcome) if isinstance(outcome, Response) else outcome
+    message, kind = resolution.error_message, _KINDS.get(resolution.failure_type, FatalError)
+    if not isinstance(outcome, Response):
+        return kind(message) if message else outcome
+    if not message:
+        return error_for(outcome)
+    return kind(f"{outcome.request} answered {outcome.status}: {outcome.request.hide(message)}")
 
 
 def custom_backoff(custom: CustomObject) -> WaitStrategy:

@@ -63,9 +63,13 @@ class TimeoutFacade(ErrorFacade, requests.Timeout):
 
 def outcome_facade(outcome: Response | CdkError) -> requests.Response | ErrorFacade:
     """What became of a request, as custom code sees it."""
-    if isinstance(outcome, Response):
-        return ResponseFacade(outcome)
-    return TimeoutFacade(outcome) if isinstance(outcome, Timeout) else ErrorFacade(outcome)
+    match outcome:
+        case Response():
+            return ResponseFacade(outcome)
+        case Timeout():
+            return TimeoutFacade(outcome)
+        case _:
+            return ErrorFacade(outcome)
 
 
 def native_outcome(outcome: object) -> Response | CdkError:
