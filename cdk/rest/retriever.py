@@ -1,4 +1,4 @@
-"""Retriever: the pages of a slice. HttpStream reads with the one below, manifests and jobs with others."""
+"""Retriever: reads the pages of a slice. HttpStream uses PageRetriever; manifests and asynchronous jobs have others."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,8 @@ from cdk.state.slice import Slice
 from cdk.streams.paged import read_pages
 from cdk.streams.stream import Item, Page, Token
 
-_REFUSED = {400, 404, 410, 422}
+_TOKEN_REFUSED = {400, 404, 410, 422}
+"""Statuses that APIs answer a page token with that has expired; others say nothing about the token."""
 _NO_CONTENT = 204
 
 
@@ -29,7 +30,7 @@ class Retriever(Protocol):
     """
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """The records of `slice`, in pages that say where a cut read goes on; the last has no `next`."""
+        """The records of `slice`, in pages whose `next` an interrupted read resumes with; the last has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class PageRetriever:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
             raise
         if not response.ok:
-            if saved and response.status in _REFUSED:
+            if saved and response.status in _TOKEN_REFUSED:
                 answer = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
                 raise StaleToken(f"the page token saved by an earlier read is refused: {answer}")
             return Page((), None)
@@ -74,6 +75,6 @@ class PageRetriever:
         return Page(records, None if following is None else saved_token(response.request, following))
 
     def _first(self, slice: Slice) -> Request:
-        """The request for the first page: what follows from answers must not carry its secrets elsewhere."""
+        """The request for the first page. Its secrets go only to its own origin, wherever responses lead next."""
         request = self.request(slice)
         return request if request.scope is not None else replace(request, scope=CredentialScope.of([request.url]))

@@ -100,7 +100,7 @@ class ExpectedLines(JsonLines):
         return ExpectedLines(lists, objects, self._expected)
 
     def parts(self, expected: Expected) -> tuple[Sequence[bytes], Objects] | None:
-        """The lists and their objects; None where `take` would give none."""
+        """The lists and their objects; None where `pop_objects` would give none."""
         return None if self._expected is not expected or self._objects is None else (self._lists, self._objects)
 
     def _decode(self) -> list[Record]:

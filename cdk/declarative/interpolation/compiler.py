@@ -43,6 +43,7 @@ _COMPARISONS: Mapping[str, type[ast.cmpop]] = {
     "notin": ast.NotIn,
 }
 _AS_TEXT = ord("s")
+"""The conversion `!s` of an f-string."""
 
 # Each name is read once, at the start: misspelt ones are errors also where a condition would have left them out.
 _RUN = "def run(scope):\n return VALUE"
@@ -85,6 +86,7 @@ class _Code:
 
     def column(self, scope: Scope, records: Sequence[object]) -> list[object]:
         if self._column is None:
+            # The loop of `_COLUMN` assigns `n_record`.
             self._column = self._function(_COLUMN, [name for name in self._names if name != "record"])
         return self._column(scope, records)
 
@@ -125,6 +127,9 @@ def _stored(name: str) -> ast.Name:
 
 class _Compiler:
     """Makes the Python expression of each node, and notes what it uses.
+
+    The method for a node is called after its class in Jinja (`_getattr` for `nodes.Getattr`); a node without one is
+    Unsupported.
 
     bound: what the names of the expression stand for that are not read from the scope.
     """

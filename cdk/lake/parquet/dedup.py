@@ -28,6 +28,7 @@ from cdk.streams.order import Order, Rank, bytes_of
 DELETED_AT = "_ab_cdc_deleted_at"
 """Set in a row that says that the source deleted its key."""
 
+# Columns of the tables that are compared here and in merges; no table of a lake has them.
 FILE, ROW, CURSOR, DELETED = "_file", "_row", "_cursor", "_deleted"
 NUMBER, APART, STALE = "_number", "_apart", "_stale"
 
@@ -37,11 +38,13 @@ Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 _VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
 """Columns of the kit that differ from read to read, or that removing stale rows sets."""
 
-_AS_IT_IS = (pa.int64(), pa.int32(), pa.int16(), pa.int8())
+_RANKED_AS_IS = (pa.int64(), pa.int32(), pa.int16(), pa.int8())
+"""Types whose values are their own ranks, where the cursor counts."""
 _ISO = frozenset({"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%d"})
 """Formats that read nothing else than ISO 8601 does."""
 
 _DIGEST = 16
+"""Bytes of a digest."""
 NULL, HIDDEN = b"n", b"h"
 """Prefixes of `_apart`: a column of the key is null; none is, and the values differ from the source's."""
 
@@ -73,7 +76,7 @@ class Identity:
     hard: bool = False
     """Whether rows of deleted keys leave the table; otherwise they stay, with the time of their deletion."""
     fields: tuple[str, ...] = ()
-    """The names of the columns of `keys` in the source."""
+    """The names of the columns of `keys` in the source; none where they are those of the columns."""
 
     def columns(self, schema: pa.Schema) -> list[str]:
         """The columns that a comparison needs; for few rows it needs others, too."""
@@ -312,7 +315,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
 
 def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
     kind, order = column.type, cursor.order
-    if order.kind is int and kind in _AS_IT_IS:
+    if order.kind is int and kind in _RANKED_AS_IS:
         return column.cast(pa.int64())
     if order.kind is datetime and kind in (MOMENT, LOCAL_TIME, pa.date32()):
         return column.cast(pa.timestamp("us")).cast(pa.int64())

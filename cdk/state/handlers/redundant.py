@@ -1,7 +1,7 @@
-"""RedundantRunSkipHandler: reads a stretch of time once, one `window:` slot.
+"""RedundantRunSkipHandler: reads each stretch of time once. It has one slot of the state log, `window:<name>`.
 
-What was read is remembered as a set of whole buckets, so what a request still lacks is a matter of subtraction. A
-bucket counts as read when all of it was over, and had time to settle, before the run began to read.
+The slot holds which stretches have been read, in whole buckets; what is left of a request is that request without
+them. A bucket counts as read when it had ended, `settle` before the run began: late rows may come until then.
 
     {"selection": "5f3a...", "covered": [["2024-01-01T00:00:00+00:00", "2024-01-03T00:00:00+00:00"]]}
 
@@ -27,15 +27,14 @@ _BUCKETS = {"HOUR": timedelta(hours=1), "DAY": timedelta(days=1), "WEEK": timede
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a run should read. spans: oldest first, whole buckets; none: the run is redundant.
-
-    wanted: the request in whole buckets. gap: what lies unread between the newest span that was read and the request,
-    and stays so.
-    """
+    """What a run should read, in whole buckets."""
 
     requested: Interval
+    """The request, and the gap before it as far as the run fills it."""
     spans: Spans
+    """What is left to read of `requested`, oldest first; none: the run is redundant."""
     gap: Interval | None = None
+    """What stays unread between the newest span that was read and `requested`."""
 
     @property
     def skip(self) -> bool:
@@ -55,9 +54,11 @@ class RedundantRunSkipHandler:
         self.slot = f"window:{name}"
         self._run = run
         self._bucket = _BUCKETS[run.options.bucket_duration]
+        # `digest` begins with the name of the hash; 64 bits of it tell selections apart.
         self._selection = digest(canonical(selection).encode()).partition(":")[2][:16]
         path = f"state of {run.log.key} {self.slot}"
         shown, standing = run.shown(self.slot, INTERVALS), run.standing(self.slot, INTERVALS)
+        # A run that ignores the state compares with nothing, and still adds to what earlier runs covered.
         self._shown = _read(shown, self._selection, path)
         self._covered = _read(standing, self._selection, path)
         # A bucket that was not over when reading began may have grown since.
@@ -69,7 +70,7 @@ class RedundantRunSkipHandler:
         """What is left to read of a request, in whole buckets.
 
         end: default, the end of the newest bucket that is over and settled; start: default, one bucket before the end.
-        Raises ConfigError: a moment without a zone, or a start that is not before the end.
+        Raises ConfigError: a timestamp without a zone, or a start that is not before the end.
         """
         end = self._settled if end is None else in_utc(end, "end_time")
         start = end - self._bucket if start is None else in_utc(start, "start_time")
@@ -77,9 +78,8 @@ class RedundantRunSkipHandler:
             raise ConfigError(f"found {start.isoformat()} to {end.isoformat()}, expected a start before the end")
         requested, gap = outward(Interval(start, end), self._bucket), None
         covered = inward(self._shown, self._bucket)
-        before = [span.end for span in covered if span.end < requested.start]
-        if before and max(covered).end == before[-1]:
-            gap = Interval(before[-1], requested.start)
+        if covered and covered[-1].end < requested.start:
+            gap = Interval(covered[-1].end, requested.start)
             logger.info("%s: nothing has read %s", self.slot, _range_text(gap))
             if self._run.options.on_gap == "fill":
                 oldest = floor(requested.start - self._run.options.max_fill, self._bucket)
@@ -167,9 +167,9 @@ def _read(value: Stored, selection: str, path: str) -> Spans:
     try:
         spans = [Interval(*(in_utc(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
     except (TypeError, ValueError, ConfigError) as error:
-        raise BadState(f"{path} covered", covered, "pairs of moments with a time zone") from error
+        raise BadState(f"{path} covered", covered, "pairs of timestamps with a time zone") from error
     if any(span.start >= span.end for span in spans):
-        raise BadState(f"{path} covered", covered, "pairs of moments, the earlier one first")
+        raise BadState(f"{path} covered", covered, "pairs of timestamps, the earlier one first")
     return normal(spans) if value["selection"] == selection else ()
 
 

@@ -1,4 +1,4 @@
-"""How a platform obtains OAuth credentials: told to it in `spec`, and not used by the kit itself."""
+"""How a platform obtains OAuth credentials: goes out with `spec`; the kit itself does not use it."""
 
 from typing import Literal
 

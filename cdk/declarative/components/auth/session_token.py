@@ -45,9 +45,9 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
     def build(self, ctx: BuildContext) -> Present:
-        option, text = self.inject_into, ctx.expression(self, "api_token")
-        part, path = option.inject_into, option.path(ctx)
-        return lambda request, token: with_secret(request, part, path, text.text({"session_token": token}))
+        option, api_token = self.inject_into, ctx.expression(self, "api_token")
+        part, names = option.inject_into, option.path(ctx)
+        return lambda request, token: with_secret(request, part, names, api_token.text({"session_token": token}))
 
 
 class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):
@@ -97,9 +97,11 @@ class SessionTokenAuthenticator(AnyAuthenticator):
         return shared(ctx, definition(self, ctx), lambda: self._login(ctx))
 
     def _login(self, ctx: BuildContext) -> SessionToken:
-        login, own, judge = self.login_requester.build(ctx), None, None
+        login, login_as, judge = self.login_requester.build(ctx), None, None
+        # Only the request of the login is used, so what an HttpRequester does when it sends is passed on. The settings
+        # of a CustomRequester are for its own class.
         if isinstance(self.login_requester, HttpRequester):
-            own, judge = self.login_requester.authenticator, self.login_requester.error_handler
+            login_as, judge = self.login_requester.authenticator, self.login_requester.error_handler
         decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
         token = path(*self.session_token_path)
 
@@ -108,7 +110,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
             lambda response: token(decoder.decode(response)),
             self.request_authentication.build(ctx),
             life=self._life(ctx),
-            login_as=None if own is None else own.build(ctx),
+            login_as=None if login_as is None else login_as.build(ctx),
             judge=None if judge is None else judge.build(ctx),
             learn=learner(ctx),
             clock=ctx.runtime.clock,
@@ -118,4 +120,5 @@ class SessionTokenAuthenticator(AnyAuthenticator):
         if not self.expiration_duration:
             return None
         text, now = ctx.expression(self, "expiration_duration").text(), ctx.runtime.clock()
+        # How long a month or a year of the duration is depends on when it begins.
         return later(now, parse_duration(text, ctx.where(self, "expiration_duration"))) - now

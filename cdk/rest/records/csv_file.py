@@ -1,4 +1,4 @@
-"""Tables: a response that is a large CSV file, as reports are delivered, read in bounded memory."""
+"""FileExtractor: a response that is a large CSV file, as reports are delivered, read in bounded memory."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -36,7 +36,7 @@ class FileExtractor:
         none = _EMPTY if self.preserve_na_values else NO_VALUE
         file = unpacked(response, gunzipped(response))
         with closing(text_lines(file, "utf-8-sig")) as lines:
-            # What cannot be in a text is what spoils files of some sources.
+            # Files of some sources have NUL characters; they go, as in Airbyte's ResponseToFileExtractor.
             table = rows(file, (line.replace("\0", "") for line in lines))
             names = _names(next(table))
             while batch := list(islice(table, PAGE)):
@@ -47,7 +47,7 @@ class FileExtractor:
 
 
 def _names(row: list[str | None]) -> list[str]:
-    """The names of columns, all different: empty ones are numbered, and so are repeated ones."""
+    """The names of columns, all different, as pandas makes them so: empty and repeated ones get a number."""
     names: list[str] = []
     counts: dict[str, int] = {}
     taken = set(row)
