@@ -6,14 +6,14 @@ from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json, canonical, dotted, json_kind
+from cdk.base.values import JsonValue, canonical, dotted, json_kind
 from cdk.cli.input_files import read_document
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import SecretEnvironment, with_variables
 from cdk.streams.source import Source
 
 
-def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, Json]:
+def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, JsonValue]:
     """The config in a file, empty without one, as the source prepares it; its secrets are added to `secrets`.
 
     Raises ConfigError naming the file and every place that does not fit the source's `config_schema`.
@@ -26,7 +26,7 @@ def config_name(path: Path | None) -> str:
     return "no --config was given" if path is None else str(path)
 
 
-def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, Json]:
+def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, JsonValue]:
     """The config as it is in a file, empty without one; `${NAME}` stands for a value of the environment, a secret.
 
     Raises ConfigError naming the file: it is no object, or holds what cannot be passed on.
@@ -35,9 +35,8 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, Json]:
     where = config_name(path)
     if not isinstance(document, Mapping):
         raise ConfigError(f"found {json_kind(document)}, expected an object", path=where)
-    config: Mapping[str, Json] = with_variables(
-        document, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}"
-    )
+    config = with_variables(document, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}")
+    assert isinstance(config, Mapping)
     try:
         canonical(config)
     except TypeError as error:

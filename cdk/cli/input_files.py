@@ -10,14 +10,14 @@ from pydantic import BaseModel, ValidationError
 
 from cdk.base.errors import ConfigError
 from cdk.base.validation_messages import refusals
-from cdk.base.values import Json, Keys, dotted, from_json
+from cdk.base.values import JsonValue, Keys, dotted, from_json
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _MOST_ERRORS = 5
 
 
-def read_document(path: Path) -> Json:
+def read_document(path: Path) -> JsonValue:
     """The one value in a JSON file, or in a YAML file (`.yaml`, `.yml`).
 
     Raises ConfigError naming line and column: the file cannot be read, or is neither.
@@ -29,7 +29,7 @@ def read_document(path: Path) -> Json:
     return _parse(_read(path), str(path))
 
 
-def read_documents(path: Path) -> Iterator[tuple[str, Json]]:
+def read_documents(path: Path) -> Iterator[tuple[str, JsonValue]]:
     """The values in a file, each with its place: one document, or one a line, such as the output of a read.
 
     A last line without line feed that is no JSON was cut when its writer was stopped; it is left out.
@@ -46,7 +46,7 @@ def read_documents(path: Path) -> Iterator[tuple[str, Json]]:
             yield f"{path}:{number}", _parse(line, f"{path}:{number}")
 
 
-def as_model(model: type[Model], value: Json, file: str, keys: Keys = ()) -> Model:
+def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -> Model:
     """`value`, which stands at `keys` in `file`, as a message.
 
     Raises ConfigError with the path of each error, what was found there and what was expected.
@@ -71,7 +71,7 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"cannot be read: {error.strerror}", path=str(path)) from error
 
 
-def _parse(text: bytes, where: str) -> Json:
+def _parse(text: bytes, where: str) -> JsonValue:
     try:
         return from_json(text)
     except orjson.JSONDecodeError as error:
@@ -81,11 +81,12 @@ def _parse(text: bytes, where: str) -> Json:
         raise _no_json(error, where) from error
 
 
-def _parse_slowly(text: bytes, where: str) -> Json:
+def _parse_slowly(text: bytes, where: str) -> JsonValue:
     try:
-        return json.loads(text)
+        value: JsonValue = json.loads(text)
     except json.JSONDecodeError as error:
         raise _no_json(error, where) from error
+    return value
 
 
 def _no_json(error: json.JSONDecodeError, where: str) -> ConfigError:

@@ -44,7 +44,7 @@ class Output:
             raise KeyboardInterrupt
 
     def say(self, message: AirbyteMessage) -> None:
-        """Write one message."""
+        """Write a message as one line, in the order of the calls, from any thread."""
         self.write(message_line(message))
 
     def interrupt(self) -> None:

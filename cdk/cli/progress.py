@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import JsonValue, canonical
 from cdk.cli.output import STDOUT
 from cdk.protocol import Mask, StreamDescriptor, error_text
 
@@ -24,7 +24,7 @@ class _Row:
     started: float
     ended: float | None = None
     records: int = 0
-    state: Json = None
+    state: JsonValue = None
     error: str | None = None
 
 
@@ -64,7 +64,7 @@ class Progress:
         self._rows[stream].records += count
         self._draw()
 
-    def state(self, stream: StreamDescriptor, blob: Json) -> None:
+    def state(self, stream: StreamDescriptor, blob: JsonValue) -> None:
         self._rows[stream].state = blob
         self._draw()
 

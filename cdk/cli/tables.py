@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.cli.state.options import PipelineFile, json_option, pipeline_argument, print_json, translate_errors
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
 from cdk.lake.storage.folder import LocalFolder
@@ -60,7 +60,7 @@ def _configured(streams: Mapping[str, StreamOptions]) -> Mapping[str, TableReque
     }
 
 
-def _as_json(facts: TableFacts) -> Mapping[str, Json]:
+def _as_json(facts: TableFacts) -> Mapping[str, JsonValue]:
     return {
         "stream": facts.stream,
         "path": facts.path,

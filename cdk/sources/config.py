@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.sources.defaults import with_defaults
 from cdk.sources.schema_precheck import misfits
 from cdk.streams.source import Source
 
 
-def prepared_config(config: Mapping[str, Json], source: Source, where: str, secrets: Secrets) -> Mapping[str, Json]:
+def prepared_config(
+    config: Mapping[str, JsonValue], source: Source, where: str, secrets: Secrets
+) -> Mapping[str, JsonValue]:
     """The config that the streams of `source` see; its secrets are added to `secrets`.
 
     where: what errors call the config, such as the name of its file.
@@ -24,7 +26,7 @@ def prepared_config(config: Mapping[str, Json], source: Source, where: str, secr
     return config
 
 
-def check_config(config: Mapping[str, Json], schema: JsonSchema, where: str, secrets: Secrets) -> None:
+def check_config(config: Mapping[str, JsonValue], schema: JsonSchema, where: str, secrets: Secrets) -> None:
     """Add the secrets of `config` to `secrets`, and raise ConfigError with every place that does not fit `schema`.
 
     where: what errors call the config, such as the name of its file.

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 
 
 def cannot_save(path: Path) -> str | None:
@@ -23,7 +23,7 @@ def cannot_save(path: Path) -> str | None:
     return None if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else f"{path} cannot be written"
 
 
-def save_config(path: Path, config: Mapping[str, Json]) -> str | None:
+def save_config(path: Path, config: Mapping[str, JsonValue]) -> str | None:
     """Replace the file in one step: a crash in between must not lose the only copy of a token. None, or why not."""
     if (why := cannot_save(path)) is not None:
         return why

@@ -7,13 +7,13 @@ airbyte-cdk 7.39.1 into none. So a manifest is written for configs that have the
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
-from cdk.base.values import Json, JsonSchema, canonical
+from cdk.base.values import FieldValue, JsonSchema, canonical
 from cdk.sources.schema_precheck import misfits, plainly_fits
 
 _MISSING = object()
 
 
-def with_defaults(config: Json, schema: JsonSchema) -> Json:
+def with_defaults(config: FieldValue, schema: JsonSchema) -> FieldValue:
     """`config` with each value that it lacks and that `schema` has a default for; `config` itself is left as it is.
 
     Looks through properties, items, `allOf`, and that branch of a `oneOf` or `anyOf` whose constants the config has.
@@ -40,7 +40,7 @@ def with_defaults(config: Json, schema: JsonSchema) -> Json:
     return filled
 
 
-def _parts(config: Mapping[str, Json], schema: JsonSchema) -> Iterator[JsonSchema]:
+def _parts(config: Mapping[str, FieldValue], schema: JsonSchema) -> Iterator[JsonSchema]:
     """The schemas that hold for an object: `schema`, and those of its branches that are meant."""
     yield schema
     for keyword in ("allOf", "oneOf", "anyOf"):
@@ -52,7 +52,7 @@ def _parts(config: Mapping[str, Json], schema: JsonSchema) -> Iterator[JsonSchem
                 yield from _parts(config, branch)
 
 
-def _is_chosen(config: Mapping[str, Json], branch: JsonSchema) -> bool:
+def _is_chosen(config: Mapping[str, FieldValue], branch: JsonSchema) -> bool:
     """Whether the constants of `branch`, one at least, stand in the config."""
     constants = {name: only for name, part in _properties(branch).items() for only in _only_values(part)}
     return any(name in config for name in constants) and all(
@@ -60,19 +60,19 @@ def _is_chosen(config: Mapping[str, Json], branch: JsonSchema) -> bool:
     )
 
 
-def _only_values(schema: Json) -> Iterator[Json]:
+def _only_values(schema: FieldValue) -> Iterator[FieldValue]:
     if isinstance(schema, Mapping):
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and len(values) == 1:
             yield values[0]
 
 
-def _properties(schema: JsonSchema) -> Mapping[str, Json]:
+def _properties(schema: JsonSchema) -> Mapping[str, FieldValue]:
     properties = schema.get("properties")
     return properties if isinstance(properties, Mapping) else {}
 
 
-def _default(schema: Json, *, required: bool) -> Json:
+def _default(schema: FieldValue, *, required: bool) -> FieldValue:
     """What stands for a value that is missing; `_MISSING`: nothing does."""
     if not isinstance(schema, Mapping):
         return _MISSING
@@ -85,7 +85,7 @@ def _default(schema: Json, *, required: bool) -> Json:
     return value if value is not None and value != "" and _fits(value, schema) else _MISSING
 
 
-def _fits(value: Json, schema: JsonSchema) -> bool:
+def _fits(value: FieldValue, schema: JsonSchema) -> bool:
     if '"$ref"' in canonical(schema):
         # What it refers to is elsewhere in the whole schema.
         return plainly_fits(value, schema)

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean, nearest
-from cdk.base.values import Json
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 
@@ -49,7 +48,7 @@ def find_source(connector: str) -> Source:
     raise ConfigError(f"found no connector {connector!r}{hint}; a path ends with .py, a module has dots")
 
 
-def source_of(candidate: Json, name: str) -> Source:
+def source_of(candidate: object, name: str) -> Source:
     """The source that `found` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
     if isinstance(candidate, Source):
         return candidate

@@ -10,12 +10,12 @@ from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean, nearest
 from cdk.base.validation_messages import shown
-from cdk.base.values import Json, JsonSchema, Keys, dotted
+from cdk.base.values import FieldValue, JsonSchema, Keys, dotted
 
 _CHOOSING = frozenset({"const", "enum"})
 
 
-def misfits(config: Json, schema: JsonSchema) -> list[str]:
+def misfits(config: FieldValue, schema: JsonSchema) -> list[str]:
     """One text for each place of `config` that does not fit: where, what was found, what was expected.
 
     Values appear in it: mask them. Raises ConfigError: `schema` itself is no JSON Schema.
@@ -32,7 +32,7 @@ def misfits(config: Json, schema: JsonSchema) -> list[str]:
     return list(dict.fromkeys(text for error in errors for leaf in _leaves(error) for text in _lines(leaf)))
 
 
-def _pattern(_: object, pattern: str, value: Json, __: Json) -> Iterator[ValidationError]:
+def _pattern(_: object, pattern: str, value: FieldValue, __: FieldValue) -> Iterator[ValidationError]:
     """The keyword `pattern`, in limited time."""
     if isinstance(value, str) and Pattern(pattern).search(value) is None:
         yield ValidationError(f"{value!r} does not match {pattern!r}")
@@ -55,8 +55,8 @@ def _leaves(error: ValidationError) -> Iterator[ValidationError]:
 def _lines(error: ValidationError) -> Iterator[str]:
     keys: Keys = tuple(error.absolute_path)
     known: JsonSchema = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
-    value: Json = error.instance
-    expected: Json = error.validator_value
+    value: FieldValue = error.instance
+    expected: FieldValue = error.validator_value
     match error.validator:
         case "required":
             for name in expected:

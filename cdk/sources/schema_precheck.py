@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import FatalError
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import FieldValue, JsonSchema
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -31,7 +31,7 @@ _NOTES = frozenset(
 """Keywords that say nothing about which values are allowed."""
 
 
-def plainly_fits(config: Json, schema: JsonSchema) -> bool:
+def plainly_fits(config: FieldValue, schema: JsonSchema) -> bool:
     """Whether `config` certainly fits. False says nothing: the schema may have keywords that are not known here."""
     for keyword, rule in schema.items():
         if keyword in _NOTES:
@@ -42,7 +42,7 @@ def plainly_fits(config: Json, schema: JsonSchema) -> bool:
     return True
 
 
-def misfits(config: Json, schema: JsonSchema) -> list[str]:
+def misfits(config: FieldValue, schema: JsonSchema) -> list[str]:
     """A sentence for each place of `config` that does not fit: see `schema_errors`, which is imported only in doubt."""
     if plainly_fits(config, schema):
         return []
@@ -51,7 +51,7 @@ def misfits(config: Json, schema: JsonSchema) -> list[str]:
     return schema_errors.misfits(config, schema)
 
 
-def _has_type(value: Json, names: Json) -> bool:
+def _has_type(value: FieldValue, names: FieldValue) -> bool:
     kinds = names if isinstance(names, list) else [names]
     if not all(isinstance(kind, str) and kind in _TYPES for kind in kinds):
         return False
@@ -60,11 +60,11 @@ def _has_type(value: Json, names: Json) -> bool:
     return any(isinstance(value, _TYPES[kind]) for kind in kinds)
 
 
-def _same(value: Json, other: Json) -> bool:
+def _same(value: FieldValue, other: FieldValue) -> bool:
     return type(value) is type(other) and bool(value == other)
 
 
-def _properties(config: Json, rule: Json) -> bool:
+def _properties(config: FieldValue, rule: FieldValue) -> bool:
     if not isinstance(rule, Mapping) or not isinstance(config, dict):
         return isinstance(rule, Mapping)
     return all(
@@ -79,29 +79,29 @@ def _is_plain(schema: JsonSchema) -> bool:
     return all(kind in _TYPES for kind in (kinds if isinstance(kinds, list) else [kinds]))
 
 
-def _no_others(config: Json, rule: Json, schema: JsonSchema) -> bool:
+def _no_others(config: FieldValue, rule: FieldValue, schema: JsonSchema) -> bool:
     known = schema.get("properties") or {}
     return rule is True or (rule is False and isinstance(config, dict) and config.keys() <= known.keys())
 
 
-def _items(config: Json, rule: Json) -> bool:
+def _items(config: FieldValue, rule: FieldValue) -> bool:
     return isinstance(rule, Mapping) and (
         not isinstance(config, list) or all(plainly_fits(item, rule) for item in config)
     )
 
 
-def _matches(config: Json, pattern: Json) -> bool:
+def _matches(config: FieldValue, pattern: FieldValue) -> bool:
     try:
         return not isinstance(config, str) or Pattern(pattern).search(config) is not None
     except (FatalError, TypeError):
         return False
 
 
-def _is_number(value: Json) -> bool:
+def _is_number(value: FieldValue) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_Look: TypeAlias = Callable[[Json, Json, JsonSchema], bool]
+_Look: TypeAlias = Callable[[FieldValue, FieldValue, JsonSchema], bool]
 
 _LOOKS: Mapping[str, _Look] = {
     "type": lambda config, rule, _: _has_type(config, rule),

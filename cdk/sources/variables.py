@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json, Keys
+from cdk.base.values import JsonValue, Keys
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def with_variables(value: Json, environ: Mapping[str, str], where: Callable[[Keys], str]) -> Json:
+def with_variables(value: JsonValue, environ: Mapping[str, str], where: Callable[[Keys], str]) -> JsonValue:
     """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are unset."""
     unset: list[str] = []
 
-    def put_in(value: Json, keys: Keys) -> Json:
+    def put_in(value: JsonValue, keys: Keys) -> JsonValue:
         match value:
             case dict():
                 return {name: put_in(item, (*keys, name)) for name, item in value.items()}

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 
 from cdk.base.errors import CdkError
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.rest import Headers, Request, Response
 
 Answer: TypeAlias = Callable[[Request], Response]
@@ -28,7 +28,7 @@ class UnexpectedRequest(AssertionError):
 class Route:
     """Requests of one kind, and their answers in order; the last answer repeats."""
 
-    def __init__(self, method: str, path: str, params: Mapping[str, Json] | None) -> None:
+    def __init__(self, method: str, path: str, params: Mapping[str, FieldValue] | None) -> None:
         self._method, self._path, self._params = method, path, params
         self._answers: list[Answer] = []
         self.requests: list[Request] = []
@@ -38,7 +38,7 @@ class Route:
     def returns(
         self,
         *,
-        json: Json = None,
+        json: FieldValue = None,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
@@ -95,7 +95,7 @@ class MockApi:
         self.requests: list[Request] = []
         self._routes: list[Route] = []
 
-    def route(self, method: str, path: str, params: Mapping[str, Json] | None = None) -> Route:
+    def route(self, method: str, path: str, params: Mapping[str, FieldValue] | None = None) -> Route:
         """Add a route for a method and a path (`/users`, `/users/*/posts`) or a whole URL without a query.
 
         params: parameters that a request must have; it may have others.
@@ -104,11 +104,11 @@ class MockApi:
         self._routes.append(route)
         return route
 
-    def get(self, path: str, params: Mapping[str, Json] | None = None) -> Route:
+    def get(self, path: str, params: Mapping[str, FieldValue] | None = None) -> Route:
         """Add a route for GET."""
         return self.route("GET", path, params)
 
-    def post(self, path: str, params: Mapping[str, Json] | None = None) -> Route:
+    def post(self, path: str, params: Mapping[str, FieldValue] | None = None) -> Route:
         """Add a route for POST."""
         return self.route("POST", path, params)
 

@@ -9,7 +9,7 @@ from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.run import one_run
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json, from_json
+from cdk.base.values import FieldValue, from_json
 from cdk.engine.executors import Executor, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
 from cdk.protocol import (
@@ -31,17 +31,17 @@ class ReadResult:
     messages: every protocol message, as JSON. logs: lines of the kit's log. error: why the read failed, if it did.
     """
 
-    messages: list[Json] = field(default_factory=list)
+    messages: list[FieldValue] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
     error: CdkError | None = None
 
     @property
-    def records(self) -> list[Json]:
+    def records(self) -> list[FieldValue]:
         """The data of every record."""
         return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD"]
 
     @property
-    def states(self) -> list[Json]:
+    def states(self) -> list[FieldValue]:
         """The stream state of every state message."""
         return [m["state"]["stream"]["stream_state"] for m in self.messages if m["type"] == "STATE"]
 
@@ -62,7 +62,7 @@ def read(
     source: Source | Stream,
     stream: str | None = None,
     *,
-    config: Mapping[str, Json] | None = None,
+    config: Mapping[str, FieldValue] | None = None,
     state: Iterable[AirbyteStateMessage] = (),
     mode: SyncMode | None = None,
     execute: Executor = serial,
@@ -80,7 +80,7 @@ def read(
 def _read(
     source: Source | Stream,
     stream: str | None,
-    config: Mapping[str, Json],
+    config: Mapping[str, FieldValue],
     manager: ConnectorStateManager,
     *,
     mode: SyncMode | None,

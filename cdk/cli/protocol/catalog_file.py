@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from cdk.base.errors import CatalogError, ConfigError
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.cli.input_files import as_model, read_documents
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.protocol import (
@@ -45,7 +45,7 @@ def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
         raise CatalogError(error.message, path=error.path) from error
 
 
-def _catalog_in(path: Path) -> tuple[str, Json]:
+def _catalog_in(path: Path) -> tuple[str, JsonValue]:
     """The catalog in a file; of several lines, the one with a CATALOG message."""
     where, catalog = str(path), None
     for location, value in read_documents(path):
@@ -56,7 +56,7 @@ def _catalog_in(path: Path) -> tuple[str, Json]:
     return where, catalog
 
 
-def _configured(item: Json, file: str, i: int) -> ConfiguredAirbyteStream:
+def _configured(item: JsonValue, file: str, i: int) -> ConfiguredAirbyteStream:
     if isinstance(item, Mapping) and "stream" not in item and "name" in item:
         return _want(as_model(AirbyteStream, item, file, ("streams", i)))
     return as_model(ConfiguredAirbyteStream, item, file, ("streams", i))

@@ -7,7 +7,7 @@ from pathlib import Path
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
-from cdk.base.values import Json
+from cdk.base.values import JsonValue
 from cdk.cli.output import Output
 from cdk.protocol import (
     AirbyteControlConnectorConfigMessage,
@@ -36,7 +36,7 @@ class ProtocolEvents(Events):
     def learned(self, secret: str) -> None:
         self._output.secrets.add(secret)
 
-    def config_changed(self, config: Mapping[str, Json]) -> None:
+    def config_changed(self, config: Mapping[str, JsonValue]) -> None:
         if self._config is not None and (why := save_config(self._config, config)) is not None:
             logger.warning("the config has changed; %s: keep the CONTROL message's", why)
         content = AirbyteControlConnectorConfigMessage(config=dict(config))
@@ -65,6 +65,6 @@ class SyncEvents(Events):
     def learned(self, secret: str) -> None:
         self._secrets.add(secret)
 
-    def config_changed(self, config: Mapping[str, Json]) -> None:
+    def config_changed(self, config: Mapping[str, JsonValue]) -> None:
         if self._config is not None and (why := save_config(self._config, config)) is not None:
             logger.info("the config has changed; %s: the target keeps what is new", why)

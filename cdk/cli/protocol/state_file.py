@@ -6,7 +6,7 @@ from pathlib import Path
 from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json, Keys
+from cdk.base.values import JsonValue, Keys
 from cdk.cli.input_files import as_model, location, read_documents
 from cdk.protocol import AirbyteStateMessage, AirbyteStreamState, Type
 
@@ -44,7 +44,7 @@ def load_state(path: Path | None, streams: Collection[str]) -> list[AirbyteState
     return messages
 
 
-def _document(value: Json, file: str, streams: Collection[str]) -> list[AirbyteStateMessage]:
+def _document(value: JsonValue, file: str, streams: Collection[str]) -> list[AirbyteStateMessage]:
     match value:
         case list():
             return [_message(item, file, (i,)) for i, item in enumerate(value)]
@@ -58,7 +58,7 @@ def _document(value: Json, file: str, streams: Collection[str]) -> list[AirbyteS
             raise BadState(file, value, f"a list of state messages, or {_EXPECTED}")
 
 
-def _message(value: Json, file: str, keys: Keys = ()) -> AirbyteStateMessage:
+def _message(value: JsonValue, file: str, keys: Keys = ()) -> AirbyteStateMessage:
     if isinstance(value, Mapping) and value.get("type") == Type.STATE and "state" in value:
         value, keys = value["state"], (*keys, "state")
     if not isinstance(value, Mapping) or not _is_message(value):
@@ -66,7 +66,7 @@ def _message(value: Json, file: str, keys: Keys = ()) -> AirbyteStateMessage:
     return as_model(AirbyteStateMessage, value, file, keys)
 
 
-def _legacy(value: Mapping[str, Json], file: str, streams: Collection[str]) -> AirbyteStateMessage:
+def _legacy(value: Mapping[str, JsonValue], file: str, streams: Collection[str]) -> AirbyteStateMessage:
     if value.keys().isdisjoint(streams):
         names = ", ".join(sorted(streams))
         raise BadState(file, value, f"{_EXPECTED}, or a map from stream name ({names}) to state")
@@ -76,7 +76,7 @@ def _legacy(value: Mapping[str, Json], file: str, streams: Collection[str]) -> A
     return AirbyteStateMessage(data=dict(value))
 
 
-def _is_message(value: Mapping[str, Json]) -> bool:
+def _is_message(value: Mapping[str, JsonValue]) -> bool:
     match value:
         case {"type": Type.STATE, "state": _}:
             return True
@@ -88,7 +88,7 @@ def _is_message(value: Mapping[str, Json]) -> bool:
             return value.keys() == {"data"} and isinstance(value["data"], Mapping)
 
 
-def _is_other_line(value: Json) -> bool:
+def _is_other_line(value: JsonValue) -> bool:
     """Whether a line of a read's output is a message of another type."""
     return isinstance(value, Mapping) and value.get("type") in set(Type) - {Type.STATE}
 

@@ -6,7 +6,7 @@ from itertools import islice
 import click
 import orjson
 
-from cdk.base.values import Json
+from cdk.base.values import FieldValue
 from cdk.cli.state.edit import reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
@@ -97,7 +97,7 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
     return 0
 
 
-def _status_json(status: StreamStatus) -> Mapping[str, Json]:
+def _status_json(status: StreamStatus) -> Mapping[str, FieldValue]:
     saved = status.saved
     return {
         "stream": status.stream,
@@ -141,7 +141,7 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
         yield f"  kept: {', '.join(map(str, status.retained))}"
 
 
-def _entries(admin: Admin, table: StreamLocation) -> Iterator[dict[str, Json]]:
+def _entries(admin: Admin, table: StreamLocation) -> Iterator[dict[str, FieldValue]]:
     """The commits that moved the state or the rows back, newest first, each with what moved since the one before."""
     newer: tuple[Commit, TableState | None] | None = None
     for commit, saved in admin.log(table):
@@ -155,7 +155,7 @@ def _entries(admin: Admin, table: StreamLocation) -> Iterator[dict[str, Json]]:
         yield _entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
 
 
-def _entry(commit: Commit, saved: TableState | None, moved: list[str]) -> dict[str, Json]:
+def _entry(commit: Commit, saved: TableState | None, moved: list[str]) -> dict[str, FieldValue]:
     return {
         "version": commit.version,
         "at": None if commit.at is None else commit.at.isoformat(timespec="seconds"),
@@ -170,7 +170,7 @@ def _entry(commit: Commit, saved: TableState | None, moved: list[str]) -> dict[s
     }
 
 
-def _entry_line(entry: Mapping[str, Json]) -> str:
+def _entry_line(entry: Mapping[str, FieldValue]) -> str:
     parts = [
         entry["at"] or "at an unknown time",
         f"version {entry['version']}",

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, ConfigError, StateConflict
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import Json, to_json
+from cdk.base.values import to_json
 from cdk.cli.command_errors import Busy, Unexpected
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
@@ -50,12 +50,10 @@ class PipelineFile:
 
     @property
     def name(self) -> str:
-        """The pipeline's name."""
         return self.settings.name
 
     @cached_property
     def target(self) -> Folder:
-        """Where the tables lie."""
         return folder_at(self.settings.target.path, self.settings.target.storage)
 
     def admin(self, *, dry: bool = False) -> Admin:
@@ -190,7 +188,7 @@ def _print_edit(result: EditResult, *, dry: bool) -> None:
         click.echo(f"  {sentence}")
 
 
-def print_json(kind: str, pipeline: str, **more: Json) -> None:
+def print_json(kind: str, pipeline: str, **more: object) -> None:
     """Print an answer for programs."""
-    answer: Mapping[str, Json] = {"format": kind, "pipeline": pipeline, **more}
+    answer: Mapping[str, object] = {"format": kind, "pipeline": pipeline, **more}
     click.echo(to_json(answer, indent=True).decode())

@@ -155,7 +155,7 @@ class _Interrupted(click.ClickException):
 
 
 class _Terminated(_Interrupted):
-    """SIGTERM ended the sync."""
+    """SIGTERM ended the sync. The exit code is the shell's for that signal."""
 
     exit_code = 128 + signal.SIGTERM
 

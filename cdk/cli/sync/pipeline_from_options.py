@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from cdk.base.errors import CatalogError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.validation_messages import refusals
-from cdk.base.values import Json, dotted
+from cdk.base.values import JsonValue, dotted
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import check_one_connector
 from cdk.cli.protocol.catalog_file import load_catalog
@@ -59,7 +59,7 @@ def given_pipeline(
     source.events = events or source.events
     file, catalog = options["--config"], options["--catalog"]
     path = file if isinstance(file, Path) else None
-    value: dict[str, Json] = {
+    value: dict[str, object] = {
         "name": options["--name"] or _name_of(source_options),
         "source": {**source_options, "config": read_config(path, secrets)},
         "target": {"path": options["--target"]},
@@ -88,12 +88,12 @@ def _name_of(source_options: Mapping[str, str]) -> str:
     return _NAME.sub("-", path.parent.name if name == "manifest" else name).strip("._-") or "sync"
 
 
-def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str, Json]]:
+def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str, JsonValue]]:
     """What a pipeline file would say of a stream of a catalog: what the stream itself does not, as a rule."""
     name, mode = item.stream.name, item.destination_sync_mode
     if item.stream.namespace:
         name = f"{item.stream.namespace}.{name}"
-    options: dict[str, Json] = {"sync_mode": str(item.sync_mode)}
+    options: dict[str, JsonValue] = {"sync_mode": str(item.sync_mode)}
     if "destination_sync_mode" in item.model_fields_set:
         if mode not in _WRITE_MODES:
             raise CatalogError(
@@ -110,10 +110,10 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
     return name, options
 
 
-def _generation(item: ConfiguredAirbyteStream, options: Mapping[str, Json]) -> Mapping[str, Json]:
+def _generation(item: ConfiguredAirbyteStream, options: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """What a platform says of generations, and the way of writing that carries it out."""
     least = item.minimum_generation_id or 0
-    generation: dict[str, Json] = {"generation_id": item.generation_id, "minimum_generation_id": least}
+    generation: dict[str, JsonValue] = {"generation_id": item.generation_id, "minimum_generation_id": least}
     if least and item.sync_mode == SyncMode.FULL_REFRESH:
         if options.get("write_mode") == DestinationSyncMode.APPEND:
             generation |= {"write_mode": str(DestinationSyncMode.OVERWRITE), "remove_stale": {"allow_empty": True}}
