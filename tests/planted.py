@@ -462,8 +462,8 @@ BUGS = [
     Bug(
         "a config file has variables",
         "cli/config_file",
-        "config: Mapping[str, Json] = with_variables(\n",
-        "config: Mapping[str, Json] = found\n    with_variables(\n",
+        "config = with_variables(document,",
+        "config = document\n    with_variables(document,",
     ),
     Bug(
         "what an operation gives has a limit",
