@@ -1,10 +1,11 @@
 """The files of states and tables: which of those that a state needs are missing, and which are orphans."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import orjson
 from deltalake import DeltaTable
@@ -15,7 +16,6 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_audit import Audit, audit
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import actions, missing_files
 from cdk.lake.storage.folder import Folder
@@ -42,6 +42,27 @@ class OrphanFile:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Subject:
+    """The table that checks look at."""
+
+    location: StreamLocation
+    table: StreamTable
+    lost: str
+    """Why its state cannot be found or read; empty where it can."""
+    audited: Audit
+    """Its receipts, added up."""
+
+    @property
+    def name(self) -> str:
+        """What findings call the stream."""
+        return self.location.name
+
+
+Check: TypeAlias = Callable[[Subject], Iterator[Finding]]
+"""Looks for one kind of damage. It reads logs, names of files and footers, no rows, and changes nothing."""
+
+
 def audits(location: StreamLocation) -> dict[str, Audit]:
     """The receipts of a stream's table, added up, and those of its history, by the name of the table."""
     audited = {location.name: audit(location.root, location.stream)}
@@ -56,27 +77,10 @@ def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audi
     """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
     yield from _of_receipts(audited)
     table, lost = location.opened(pipeline)
-    if lost:
-        yield Finding(location.name, lost)
-    elif table.state_version is None:
-        return
-    elif table.restored:
-        owner = (
-            "no state, so the next sync reads from the start"
-            if table.rows_state_version is None
-            else _state(table.rows_state_version)
-        )
-        yield Finding(location.name, f"the table was restored; its rows belong to {owner}", broken=False)
-    for version in _versions(table):
-        try:
-            table.load(version)
-        except StateError as error:
-            if version != table.rows_state_version:
-                yield Finding(location.name, f"{_state(version)} cannot be rolled back to: {error}", broken=False)
-    if missing := missing_files(location.root, [file.path for file in table.files()]):
-        yield Finding(location.name, f"{len(missing)} files of the table are missing, such as {missing[0]}")
-    if table.saved is not None:
-        yield from _of_saved(location, table, table.saved, audited[location.name])
+    if lost or table.state_version is not None:
+        subject = Subject(location, table, lost, audited[location.name])
+        for check in CHECKS:
+            yield from check(subject)
 
 
 def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[Finding]:
@@ -85,16 +89,60 @@ def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[Finding]:
         yield from (Finding(name, text, broken=False) for text in table_audit.notes())
 
 
-def _of_saved(location: StreamLocation, table: StreamTable, saved: TableState, audited: Audit) -> Iterator[Finding]:
-    if not location.root.has([file.path for file in saved.pending]):
+def _lost_state(subject: Subject) -> Iterator[Finding]:
+    if subject.lost:
+        yield Finding(subject.name, subject.lost)
+
+
+def _restore(subject: Subject) -> Iterator[Finding]:
+    if not subject.lost and subject.table.restored:
+        version = subject.table.rows_state_version
+        owner = "no state, so the next sync reads from the start" if version is None else _state(version)
+        yield Finding(subject.name, f"the table was restored; its rows belong to {owner}", broken=False)
+
+
+def _unreadable_states(subject: Subject) -> Iterator[Finding]:
+    for version in _versions(subject.table):
+        try:
+            subject.table.load(version)
+        except StateError as error:
+            if version != subject.table.rows_state_version:
+                text = f"{_state(version)} cannot be rolled back to: {error}"
+                yield Finding(subject.name, text, broken=False)
+
+
+def _missing_files(subject: Subject) -> Iterator[Finding]:
+    if missing := missing_files(subject.location.root, [file.path for file in subject.table.files()]):
+        yield Finding(subject.name, f"{len(missing)} files of the table are missing, such as {missing[0]}")
+
+
+def _missing_hidden_files(subject: Subject) -> Iterator[Finding]:
+    saved = subject.table.saved
+    if saved is not None and not subject.location.root.has([file.path for file in saved.pending]):
         text = "files of a generation that is not visible yet are missing; the next sync reads it from its start"
-        yield Finding(location.name, text, broken=False)
-    rows = table.row_count()
-    visible = saved.write_mode != "overwrite" or saved.complete
-    if audited.since and visible and rows is not None and rows < saved.records:
-        # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
+        yield Finding(subject.name, text, broken=False)
+
+
+def _deleted_rows(subject: Subject) -> Iterator[Finding]:
+    saved = subject.table.saved
+    if saved is None or not subject.audited.since or (saved.write_mode == "overwrite" and not saved.complete):
+        return
+    # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
+    rows = subject.table.row_count()
+    if rows is not None and rows < saved.records:
         text = f"the table has {rows:,} rows, and its state counts {saved.records:,}: some were deleted since"
-        yield Finding(location.name, text, broken=False)
+        yield Finding(subject.name, text, broken=False)
+
+
+CHECKS: tuple[Check, ...] = (
+    _lost_state,
+    _restore,
+    _unreadable_states,
+    _missing_files,
+    _missing_hidden_files,
+    _deleted_rows,
+)
+"""The checks of a table that has a state, in the order in which their findings are shown."""
 
 
 def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
