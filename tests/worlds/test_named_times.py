@@ -68,6 +68,11 @@ def files_vanish_while_they_become_wider(world: Times) -> None:
     world.sync(5)
 
 
+def files_vanish_before_rows_are_counted_that_may_leave(world: Times) -> None:
+    begin(world, WHOLE, THREE, "soft")
+    world.sync_while_somebody_joins_files(5, ("tasks", 0), vacuum=True)
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -77,6 +82,7 @@ WORLDS = [
     rows_without_a_key_come_again,
     two_pipelines_bring_the_same_new_key,
     files_vanish_while_they_become_wider,
+    files_vanish_before_rows_are_counted_that_may_leave,
 ]
 
 

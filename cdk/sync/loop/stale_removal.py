@@ -7,6 +7,7 @@ rows it had when the read began is part of its state.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
@@ -86,6 +87,9 @@ class StaleRemoval:
 
     def known(self, generation: int, spread: TaskMap) -> int:
         """How many rows are shown before the read of a generation begins. Raises what a place raises."""
+        return repeat_if_changed(self._table, partial(self._known, generation, spread))
+
+    def _known(self, generation: int, spread: TaskMap) -> int:
         diff = self._generation_diff(generation)
         if self._by_engine:
             counts, _, _ = diff.summary(self._table.scan(diff.compared_columns))
