@@ -29,8 +29,8 @@ from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
-from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
-from cdk.sync.settings.stream_plan import StreamPlan, SyncMode, WriteModeName
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SyncMode, TargetOptions, WriteModeName
+from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from cdk.sync.tasks.messages import Failure
 from connectors.shop.api import serving

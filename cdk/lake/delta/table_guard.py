@@ -25,7 +25,7 @@ from cdk.lake.storage.folder import Folder
 
 
 class Use(StrEnum):
-    """What a sync does to a table. HISTORY: it adds rows to the history of another table."""
+    """What a sync does to a table; a write mode by its name. HISTORY: it adds rows to the history of another table."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"

@@ -26,7 +26,7 @@ from cdk.lake.delta.table_guard import Guard, Use, guard_at
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import check_columns
 from cdk.streams.order import NaturalOrder
-from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
+from cdk.sync.settings.stream_plan import StreamPlan
 
 _LISTED = 10
 
@@ -158,7 +158,7 @@ def check_guards(
     """Raise ConfigError where the features of the table, or of its history, forbid what is to be done to them."""
     also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
-    guard.check([_USES[stream_plan.write_mode], *also], written)
+    guard.check([Use(stream_plan.write_mode), *also], written)
     history.check([Use.HISTORY, *also], written)
 
 
@@ -168,13 +168,6 @@ def history_guard(stream_plan: StreamPlan) -> Guard:
         with suppress(DeltaError):  # it stops no sync
             return guard_at(stream_plan.history, f"{stream_plan.stream.name}/history")
     return Guard()
-
-
-_USES: Mapping[WriteModeName, Use] = {
-    "append": Use.APPEND,
-    "overwrite": Use.OVERWRITE,
-    "append_dedup": Use.MERGE,
-}
 
 
 def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import orjson
 from pydantic import (
@@ -32,6 +32,9 @@ from cdk.sources.config import prepared_config
 from cdk.sources.variables import with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
+
+SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
+WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
 
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
@@ -127,8 +130,8 @@ class StreamOptions(_Part):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    sync_mode: Literal["full_refresh", "incremental"] | None = None
-    write_mode: Literal["append", "overwrite", "append_dedup"] | None = None
+    sync_mode: SyncMode | None = None
+    write_mode: WriteModeName | None = None
     cursor_field: str | None = None
     primary_key: str | tuple[str, ...] | None = None
     deletes: Literal["soft", "hard"] = "soft"

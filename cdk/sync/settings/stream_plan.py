@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeAlias
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
@@ -14,11 +13,8 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
 from cdk.sync.settings.follow_source import as_conditional
-from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions
+from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions, SyncMode, WriteModeName
 from cdk.sync.settings.stream_options import RemoveStaleOptions
-
-SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
-WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
 
 _LONGEST_NAME = 255 - len(HISTORY)
 """Bytes of a stream's name: file systems take 255 for a folder's, and that of a history is longer."""

@@ -27,9 +27,9 @@ from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.stale_removal import RemovalRequest
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
-from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions, WriteModeName
 from cdk.sync.settings.stream_options import RemoveStaleOptions
-from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
+from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from cdk.sync.tasks.workers import Workers
 from tests.spark.epochs_here import read_epoch

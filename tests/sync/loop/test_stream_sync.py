@@ -38,7 +38,8 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.sync.loop.stream_sync import LOST_IN_A_ROW, StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
-from cdk.sync.settings.stream_plan import StreamPlan, WriteModeName
+from cdk.sync.settings.pipeline_file import WriteModeName
+from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from cdk.sync.tasks.messages import Failure
 from tests.generated_sources import SPAN, Made, made
