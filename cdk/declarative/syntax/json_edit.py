@@ -200,13 +200,10 @@ def _matches(value: JsonValue, pointer: tuple[str, ...]) -> Iterator[tuple[tuple
             yield from (((name, *path), item) for path, item in _matches(child, pointer))
         return
     for name, child in _named(value, first):
-        if rest:
-            yield from (((name, *path), item) for path, item in _matches(child, tuple(rest)))
-        else:
-            yield (name,), child
-    if rest == [_ANY]:
         # `**` also stands for nothing.
-        yield from (((name,), child) for name, child in _named(value, first))
+        if rest in ([], [_ANY]):
+            yield (name,), child
+        yield from (((name, *path), item) for path, item in _matches(child, tuple(rest)))
 
 
 def _named(value: JsonValue, part: str) -> Iterator[tuple[str, JsonValue]]:

@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.values import Json
@@ -130,6 +130,7 @@ _NODES = st.recursive(
 )
 
 
+@example([[0]], ["0", "**"])
 @given(_NODES, st.lists(_STEPS, min_size=1, max_size=4).filter(lambda path: path.count("**") < 2))
 def test_replacing_makes_no_places(node: Json, path: list[str]) -> None:
     def places(value: Json) -> set[str]:
