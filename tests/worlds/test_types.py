@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk import Json
+from cdk.lake.parquet.writer import Limits
 from tests.worlds.table import rows
 from tests.worlds.test_records import INCREASING, LIMITS, SIZES, STREAMS, Put, Run, Turn, World
 
@@ -79,6 +80,19 @@ def _of(stream: str, values: Sequence[Json], **more: Json) -> World:
 
 @example(_of("Divided", [2**53 + 1, 0.5, 1]))
 @example(_of("Whole", [None, True, 1, None], partition_by="part"))
+@example(
+    World(
+        "Divided",
+        {"write_mode": "append_dedup"},
+        [
+            Turn([Put(0, 0, fields={"x": 0.25}), Put(None, 0, fields={"x": 1})], (1, 1)),
+            Turn([Put(0, 0, fields={"x": 2**53 + 1})], (1, 1)),
+        ],
+        text=True,
+        interval=30,
+        limits=Limits(group_rows=1, file_bytes=1, partitions=1, open_files=1, gathered=3),
+    )
+)
 @settings(max_examples=30)
 @given(drifting())
 def test_the_column_of_an_undeclared_field_is_as_wide_as_its_values_and_no_wider(world: World) -> None:
