@@ -26,16 +26,19 @@ from cdk import (
     StateConflict,
     Stream,
 )
+from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.storage.folder import LocalFolder
+from cdk.rest.auth.tokens import TokenEnded
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.stream_state import StreamState
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from tests.samples import STREAMS, Comments, Orders, Plain, ShopOrders, Users, told
 from tests.spark.given_source import Given
 
@@ -253,6 +256,39 @@ def test_an_overwrite_whose_tokens_are_refused_shows_each_row_once(sync: Sync, t
         result = sync(Forgetful(), options=options, interval=0.0)
         assert result.ok
         assert rows(tmp_path, Users()) == expected(Users())
+
+
+class Ending(Forgetful):
+    """Its access token ends in the middle of the generation that is read anew."""
+
+    name = "users"
+    starts = 0
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        pages = super().read_records(slice)
+        type(self).starts += 1
+        return self._ended(pages) if self.starts == 3 else pages
+
+    @staticmethod
+    def _ended(pages: Iterator[Item]) -> Iterator[Item]:
+        yield next(pages)
+        raise TokenEnded
+
+
+def test_an_overwrite_whose_tokens_are_refused_again_fails_and_shows_nothing(tmp_path: Path) -> None:
+    pipeline = Pipeline(
+        name="test",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(tmp_path)),
+        streams={"users": StreamOptions(sync_mode="full_refresh", write_mode="overwrite")},
+        checkpoint_interval=timedelta(),
+    )
+
+    (report,) = SyncRunner(pipeline, Given([Ending()]), workers=Workers(run_inline, 1)).run().streams
+
+    assert report.failure is not None
+    assert "refused a page token again" in report.failure.message
+    assert rows(tmp_path, Users()) == Counter()
 
 
 def test_a_second_sync_of_the_pipeline_is_refused_while_one_runs(sync: Sync, tmp_path: Path) -> None:
