@@ -79,7 +79,7 @@ class Reading:
     """How far a pipeline has read. read: records, as of its last sync that got to its end. busy: it syncs now.
 
     cut: its last sync did not get to its end. unsure: serial numbers of rows that were deleted while it was cut or
-    busy: it may have read them before or after that.
+    busy, or that others added while it was busy with several streams: its commit may have come before or after that.
     """
 
     read: int = 0
@@ -104,6 +104,11 @@ class Model:
         self.there.pop(key, None)
         for reading in self.readings.values():
             if reading.cut or reading.busy:
+                reading.unsure.add(n)
+
+    def came_meanwhile(self, n: int) -> None:
+        for reading in self.readings.values():
+            if reading.busy:
                 reading.unsure.add(n)
 
     def complete(
@@ -534,6 +539,9 @@ class Times(RuleBasedStateMachine):
         known = {name: value for name, value in row.items() if name in schema.names}
         write_deltalake(str(self.table), pa.Table.from_pylist([known], schema), mode="append")
         self.model.there[f"foreign {n}"] = n
+        if self.beside and self.mode == "overwrite":
+            # The sync may go on with the stream beside, long after it has replaced all rows of this one.
+            self.model.came_meanwhile(n)
 
     def _delete(self, which: int) -> None:
         if numbers := sorted(self._numbers()):
