@@ -239,8 +239,8 @@ BUGS = [
     Bug(
         "a refresh hides its rows until it is whole",
         "sync/loop/resume",
-        'else saved.write_mode == "overwrite"',
-        "else False",
+        "plan.traits.one_row_per_key else hidden",
+        "plan.traits.one_row_per_key else False",
     ),
     Bug(
         "a refresh of a table with keys removes older rows",
@@ -688,8 +688,8 @@ BUGS = [
     Bug(
         "a renamed pipeline appends nothing again",
         "sync/loop/stream_sync",
-        'if self._plan.write_mode == "append":\n            raise StateError',
-        'if self._plan.write_mode == "":\n            raise StateError',
+        "if self._plan.traits.repeats_rows:\n            raise StateError",
+        "if False:\n            raise StateError",
         "tests/lake/admin/test_state_admin.py",
     ),
     Bug(
@@ -1189,7 +1189,7 @@ BUGS = [
     Bug(
         "no partition is forgotten where rows are appended",
         "sync/settings/stream_plan",
-        'replaces = write_mode == "append_dedup" and',
+        "replaces = traits.one_row_per_key and",
         "replaces =",
         "tests/spark/test_missing_partitions.py",
     ),
@@ -1482,15 +1482,16 @@ BUGS = [
     Bug(
         "a sync that is refused adds no column",
         "sync/loop/table_writer",
-        "mode.open_history(lambda: RowHistory(folder, table, pipeline, plan.stream.name, self.bounded))\n",
-        "mode.open_history(lambda: RowHistory(folder, table, pipeline, plan.stream.name, self.bounded))\n"
-        "            mode.add(self._columns.add)\n",
+        "return MODES[plan.write_mode](Opening(table, schema, name, key, self.bounded, history))",
+        "mode = MODES[plan.write_mode](Opening(table, schema, name, key, self.bounded, history))\n"
+        "        mode.add(self._columns.add)\n"
+        "        return mode",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
         "a merge spares what a vector deleted",
         "lake/delta/write_modes",
-        "if table.guard.way(Use.MERGE) is Way.ENGINE:",
+        "if table.guard.way(Use.APPEND_DEDUP) is Way.ENGINE:",
         "if False:",
         "tests/worlds/test_named_times.py",
     ),
@@ -1586,7 +1587,7 @@ BUGS = [
     Bug(
         "an overwrite replaces doubled rows",
         "sync/loop/table_fit",
-        '    if stream_plan.write_mode != "overwrite":\n        table.check_moves()',
+        "    if not stream_plan.traits.hidden_until_complete:\n        table.check_moves()",
         "    table.check_moves()",
         "tests/lake/delta/test_write_modes.py",
     ),

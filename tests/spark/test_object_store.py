@@ -21,6 +21,7 @@ from cdk.lake.delta import stream_table as tables
 from cdk.lake.delta.pinned_table import FilesGone
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
@@ -29,7 +30,7 @@ from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
-from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SyncMode, TargetOptions, WriteModeName
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SyncMode, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
 from cdk.sync.tasks.messages import Failure

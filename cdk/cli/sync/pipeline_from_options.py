@@ -14,6 +14,7 @@ from cdk.base.values import JsonValue, dotted
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import check_one_connector
 from cdk.cli.protocol.catalog_file import load_catalog
+from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, traits_of
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.discovery import find_source
 from cdk.sources.manifests import manifest_source
@@ -23,7 +24,7 @@ from cdk.streams.stream import full_name
 from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
-_WRITE_MODES = (DestinationSyncMode.APPEND, DestinationSyncMode.OVERWRITE, DestinationSyncMode.APPEND_DEDUP)
+_WRITE_MODES = tuple(mode for mode in DestinationSyncMode if mode in MODES)
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -105,7 +106,7 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
         options["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)
     if item.generation_id is not None:
         options |= _generation(item, options)
-    if item.primary_key and mode == DestinationSyncMode.APPEND_DEDUP:
+    if item.primary_key and traits_of(mode).one_row_per_key:
         options["primary_key"] = [_field(path, "primary_key", name, file) for path in item.primary_key]
     return name, options
 
@@ -115,11 +116,12 @@ def _generation(item: ConfiguredAirbyteStream, options: Mapping[str, JsonValue])
     least = item.minimum_generation_id or 0
     generation: dict[str, JsonValue] = {"generation_id": item.generation_id, "minimum_generation_id": least}
     if least and item.sync_mode == SyncMode.FULL_REFRESH:
-        if options.get("write_mode") == DestinationSyncMode.APPEND:
-            generation |= {"write_mode": str(DestinationSyncMode.OVERWRITE), "remove_stale": {"allow_empty": True}}
-        elif options.get("write_mode") == DestinationSyncMode.OVERWRITE:
+        traits = traits_of(str(options.get("write_mode")))
+        if traits.repeats_rows:
+            generation |= {"write_mode": FULL_REFRESH_DEFAULT, "remove_stale": {"allow_empty": True}}
+        elif traits.hidden_until_complete:
             generation["remove_stale"] = {"allow_empty": True}
-        elif options.get("write_mode") == DestinationSyncMode.APPEND_DEDUP:
+        elif traits.one_row_per_key:
             # The platform has asked for it: no guard is to keep them.
             generation["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}
     return generation
@@ -131,8 +133,9 @@ def _allowing_empty(pipeline: Pipeline, source: Source) -> Pipeline:
     for stream in source.streams(pipeline.config) if pipeline.streams is None else ():
         streams[full_name(stream)] = StreamOptions(sync_mode="incremental" if stream.incremental else "full_refresh")
     for name, options in {**streams, **(pipeline.streams or {})}.items():
-        overwrites = (options.write_mode or "overwrite") == "overwrite" and options.sync_mode == "full_refresh"
-        allowing = {"remove_stale": RemoveStaleOptions(allow_empty=True)} if overwrites else {}
+        replaces = traits_of(options.write_mode or FULL_REFRESH_DEFAULT).hidden_until_complete
+        empties = replaces and options.sync_mode == "full_refresh"
+        allowing = {"remove_stale": RemoveStaleOptions(allow_empty=True)} if empties else {}
         streams[name] = options.model_copy(update=allowing)
     return pipeline.model_copy(update={"streams": streams})
 

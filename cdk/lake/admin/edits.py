@@ -11,6 +11,7 @@ from cdk.base.errors import BadState, StateError
 from cdk.base.values import FieldValue, JsonValue
 from cdk.lake.admin.diff import Move, moves
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.write_modes import traits_of
 from cdk.state.position import Checkpoint, Position, Start
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stream_state import StreamState
@@ -48,10 +49,10 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
             # What is kept for all partitions would count for this one as well.
             positions[existing] = Start()
         return _moved(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
-    means = [_consequence(saved.write_mode, "The next sync reads the stream from its start.")]
-    if saved.write_mode == "append":
+    means, traits = [_consequence(saved, "The next sync reads the stream from its start.")], traits_of(saved.write_mode)
+    if traits.repeats_rows:
         means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
-    records = saved.records if saved.write_mode == "append_dedup" else 0
+    records = saved.records if traits.one_row_per_key else 0
     new = TableState(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
     return Change("reset", new, tuple(moves(saved.state, None)), tuple(means))
 
@@ -99,7 +100,7 @@ def import_state(saved: TableState, stream: Stream, blob: JsonValue, what: str =
 
 def rolled_back(saved: TableState | None, older: TableState, number: int) -> Change:
     """Go back to an earlier state of the same table."""
-    means = _consequence(older.write_mode, "What was read since is read again.")
+    means = _consequence(older, "What was read since is read again.")
     before = None if saved is None else saved.state
     return Change(
         f"rollback to state {number}", replace(older, logged=None), tuple(moves(before, older.state)), (means,)
@@ -132,21 +133,12 @@ def _moved(what: str, saved: TableState, state: StreamState, stream: Stream | No
         cursor_field=None if stream is None else stream.cursor_field,
         exact=True,
     )
-    means = _consequence(saved.write_mode, "The next sync reads again what lies behind the new position.")
+    means = _consequence(saved, "The next sync reads again what lies behind the new position.")
     return Change(what, replace(saved, state=blob), tuple(moves(saved.state, blob)), (means,))
 
 
-def _consequence(write_mode: str, first: str) -> str:
-    match write_mode:
-        case "append":
-            then = "Records that it reads again become further rows beside those that are there"
-        case "append_dedup":
-            then = "Records that it reads again replace the rows of their keys: nothing is there twice"
-        case "overwrite":
-            then = "The rows that are there stay until the new generation is complete and replaces them"
-        case _:
-            then = "What becomes of rows that are there follows from the write mode of the next sync"
-    return f"{first} {then}."
+def _consequence(saved: TableState, first: str) -> str:
+    return f"{first} {traits_of(saved.write_mode).reread}."
 
 
 def _partition_in(state: StreamState, partition: Partition) -> Partition:

@@ -11,6 +11,7 @@ from cdk.lake.delta.commit_log import commits
 from cdk.lake.delta.receipt import row_count
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use, guard_at
+from cdk.lake.delta.write_modes import INCREMENTAL_DEFAULT, traits_of
 from cdk.lake.storage.folder import Folder
 
 _MANY, _SMALL = 100, 8 * 2**20
@@ -71,7 +72,8 @@ class TableFacts:
             case TableStatus.UNREADABLE:
                 return "fails: bring its state file back, or move the table away"
             case TableStatus.COMPLETE:
-                what = f"everything, {'replaces' if self.write_mode == 'overwrite' else 'adds to'} the rows"
+                replaces = traits_of(self.write_mode or "").hidden_until_complete
+                what = f"everything, {'replaces' if replaces else 'adds to'} the rows"
                 return f"reads {'what is new' if self.sync_mode == 'incremental' else what}"
 
     @property
@@ -153,7 +155,7 @@ def _status(table: StreamTable) -> TableStatus:
 
 def _refused(guard: Guard, request: TableRequest, write_mode: str | None = None) -> list[str]:
     """Why the next sync cannot write to a table. write_mode: of the last one, where the pipeline does not say."""
-    uses = [Use(request.write_mode or write_mode or Use.APPEND)]
+    uses = [traits_of(request.write_mode or write_mode or INCREMENTAL_DEFAULT).use]
     if request.removal in {"soft", "hard"}:
         uses.append(Use(f"remove_stale: {request.removal}"))
     return guard.refusals(uses)

@@ -16,6 +16,7 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_audit import Audit, audit
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import actions, missing_files
 from cdk.lake.storage.folder import Folder
@@ -125,7 +126,9 @@ def _missing_hidden_files(subject: Subject) -> Iterator[Finding]:
 
 def _deleted_rows(subject: Subject) -> Iterator[Finding]:
     saved = subject.table.saved
-    if saved is None or not subject.audited.since or (saved.write_mode == "overwrite" and not saved.complete):
+    if saved is None or not subject.audited.since:
+        return
+    if traits_of(saved.write_mode).hidden_until_complete and not saved.complete:
         return
     # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
     rows = subject.table.row_count()

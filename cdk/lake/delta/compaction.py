@@ -71,7 +71,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
     with _committing(handle, root):
         handle.create_write_transaction(
             file_actions(files, small, partition_by=partition_by, now=now, rows_change=False),
-            "append",
+            Use.APPEND,
             handle.schema(),
             partition_by,
             # Measured with delta-rs 1.6: tried again, it removes files that OPTIMIZE has removed before.

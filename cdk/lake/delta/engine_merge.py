@@ -28,14 +28,14 @@ from cdk.lake.parquet.dedup import (
     latest_rows,
     pairs,
 )
-from cdk.lake.parquet.merge import Merge
+from cdk.lake.parquet.merge import Merge, Merged
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
 
 
 @dataclass(frozen=True)
 class EngineMerge:
-    """What becomes of the rows that were read. The figures are those of `cdk.lake.parquet.merge.Merged`."""
+    """What becomes of the rows that were read."""
 
     merge: Merge
     staged: Sequence[DataFile]
@@ -43,12 +43,8 @@ class EngineMerge:
     """The operation on each row that was read, by `_file` and `_row`."""
     rows: int
     """Rows of the table before the merge."""
-    added: int
-    replaced: int
-    stale: int
-    superseded: int
-    deleted: int
-    apart: int
+    merged: Merged
+    """What it comes to; without the files that delta-rs will write."""
     expected: dict[str, int]
     """What delta-rs has to count."""
 
@@ -102,12 +98,17 @@ def engine_comparison(
         staged,
         operations,
         rows,
-        added=counts[UPSERT] + counts[INSERT],
-        replaced=met.num_rows,
-        stale=_sum(stale),
-        superseded=sum(part.num_rows for part in read) - winners.num_rows,
-        deleted=_sum(pc.and_not(winners[DELETED], stale)),
-        apart=sum(part.num_rows - part[APART].null_count for part in read),
+        Merged(
+            (),
+            (),
+            added=counts[UPSERT] + counts[INSERT],
+            replaced=met.num_rows,
+            stale=_sum(stale),
+            superseded=sum(part.num_rows for part in read) - winners.num_rows,
+            deleted=_sum(pc.and_not(winners[DELETED], stale)),
+            apart=sum(part.num_rows - part[APART].null_count for part in read),
+            spare=() if merge.staged else tuple(file.path for file in staged),
+        ),
         expected={
             "inserted": counts[INSERT],
             "updated": counts[UPSERT],

@@ -1,4 +1,4 @@
-"""Commits that delta-rs makes by its own MERGE, UPDATE, DELETE or writer, where a table's features need that.
+"""Commits that delta-rs makes by its own MERGE, UPDATE or DELETE, where a table's features need that.
 
 Each is a `Change`: a function of the table's handle and of the properties of the commit, which carry the state's
 marker. Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable
 
 from cdk.lake.arrow.columns import GENERATION, RAW_ID
 from cdk.lake.parquet.dedup import DELETED_AT
@@ -25,28 +25,6 @@ OPERATION = "_cdk_operation"
 TARGET = "_cdk_target"
 """The column of `merged` rows that has the `_airbyte_raw_id` of the row to meet, where that has null in its key."""
 UPSERT, INSERT, REMOVE = "upsert", "insert", "remove"
-
-
-def appended(rows: Rows, schema: pa.Schema) -> Change:
-    """Append rows through the writer of delta-rs."""
-
-    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        reader = pa.RecordBatchReader.from_batches(schema, rows)
-        write_deltalake(handle, reader, mode="append", commit_properties=properties)
-        return {}
-
-    return change
-
-
-def overwritten(rows: Rows, schema: pa.Schema) -> Change:
-    """Replace all rows of the table."""
-
-    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        reader = pa.RecordBatchReader.from_batches(schema, rows)
-        write_deltalake(handle, reader, mode="overwrite", commit_properties=properties)
-        return {}
-
-    return change
 
 
 def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:

@@ -25,6 +25,7 @@ from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.rewrite import TableLayout
@@ -117,7 +118,7 @@ class RowHistory:
         repeat_if_changed(self.table, partial(self._rewrite, layout, spread))
 
     def _rewrite(self, layout: TableLayout, spread: TaskMap) -> None:
-        saved = self.table.saved or TableState("incremental", "append")
+        saved = self.table.saved or TableState("incremental", Use.APPEND)
         files = layout.rewrite(self.table.files(), spread)
         self.table.commit(saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
 
@@ -194,7 +195,7 @@ class RowHistory:
 
     def _commit(self, files: Sequence[DataFile], remove: Sequence[TableFile] = ()) -> None:
         """Add the files and note up to which state the history is complete; unknown where files are removed."""
-        before = self.table.saved or TableState("incremental", "append")
+        before = self.table.saved or TableState("incremental", Use.APPEND)
         state = None if remove else self.main.rows_state_version or 0
         rows = before.records + row_count(files)
         self.table.commit(replace(before, state=state, records=rows), files, remove=remove)

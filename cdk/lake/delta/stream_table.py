@@ -31,6 +31,7 @@ from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, TableChanged
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.restore_detection import RowsState, state_of_rows
 from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
+from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.table_files import (
     TableFile,
@@ -353,7 +354,7 @@ class StreamTable(PinnedTable):
 
         def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
             columns = handle.schema() if schema is None else self._prepared(schema)
-            by, mode = list(self.partition_by) or None, "overwrite" if overwrite else "append"
+            by, mode = list(self.partition_by) or None, Use.OVERWRITE if overwrite else Use.APPEND
             handle.create_write_transaction(named, mode, columns, by, commit_properties=properties)
             handle.update_incremental()
             return {}

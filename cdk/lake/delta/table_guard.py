@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 
 import orjson
 from deltalake import DeltaTable
@@ -25,12 +25,15 @@ from cdk.lake.storage.folder import Folder
 
 
 class Use(StrEnum):
-    """What a sync does to a table; a write mode by its name. HISTORY: it adds rows to the history of another table."""
+    """What a sync does to a table, by the option that people know it by; HISTORY to that of another one.
 
-    APPEND = "append"
-    OVERWRITE = "overwrite"
-    MERGE = "append_dedup"
-    HISTORY = "history"
+    The first three are what the write modes of these names do, and others may do as well. delta-rs has their words.
+    """
+
+    APPEND = auto()
+    OVERWRITE = auto()
+    APPEND_DEDUP = auto()
+    HISTORY = auto()
     FLAG = "remove_stale: soft"
     DELETE = "remove_stale: hard"
     GAIN = "new columns"
@@ -93,7 +96,7 @@ class Feature:
 
 _ALL_FILES = dict.fromkeys(Use, Way.FILES)
 _NONE: Mapping[Use, Way] = {}
-_ROW_BY_ROW = dict.fromkeys([Use.MERGE, Use.FLAG, Use.DELETE], Way.ENGINE)
+_ROW_BY_ROW = dict.fromkeys([Use.APPEND_DEDUP, Use.FLAG, Use.DELETE], Way.ENGINE)
 _CHECKED = {
     **dict.fromkeys([Use.APPEND, Use.OVERWRITE], Way.ENGINE),
     **_ROW_BY_ROW,

@@ -1,6 +1,7 @@
-"""How an epoch's rows get into a table: one class for each write mode.
+"""How an epoch's rows get into a table: one class for each write mode, and its name in `MODES`.
 
-Each makes rows and state one commit, and leaves both as they were when it cannot.
+Each makes rows and state one commit, and leaves both as they were when it cannot. What others have to know of a mode
+are its `Traits`: nobody else goes by names, so a mode that is added is added here alone.
 """
 
 from abc import ABC, abstractmethod
@@ -9,8 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from typing import ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError
@@ -20,8 +23,8 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
 from cdk.lake.arrow.cast import cast_batch
-from cdk.lake.delta.engine_merge import EngineMerge, engine_comparison
-from cdk.lake.delta.engine_writes import appended, merged, overwritten
+from cdk.lake.delta.engine_merge import engine_comparison
+from cdk.lake.delta.engine_writes import merged
 from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.delta.row_history import RowHistory
@@ -36,6 +39,62 @@ from cdk.lake.storage.folder import Folder
 
 _LONGEST_MERGE = timedelta(days=1)
 """Older files of merges are orphans; a younger one may belong to a run on another machine."""
+
+WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
+
+INCREMENTAL_DEFAULT: WriteModeName = "append"
+"""How incremental syncs write where nobody says how."""
+FULL_REFRESH_DEFAULT: WriteModeName = "overwrite"
+"""The same of full refreshes, and of streams that are read again in place of rows without a key."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a write mode is to those who neither read nor write rows."""
+
+    use: Use
+    """What it does to a table, as guards have it."""
+    reread: str
+    """What becomes of rows when a stream is read again from its start, as the end of a message."""
+    one_row_per_key: bool = False
+    """Rows need a primary key, and a new row replaces the one of its key."""
+    hidden_until_complete: bool = False
+    """No reader sees a generation before all of it is there; it then replaces the rows of the one before."""
+    repeats_rows: bool = False
+    """What is read again is there once more."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a write mode is opened with, by a sync of one stream."""
+
+    table: StreamTable
+    schema: pa.Schema
+    """What files are written with; the table may lack some of it yet."""
+    stream: str
+    identity: Identity | None = None
+    """How rows are told apart, where the mode has one row per key."""
+    bounded: tuple[str, ...] = ()
+    """Columns whose bounds go into the log."""
+    history: Callable[[], RowHistory] | None = None
+    """Opens the history, if there is to be one."""
+
+
+@dataclass(frozen=True)
+class EpochRows:
+    """What an epoch brought of a stream."""
+
+    files: Sequence[DataFile]
+    """They lie in the mode's `staging`, and no table names them yet."""
+    counts: RecordCounts = field(default_factory=RecordCounts)
+    """What the slices counted since the last commit."""
+    finished: bool = False
+    """All has been read."""
+
+    @property
+    def staged(self) -> Receipt:
+        """The receipt of their commit, with the figures of the slices and of their files."""
+        return Receipt(self.counts.read, self.counts.skipped, self.counts.rejected, staged=row_count(self.files))
 
 
 @dataclass(frozen=True)
@@ -57,8 +116,10 @@ class Committed:
 class WriteMode(ABC):
     """The writing end of one stream in one sync."""
 
-    def __init__(self, table: StreamTable) -> None:
-        self.table = table
+    traits: ClassVar[Traits]
+
+    def __init__(self, opening: Opening) -> None:
+        self.table = opening.table
 
     @property
     def staging(self) -> Folder:
@@ -71,19 +132,10 @@ class WriteMode(ABC):
         return [self.table]
 
     @abstractmethod
-    def commit(
-        self,
-        saved: TableState,
-        files: Sequence[DataFile],
-        read: RecordCounts,
-        *,
-        finished: bool,
-        spread: TaskMap = run_inline,
-    ) -> Committed:
-        """Commit `files`, which lie in `staging` and which no table names yet, and the state that goes with them.
+    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
+        """Commit rows and the state that goes with them.
 
-        saved: its records are those before this commit. read: what the slices counted since the last one. finished:
-        the generation is complete. spread: runs tasks, where there is more to do than to name files.
+        saved: its records are those before this commit. spread: runs tasks where there is more to do than name files.
         Raises ReceiptError, StateError, and what a store raises: neither is committed.
         """
 
@@ -102,17 +154,14 @@ class WriteMode(ABC):
 class Append(WriteMode):
     """Every row is added, none is replaced."""
 
-    def commit(
-        self,
-        saved: TableState,
-        files: Sequence[DataFile],
-        read: RecordCounts,
-        *,
-        finished: bool,
-        spread: TaskMap = run_inline,
-    ) -> Committed:
-        del finished, spread
-        receipt = replace(_staged(read, files), added=row_count(files))
+    traits = Traits(
+        Use.APPEND, "Records that it reads again become further rows beside those that are there", repeats_rows=True
+    )
+
+    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
+        del spread
+        files = rows.files
+        receipt = replace(rows.staged, added=row_count(files))
         saved = replace(saved, records=saved.records + receipt.landed)
         if done := bool(files) or self._changed(saved):
             files = repeat_if_changed(self.table, partial(self._added, saved, files, receipt))
@@ -125,30 +174,29 @@ class Append(WriteMode):
             table.commit(saved, files, logged=() if files else None, receipt=receipt)
             return files
         table.check_files(files)
-        written = table.change(saved, appended(_rows(table, files), table.schema), receipt, logged=())
-        _delete(table, files)
-        return written
+        return _rewritten(table, saved, files, receipt, "append")
 
 
 class Overwrite(WriteMode):
-    """A generation stays invisible until it is complete; the commit that completes it replaces the one before."""
+    """A generation stays invisible until it is complete; the commit that completes it replaces the one before.
 
-    def __init__(self, table: StreamTable, schema: pa.Schema) -> None:
-        """schema: what the generation's files are written with, and the table's columns once it is complete."""
-        super().__init__(table)
-        self._schema = schema
+    The table's columns are then those that the generation's files were written with.
+    """
 
-    def commit(
-        self,
-        saved: TableState,
-        files: Sequence[DataFile],
-        read: RecordCounts,
-        *,
-        finished: bool,
-        spread: TaskMap = run_inline,
-    ) -> Committed:
+    traits = Traits(
+        Use.OVERWRITE,
+        "The rows that are there stay until the new generation is complete and replaces them",
+        hidden_until_complete=True,
+    )
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self._schema = opening.schema
+
+    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
         del spread
-        receipt, pending = _staged(read, files), (*saved.pending, *files)
+        files, finished = rows.files, rows.finished
+        receipt, pending = rows.staged, (*saved.pending, *files)
         # What was hidden counts as the state counts it, what is shown as the files do.
         shows = {"shown": saved.records, "added": row_count(pending)}
         receipt = replace(receipt, **(shows if finished else {"hidden": row_count(files)}))
@@ -171,21 +219,18 @@ class Overwrite(WriteMode):
         receipt = replace(receipt, removed=table.row_count() or 0)
         if pending and table.guard.way(Use.OVERWRITE) is Way.ENGINE:
             table.check_files(pending)
-            table.change(saved, overwritten(_rows(table, pending), table.schema), receipt, logged=())
-            _delete(table, pending)
+            _rewritten(table, saved, pending, receipt, "overwrite")
             return receipt
         table.commit(saved, pending, overwrite=True, schema=self._final_schema(), logged=(), receipt=receipt)
         return receipt
 
     def _final_schema(self) -> pa.Schema:
         """The generation's columns, and those that somebody has given the table since: it never loses one."""
-        return pa.schema(
-            [*self._schema, *(field for field in self.table.schema if field.name not in self._schema.names)]
-        )
+        others = [field for field in self.table.schema if field.name not in self._schema.names]
+        return pa.schema([*self._schema, *others])
 
     def add(self, columns: Sequence[pa.Field]) -> None:
-        fields = {field.name: field for field in (*self._schema, *columns)}
-        self._schema = pa.schema(list(fields.values()))
+        self._schema = pa.schema({field.name: field for field in (*self._schema, *columns)}.values())
         super().add([column for column in columns if column.name not in self.table.schema.names])
 
 
@@ -196,15 +241,20 @@ class AppendDedup(WriteMode):
     one adds the missing rows.
     """
 
-    def __init__(self, table: StreamTable, identity: Identity, bounded: tuple[str, ...], stream: str) -> None:
-        super().__init__(table)
-        self.identity, self._bounded, self._stream = identity, bounded, stream
-        self._history: RowHistory | None = None
+    traits = Traits(
+        Use.APPEND_DEDUP,
+        "Records that it reads again replace the rows of their keys: nothing is there twice",
+        one_row_per_key=True,
+    )
 
-    def open_history(self, opened: Callable[[], RowHistory]) -> None:
-        """Let a history follow the table, if it can be opened."""
-        with self._logging_history_errors():
-            self._history = opened()
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        assert opening.identity is not None  # as its traits say
+        self.identity, self._bounded, self._stream = opening.identity, opening.bounded, opening.stream
+        self._history: RowHistory | None = None
+        if opening.history is not None:
+            with self._logging_history_errors():
+                self._history = opening.history()
 
     def prepare(self, spread: TaskMap) -> None:
         remove_scratch(self.table.root, system_clock() - _LONGEST_MERGE)
@@ -232,22 +282,12 @@ class AppendDedup(WriteMode):
     def tables(self) -> Sequence[StreamTable]:
         return [self.table] if self._history is None else [self.table, self._history.table]
 
-    def commit(
-        self,
-        saved: TableState,
-        files: Sequence[DataFile],
-        read: RecordCounts,
-        *,
-        finished: bool,
-        spread: TaskMap = run_inline,
-    ) -> Committed:
-        del finished
-        staged = _staged(read, files)
-        if not files:
+    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
+        if not rows.files:
             if done := self._changed(saved):
-                repeat_if_changed(self.table, partial(self.table.commit, saved, receipt=staged))
-            return Committed(saved, done, receipt=staged)
-        saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, files, staged, spread))
+                repeat_if_changed(self.table, partial(self.table.commit, saved, receipt=rows.staged))
+            return Committed(saved, done, receipt=rows.staged)
+        saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, rows, spread))
         for path in merged.spare:
             self.table.root.delete(path)
         if self._history is not None:
@@ -255,22 +295,19 @@ class AppendDedup(WriteMode):
                 self._history.follow()
         return Committed(saved, True, merged.add, receipt, merged.apart)
 
-    def _merged(
-        self, saved: TableState, files: Sequence[DataFile], staged: Receipt, spread: TaskMap
-    ) -> tuple[TableState, Merged, Receipt]:
-        table = self.table
+    def _merged(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
+        table, files = self.table, rows.files
         source = self.tables[-1]
         staged_in = None if source is table else source.root
         merge = Merge(table.layout(self._bounded), self.identity, spread, staged_in)
         source.check_files(files)
-        if table.guard.way(Use.MERGE) is Way.ENGINE:
-            return self._merged_by_engine(merge, saved, files, staged)
+        if table.guard.way(Use.APPEND_DEDUP) is Way.ENGINE:
+            return self._merged_by_engine(merge, saved, rows)
         present = table.files(*self.identity.keys)
         result = merge(files, present)
         crash_point("merged")
-        rows = sum(file.rows for file in present) + result.added - result.replaced
-        saved = replace(saved, records=rows)
-        receipt = _merge_receipt(staged, result)
+        records = sum(file.rows for file in present) + result.added - result.replaced
+        saved, receipt = replace(saved, records=records), _merge_receipt(rows, result)
         if staged_in is not None:
             source.check_files(files)
         try:
@@ -289,35 +326,21 @@ class AppendDedup(WriteMode):
         """What the history has to follow."""
         return () if self._history is None else files
 
-    def _merged_by_engine(
-        self, merge: Merge, saved: TableState, files: Sequence[DataFile], staged: Receipt
-    ) -> tuple[TableState, Merged, Receipt]:
-        table = self.table
+    def _merged_by_engine(self, merge: Merge, saved: TableState, rows: EpochRows) -> tuple[TableState, Merged, Receipt]:
+        table, files = self.table, rows.files
         comparison = engine_comparison(merge, files, table.scan)
         crash_point("merged")
-        saved = replace(saved, records=comparison.rows + comparison.added - comparison.replaced)
-        receipt = _merge_receipt(staged, comparison)
-        written: Sequence[DataFile] = ()
+        result = comparison.merged
+        records = comparison.rows + result.added - result.replaced
+        saved, receipt = replace(saved, records=records), _merge_receipt(rows, result)
         if any(comparison.expected.values()):
             change = merged(comparison.source(), table.schema, merge.identity.keys)
             written = table.change(saved, change, receipt, comparison.expected, logged=self._logged(files))
+            result = replace(result, add=tuple(written))
         else:
             # delta-rs commits no MERGE that changes nothing, and the state has to move.
             table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
-        spare = () if merge.staged else tuple(file.path for file in files)
-        return (
-            saved,
-            Merged(
-                tuple(written),
-                (),
-                comparison.added,
-                comparison.replaced,
-                apart=comparison.apart,
-                where="delta-rs",
-                spare=spare,
-            ),
-            receipt,
-        )
+        return saved, result, receipt
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         super().add(columns)
@@ -326,29 +349,45 @@ class AppendDedup(WriteMode):
                 self._history.add(columns)
 
 
-def _rows(table: StreamTable, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-    """The rows of files that no version names, with all columns of the table."""
+MODES: Mapping[str, type[WriteMode]] = {
+    "append": Append,
+    "overwrite": Overwrite,
+    "append_dedup": AppendDedup,
+}
+_UNKNOWN = Traits(Use.APPEND, "What becomes of rows that are there follows from the write mode of the next sync")
+
+
+def traits_of(name: str) -> Traits:
+    """The traits of a write mode, as pipelines, catalogs and states name it; of an unknown one those of none."""
+    return MODES[name].traits if name in MODES else _UNKNOWN
+
+
+def _rewritten(
+    table: StreamTable,
+    saved: TableState,
+    files: Sequence[DataFile],
+    receipt: Receipt,
+    mode: Literal["append", "overwrite"],
+) -> Sequence[DataFile]:
+    """Have delta-rs write the rows of files, which no version names, into files of its own; these."""
     schema = table.schema
-    for file in files:
-        for batch in rows_of(table.root, file.path, {}, schema):
-            yield cast_batch(batch, schema)
 
+    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+        batches = (cast_batch(batch, schema) for file in files for batch in rows_of(table.root, file.path, {}, schema))
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        write_deltalake(handle, reader, mode=mode, commit_properties=properties)
+        return {}
 
-def _delete(table: StreamTable, files: Sequence[DataFile]) -> None:
-    """Remove files whose rows delta-rs has written into its own."""
+    written = table.change(saved, change, receipt, logged=())
     for file in files:
         table.root.delete(file.path)
+    return written
 
 
-def _staged(read: RecordCounts, files: Sequence[DataFile]) -> Receipt:
-    """The receipt of a commit, with the figures of the slices and of their files."""
-    return Receipt(read.read, read.skipped, read.rejected, staged=row_count(files))
-
-
-def _merge_receipt(staged: Receipt, merged: Merged | EngineMerge) -> Receipt:
+def _merge_receipt(rows: EpochRows, merged: Merged) -> Receipt:
     """The receipt of a commit with what merging counts, whoever writes the rows."""
     return replace(
-        staged,
+        rows.staged,
         superseded=merged.superseded,
         stale=merged.stale,
         deleted=merged.deleted,

@@ -75,8 +75,6 @@ class Merged:
     """Rows that were read without a key (`cdk.lake.parquet.dedup`)."""
     compared: int = 0
     """Files of the table that were read."""
-    where: str = "here"
-    """`here`, `spark` or `delta-rs`."""
     spare: tuple[str, ...] = ()
     """Files that are orphans after the commit."""
 
@@ -124,7 +122,6 @@ class Merge:
             pc.sum(pc.and_not(winners[DELETED], stale)).as_py() or 0,
             sum(part.num_rows - part[APART].null_count for part in read),
             len(compared),
-            "here" if run is run_inline else "spark",
             () if self.staged else tuple(file.path for file in staged if file not in add),
         )
 

@@ -94,7 +94,7 @@ class ConditionalState(ReadCondition):
         Raises BadState: what is remembered of the source is of another kind, or damaged.
         """
         self._stream, self._most, self._resumed = plan.stream.name, followed.most, resumed
-        self.single_slice = removal is not None or plan.write_mode == "overwrite"
+        self.single_slice = removal is not None or plan.traits.hidden_until_complete
         self._changed, self._ended = False, 0
         self._selection = _selection(plan, followed.config, removal)
         self._asked: dict[str, Validators | None] = {}

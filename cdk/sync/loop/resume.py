@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from cdk.base.errors import ConfigError
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, traits_of
 from cdk.sync.settings.stream_plan import StreamPlan
 
 
@@ -17,7 +18,8 @@ def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
         return False
     if plan.generation > saved.generation:
         return plan.replaces
-    refreshing = plan.replaces if plan.write_mode == "append_dedup" else saved.write_mode == "overwrite"
+    hidden = traits_of(saved.write_mode).hidden_until_complete
+    refreshing = plan.replaces if plan.traits.one_row_per_key else hidden
     return refreshing and not saved.complete and saved.sync_mode == "incremental"
 
 
@@ -37,14 +39,14 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
             "an older catalog must not write to it"
         )
     newer = generation is not None and generation > saved.generation
-    if write_mode == "append" and is_refreshed(plan, saved):
-        write_mode = "overwrite"
+    if plan.traits.repeats_rows and is_refreshed(plan, saved):
+        write_mode = FULL_REFRESH_DEFAULT
     if sync_mode == "incremental" == saved.sync_mode and not newer:
         return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
     same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)
     if same and not newer and (not saved.complete or sync == saved.sync or generation == saved.generation):
         return replace(saved, sync=sync), True
     # A table with one row per key goes on with the rows it has.
-    records = saved.records if saved.write_mode == write_mode == "append_dedup" else 0
+    records = saved.records if saved.write_mode == write_mode and plan.traits.one_row_per_key else 0
     number = saved.generation + 1 if generation is None else generation
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False

@@ -299,7 +299,7 @@ class SyncRunner:
     def _removal(self, plan: StreamPlan) -> RemovalRequest | None:
         """What is to become of the stream's rows that a complete read does not see."""
         options = plan.remove_stale
-        if options is None or plan.write_mode == "overwrite":
+        if options is None or plan.traits.hidden_until_complete:
             return None
         return RemovalRequest(
             options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else ""

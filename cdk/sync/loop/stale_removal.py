@@ -58,12 +58,12 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
         raise ConfigError(
             f"{where}: an incremental sync reads what is new, and does not see what is gone; use full_refresh"
         )
-    if plan.write_mode == "overwrite" and (more := options.model_fields_set - {"allow_empty"}):
+    if plan.traits.hidden_until_complete and (more := options.model_fields_set - {"allow_empty"}):
         raise ConfigError(
             f"{where}: an overwrite leaves nothing of earlier reads; it takes allow_empty alone, leave "
             f"{', '.join(sorted(more))} out, or use append_dedup"
         )
-    if plan.write_mode == "append":
+    if not (plan.traits.one_row_per_key or plan.traits.hidden_until_complete):
         raise ConfigError(
             f"{where}: only tables with one row for each key can tell which rows are gone; use append_dedup"
         )

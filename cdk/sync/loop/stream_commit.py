@@ -5,14 +5,12 @@ no more are to leave (`RemovingCommit`), the rows come first, and the commit tha
 Where the source is asked whether it has changed, nothing is committed until it has (`ReadCondition.waits`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from cdk.base.task_map import TaskMap
-from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import Committed
-from cdk.lake.parquet.writer import DataFile
+from cdk.lake.delta.write_modes import Committed, EpochRows
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
@@ -34,17 +32,6 @@ class CommitOutcome:
     """The source has not changed, so nothing was read."""
     refusal: RemovalRefused | None = None
     """Why the stream fails, though this commit stands."""
-
-
-@dataclass(frozen=True)
-class EpochRows:
-    """What an epoch brought of a stream."""
-
-    files: Sequence[DataFile]
-    counts: RecordCounts
-    """What the slices counted since the last commit."""
-    finished: bool
-    """All has been read."""
 
 
 class StreamCommit:
@@ -94,8 +81,7 @@ class StreamCommit:
     def _add(self, saved: TableState, rows: EpochRows, spread: TaskMap, *, complete: bool) -> CommitOutcome:
         saved = replace(self._with_source(saved, finished=rows.finished), complete=complete)
         self._check(saved)
-        mode = self._writing.mode
-        return CommitOutcome(mode.commit(saved, rows.files, rows.counts, finished=complete, spread=spread))
+        return CommitOutcome(self._writing.mode.commit(saved, replace(rows, finished=complete), spread))
 
     def _leave(self, saved: TableState) -> CommitOutcome:
         """End a read that brought nothing new: the table stays, with what its source said of itself."""
@@ -113,7 +99,7 @@ class StreamCommit:
     def _empties(self, saved: TableState) -> RemovalRefused | None:
         """The error of an overwrite that would leave a table without rows that has some, and nobody said it may."""
         plan = self._plan
-        if plan.write_mode != "overwrite" or saved.records:
+        if not plan.traits.hidden_until_complete or saved.records:
             return None
         shown = self._writing.table.row_count() or 0
         counts = guards.EntityCounts(shown, 0, shown)

@@ -15,6 +15,7 @@ from cdk.lake.delta.pinned_table import FilesGone
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.write_modes import EpochRows
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
@@ -25,7 +26,7 @@ from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
-from cdk.sync.loop.stream_commit import CommitOutcome, EpochRows, RemovingCommit, StreamCommit
+from cdk.sync.loop.stream_commit import CommitOutcome, RemovingCommit, StreamCommit
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -67,7 +68,7 @@ class StreamSync:
         if before is None and self.table.state_version is None:
             self._check_owner(tables.pipeline)
         self.saved, resumed = resume_point(plan, before, sync)
-        if before is not None and before.records and before.sync_mode != plan.sync_mode and plan.write_mode == "append":
+        if before is not None and before.records and before.sync_mode != plan.sync_mode and plan.traits.repeats_rows:
             logger.warning(
                 "%s: its sync_mode was %s; as %s it is read from its start and added to the %d rows that are there",
                 self.stream.name,
@@ -135,14 +136,14 @@ class StreamSync:
             "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
             "state reset`"
         )
-        if self._plan.write_mode == "append":
+        if self._plan.traits.repeats_rows:
             raise StateError(text, path=str(self.table.root), stream=self.stream.name)
         logger.warning("%s: %s; it is read from its start", self.stream.name, text)
 
     def _check_known(self, mismatch: str) -> None:
         """Raise StateError: what the state knows would be read again, and its rows appended."""
         text = f"{mismatch}; all of it would be read again"
-        if self._plan.write_mode != "append_dedup" and self.saved.records:
+        if not self._plan.traits.one_row_per_key and self.saved.records:
             raise StateError(
                 f"{text} and added to the {self.saved.records:,} rows that are there. Have the source name it as "
                 "before, or accept that with `spark-cdk state reset`",

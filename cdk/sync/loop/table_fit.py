@@ -109,7 +109,7 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
 def check_fields(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
     """Raise ConfigError: a field that the table has to have a column for has none, since another has it."""
     stream, fields = stream_plan.stream, [("partition_by", field) for field in stream_plan.partition_by]
-    if stream_plan.write_mode == "append_dedup":
+    if stream_plan.traits.one_row_per_key:
         keys = [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key
         fields += [("primary_key", key if isinstance(key, str) else key[0]) for key in keys]
         fields += [("cursor_field", stream.cursor_field)] if isinstance(stream.cursor_field, str) else []
@@ -126,7 +126,7 @@ def check_fields(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) ->
 def check_moves(stream_plan: StreamPlan, table: StreamTable) -> None:
     """Raise StateError: rows stand twice in the table (`StreamTable.check_moves`), and would stay."""
     # An overwrite replaces all rows, however often they are there.
-    if stream_plan.write_mode != "overwrite":
+    if not stream_plan.traits.hidden_until_complete:
         table.check_moves()
 
 
@@ -158,7 +158,7 @@ def check_guards(
     """Raise ConfigError where the features of the table, or of its history, forbid what is to be done to them."""
     also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
-    guard.check([Use(stream_plan.write_mode), *also], written)
+    guard.check([stream_plan.traits.use, *also], written)
     history.check([Use.HISTORY, *also], written)
 
 
@@ -186,7 +186,7 @@ def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -
 
 def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
     """How rows are told apart. Raises ConfigError: a field of the key is no column, or not one that can be a key."""
-    if stream_plan.write_mode != "append_dedup":
+    if not stream_plan.traits.one_row_per_key:
         return None
     stream = stream_plan.stream
     where = f"streams.{stream.name}.primary_key"

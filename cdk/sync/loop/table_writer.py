@@ -23,7 +23,7 @@ from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import Append, AppendDedup, Overwrite, WriteMode
+from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, Opening, WriteMode
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, lost_files
 from cdk.lake.parquet.writer import DataFile
@@ -74,8 +74,8 @@ class TableWriting:
             stream_plan.location, *new_columns(stream_plan, self._declared)
         )
         refreshed = is_refreshed(stream_plan, self.table.saved)
-        if refreshed and stream_plan.write_mode == "append":
-            stream_plan = replace(stream_plan, write_mode="overwrite")
+        if refreshed and stream_plan.traits.repeats_rows:
+            stream_plan = replace(stream_plan, write_mode=FULL_REFRESH_DEFAULT)
         self._plan = stream_plan
         check_moves(stream_plan, self.table)
         self._columns = self._planned()
@@ -85,7 +85,7 @@ class TableWriting:
         self._may_widen = not any(guard.refusals([Use.WIDEN]) for guard in (self.table.guard, history))
         self.bounded = bounded_columns(stream_plan, self._columns.schema)
         """Columns whose bounds go into the log."""
-        self.refreshes_keys = refreshed and stream_plan.write_mode == "append_dedup"
+        self.refreshes_keys = refreshed and stream_plan.traits.one_row_per_key
         """All is read again, and what has another generation then is stale."""
         self.mode = self._mode(tables.pipeline, by_generation=removes_stale or self.refreshes_keys)
 
@@ -96,15 +96,14 @@ class TableWriting:
         With the newest by cursor, a row that came back with an older value would look as if it had not been read.
         """
         plan, table = self._plan, self.table
-        if plan.write_mode == "overwrite":
-            return Overwrite(table, self._columns.schema)
-        key = identity(plan, self._columns.schema, self._columns.columns)
-        if key is None:
-            return Append(table)
-        mode = AppendDedup(table, replace(key, cursor=None) if by_generation else key, self.bounded, plan.stream.name)
-        if (folder := plan.history) is not None:
-            mode.open_history(lambda: RowHistory(folder, table, pipeline, plan.stream.name, self.bounded))
-        return mode
+        schema, name = self._columns.schema, plan.stream.name
+        key = identity(plan, schema, self._columns.columns)
+        if key is not None and by_generation:
+            key = replace(key, cursor=None)
+        history = None
+        if plan.history is not None:
+            history = partial(RowHistory, plan.history, table, pipeline, name, self.bounded)
+        return MODES[plan.write_mode](Opening(table, schema, name, key, self.bounded, history))
 
     def target(self, generation: int) -> WriteTarget:
         """What tasks need to know to read and write the stream."""
@@ -147,7 +146,7 @@ class TableWriting:
     def _widen(self, saved: TableState, spread: TaskMap) -> bool:
         """Bring the table's columns to the plan; whether its files were written again for it."""
         self.mode.add(self._columns.add)
-        if not self._columns.widen or self._plan.write_mode == "overwrite":
+        if not self._columns.widen or self._plan.traits.hidden_until_complete:
             return False
         repeat_if_changed(self.table, partial(self._widened, saved, spread))
         self._columns = self._planned()
@@ -265,7 +264,7 @@ class TableWriting:
             return
         self._met.update(met)
         self._columns = self._planned()
-        if self._plan.write_mode == "overwrite":
+        if self._plan.traits.hidden_until_complete:
             self.mode.add(list(self._columns.schema))
 
     def _layout(self, folder: Folder) -> TableLayout:

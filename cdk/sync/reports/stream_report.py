@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
 from cdk.sync.tasks.messages import Failure
@@ -79,4 +80,5 @@ class StreamReport:
     def hidden(self) -> bool:
         """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
         begun = bool(self.written) or self.resumed
-        return begun and self.write_mode == "overwrite" and self.status in {Status.READING, Status.FAILED}
+        hides = traits_of(self.write_mode).hidden_until_complete
+        return begun and hides and self.status in {Status.READING, Status.FAILED}

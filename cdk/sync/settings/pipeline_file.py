@@ -26,6 +26,7 @@ from cdk.base.times.durations import Duration
 from cdk.base.validation_messages import refusals
 from cdk.base.values import FieldValue, Keys, dotted, json_kind
 from cdk.base.yaml_file import YamlFile
+from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes
 from cdk.sources.config import prepared_config
@@ -34,7 +35,6 @@ from cdk.streams.source import Source
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
-WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
 
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")

@@ -9,11 +9,18 @@ from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.arrow.schema_evolution import Policy
+from cdk.lake.delta.write_modes import (
+    FULL_REFRESH_DEFAULT,
+    INCREMENTAL_DEFAULT,
+    Traits,
+    WriteModeName,
+    traits_of,
+)
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
 from cdk.sync.settings.follow_source import as_conditional
-from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions, SyncMode, WriteModeName
+from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions, SyncMode
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
 _LONGEST_NAME = 255 - len(HISTORY)
@@ -32,7 +39,7 @@ class StreamPlan:
     write_mode: WriteModeName
     policy: Policy = Policy.EVOLVE
     hard_deletes: bool = False
-    """Of `append_dedup`: a row that says it is deleted takes its key away."""
+    """Of one row per key: a row that says it is deleted takes its key away."""
     history: Folder | None = None
     """The folder of the table of all rows, if one is kept."""
     partition_by: tuple[str, ...] = ()
@@ -54,6 +61,11 @@ class StreamPlan:
     def name(self) -> str:
         """What people call the stream, and pipelines: with its namespace, if it has one."""
         return full_name(self.stream)
+
+    @property
+    def traits(self) -> Traits:
+        """The traits of the write mode."""
+        return traits_of(self.write_mode)
 
     @property
     def location(self) -> StreamLocation:
@@ -89,19 +101,21 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> Strea
     """What a pipeline's options make of a stream. Raises ConfigError: they do not fit the stream, or each other."""
     stream = _with_options(stream, options)
     sync_mode: SyncMode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
-    write_mode: WriteModeName = options.write_mode or ("append" if sync_mode == "incremental" else "overwrite")
+    by_default = INCREMENTAL_DEFAULT if sync_mode == "incremental" else FULL_REFRESH_DEFAULT
+    write_mode: WriteModeName = options.write_mode or by_default
+    traits = traits_of(write_mode)
     where = f"streams.{full_name(stream)}"
     if sync_mode == "incremental" and not stream.incremental:
         raise ConfigError(f"{where}.sync_mode: the stream has no cursor; use full_refresh")
-    if sync_mode == "incremental" and write_mode == "overwrite":
+    if sync_mode == "incremental" and traits.hidden_until_complete:
         raise ConfigError(f"{where}.write_mode: an incremental sync adds to its table; use append or append_dedup")
-    if write_mode == "append_dedup" and not stream.primary_key:
+    if traits.one_row_per_key and not stream.primary_key:
         raise ConfigError(
-            f"{where}.write_mode: append_dedup keeps one row for each primary key, and the stream has none; "
+            f"{where}.write_mode: {write_mode} keeps one row for each primary key, and the stream has none; "
             f"name its columns in {where}.primary_key, or use append"
         )
     for name, enabled in (("deletes", options.deletes == "hard"), ("history", options.history)):
-        if enabled and write_mode != "append_dedup":
+        if enabled and not traits.one_row_per_key:
             raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
     _check_replaces(options, sync_mode, write_mode, where)
     if options.follow_source is not None:
@@ -128,13 +142,11 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> Strea
         bool(options.minimum_generation_id),
         options.remove_stale is not None and options.remove_stale.allow_empty,
         options.remove_stale,
-        _forget_after(options, sync_mode, write_mode, where),
+        _forget_after(options, sync_mode, traits, where),
     )
 
 
-def _forget_after(
-    options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str
-) -> timedelta | None:
+def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: str) -> timedelta | None:
     """How long a partition may be missing before the state forgets where it stands.
 
     One that comes back later is read from its start. By default only where its rows then replace themselves: a history
@@ -146,7 +158,7 @@ def _forget_after(
             raise ConfigError(f"{where}.forget_partitions_after: a full refresh keeps no partitions; leave it out")
         return None
     if after is None:
-        replaces = write_mode == "append_dedup" and not options.history and options.deletes == "soft"
+        replaces = traits.one_row_per_key and not options.history and options.deletes == "soft"
         return _FORGET_AFTER if replaces else None
     return None if after == "never" else after
 
@@ -169,8 +181,9 @@ def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: Wri
     """Raise ConfigError where the rows of earlier generations would stay."""
     if not options.minimum_generation_id or sync_mode == "incremental":
         return
-    if write_mode == "append" or (write_mode == "append_dedup" and options.remove_stale is None):
-        other = "overwrite" if write_mode == "append" else f"{where}.remove_stale with removal: hard"
+    traits = traits_of(write_mode)
+    if traits.repeats_rows or (traits.one_row_per_key and options.remove_stale is None):
+        other = FULL_REFRESH_DEFAULT if traits.repeats_rows else f"{where}.remove_stale with removal: hard"
         raise ConfigError(
             f"{where}.minimum_generation_id: rows of earlier generations are to leave, and {write_mode} keeps them; "
             f"use {other}"

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +20,7 @@ from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import AppendDedup, Committed
+from cdk.lake.delta.write_modes import AppendDedup, Committed, EpochRows, Opening
 from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
@@ -55,10 +56,9 @@ class Lake:
             given_ = FEATURES[feature]
             give(self.root, replace(given_, properties={**given_.properties, **_small(feature)}))
         self.table = StreamTable(self.root, "shop", "users", schema)
-        self.mode = AppendDedup(self.table, identity, ("id",), "users")
-        if history:
-            place = LocalFolder(folder / f"{feature}_history")
-            self.mode.open_history(lambda: RowHistory(place, self.table, "shop", "users", ("id",)))
+        place = LocalFolder(folder / f"{feature}_history")
+        opened = partial(RowHistory, place, self.table, "shop", "users", ("id",)) if history else None
+        self.mode = AppendDedup(Opening(self.table, schema, "users", identity, ("id",), opened))
         self.mode.prepare(run_inline)
         assert len(self.mode.tables) == 1 + history
         self.saved = TableState("incremental", "append_dedup")
@@ -69,9 +69,9 @@ class Lake:
             writer = TableWriter(self.mode.staging, batch.schema)
             writer.write([batch])
             files += writer.close()
-        read = RecordCounts(read=sum(file.rows for file in files))
+        rows = EpochRows(files, RecordCounts(read=sum(file.rows for file in files)))
         self.saved = replace(self.saved, state={"n": (self.saved.records, len(files))})
-        done = self.mode.commit(self.saved, files, read, finished=False)
+        done = self.mode.commit(self.saved, rows)
         self.saved = done.saved
         return done
 

@@ -12,7 +12,7 @@ from cdk.lake.delta.table_guard import Use
 from tests.lake.delta.test_table_guard import OPTIONS, Users, featured, filled, of, rows, sync
 
 POINTS = ["before_state_blob", "after_state_blob", "merged", "after_commit"]
-USES = [Use.APPEND, Use.OVERWRITE, Use.MERGE, Use.FLAG, Use.DELETE]
+USES = [Use.APPEND, Use.OVERWRITE, Use.APPEND_DEDUP, Use.FLAG, Use.DELETE]
 
 
 class Cut(BaseException):
@@ -48,7 +48,7 @@ def test_a_sync_that_is_cut_beside_a_commit_of_delta_rs_is_made_good_by_the_next
 
     before = [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
     new = [(2, 5, 1), (4, 4, 1)]
-    expected: dict[Use, list[Any]] = {Use.APPEND: [*before, *new], Use.MERGE: [before[0], before[2], *new]}
+    expected: dict[Use, list[Any]] = {Use.APPEND: [*before, *new], Use.APPEND_DEDUP: [before[0], before[2], *new]}
     assert report.failure is None
     assert rows(tmp_path) == sorted(expected.get(use, new))
     assert sync(tmp_path, users(), OPTIONS[use]).failure is None
@@ -56,11 +56,11 @@ def test_a_sync_that_is_cut_beside_a_commit_of_delta_rs_is_made_good_by_the_next
 
 
 def test_the_rows_of_a_feature_are_written_in_the_commit_that_moves_the_marker(tmp_path: Path) -> None:
-    filled(tmp_path, Use.MERGE)
-    featured(tmp_path, Use.MERGE, "a change feed")
+    filled(tmp_path, Use.APPEND_DEDUP)
+    featured(tmp_path, Use.APPEND_DEDUP, "a change feed")
     version = DeltaTable(str(tmp_path / "users")).version()
 
-    sync(tmp_path, Users([of(4), of(5, 2)]), OPTIONS[Use.MERGE])
+    sync(tmp_path, Users([of(4), of(5, 2)]), OPTIONS[Use.APPEND_DEDUP])
 
     (commit, *_) = DeltaTable(str(tmp_path / "users")).history(1)
     assert commit["version"] == version + 1

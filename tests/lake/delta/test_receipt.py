@@ -20,6 +20,7 @@ from cdk.base.task_map import run_inline
 from cdk.base.values import Record
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.delta.receipt import RECEIPT, Receipt
+from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
@@ -27,7 +28,7 @@ from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.stale_removal import RemovalRequest
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
-from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions, WriteModeName
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.epoch_task import EpochJob, read_bundle

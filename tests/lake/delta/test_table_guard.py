@@ -29,7 +29,7 @@ FULL, DEDUP = {"sync_mode": "full_refresh"}, {"write_mode": "append_dedup"}
 OPTIONS: Mapping[Use, Mapping[str, Any]] = {
     Use.APPEND: {"write_mode": "append"},
     Use.OVERWRITE: {**FULL, "write_mode": "overwrite"},
-    Use.MERGE: DEDUP,
+    Use.APPEND_DEDUP: DEDUP,
     Use.HISTORY: {**DEDUP, "history": True},
     Use.FLAG: {**FULL, **DEDUP, "remove_stale": {"removal": "soft"}},
     Use.DELETE: {**FULL, **DEDUP, "remove_stale": {"removal": "hard"}},
@@ -126,7 +126,7 @@ def after(use: Use, *, deleted: bool) -> list[tuple[Any, ...]]:
             return [*before, (2, 5, 1), (4, 4, 1)]
         case Use.WIDEN:
             return [*before, (2, 5, 1), (4, 4, 1.5)]
-        case Use.MERGE:
+        case Use.APPEND_DEDUP:
             return [*(row for row in before if row[0] != 2), (2, 5, 1), (4, 4, 1)]
         case _:
             return [(2, 5, 1), (4, 4, 1)]
@@ -151,7 +151,7 @@ def test_a_cell_of_the_table_is_what_it_says(tmp_path: Path, feature: Feature, u
     deleted = featured(tmp_path, use, feature.name)
     stream = stream_of(use)
     # What a use begins with may be refused already.
-    begins = {Use.FLAG: Use.MERGE, Use.DELETE: Use.MERGE, Use.GAIN: Use.APPEND}.get(use, use)
+    begins = {Use.FLAG: Use.APPEND_DEDUP, Use.DELETE: Use.APPEND_DEDUP, Use.GAIN: Use.APPEND}.get(use, use)
     refused = next((one for one in (begins, use) if feature.ways.get(one, Way.REFUSED) is Way.REFUSED), None)
     version = DeltaTable(str(tmp_path / "users")).version()
 
@@ -242,7 +242,7 @@ def test_a_column_that_may_not_be_null_has_to_be_declared(tmp_path: Path, name: 
 
 
 def test_all_that_forbids_a_use_is_said_at_once(tmp_path: Path) -> None:
-    filled(tmp_path, Use.MERGE)
+    filled(tmp_path, Use.APPEND_DEDUP)
     given = featured_table.Given(
         ["rowTracking", "domainMetadata", "identityColumns"], properties={"delta.appendOnly": "true"}
     )
@@ -258,7 +258,7 @@ def test_all_that_forbids_a_use_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", [True, False])
 def test_tables_says_what_the_next_sync_cannot_do(tmp_path: Path, *, state: bool) -> None:
     if state:
-        filled(tmp_path, Use.MERGE)
+        filled(tmp_path, Use.APPEND_DEDUP)
     else:
         write_deltalake(str(tmp_path / "users"), pa.table({"id": pa.array([1])}))
     give(tmp_path / "users", featured_table.FEATURES["row tracking"])
@@ -317,7 +317,7 @@ def test_a_preview_of_a_stream_without_a_schema_checks_its_key(tmp_path: Path) -
 IMAGES = {
     Use.APPEND: {"insert": 2},
     Use.OVERWRITE: {"insert": 2, "delete": 3},
-    Use.MERGE: {"insert": 1, "update_preimage": 1, "update_postimage": 1},
+    Use.APPEND_DEDUP: {"insert": 1, "update_preimage": 1, "update_postimage": 1},
     Use.FLAG: {"insert": 1, "update_preimage": 3, "update_postimage": 3},
     Use.DELETE: {"insert": 1, "update_preimage": 1, "update_postimage": 1, "delete": 2},
     Use.GAIN: {"insert": 2},
@@ -342,7 +342,7 @@ CHECKED = [
 
 
 @pytest.mark.parametrize("feature", CHECKED, ids=lambda feature: feature.name)
-@pytest.mark.parametrize("use", [Use.APPEND, Use.OVERWRITE, Use.MERGE])
+@pytest.mark.parametrize("use", [Use.APPEND, Use.OVERWRITE, Use.APPEND_DEDUP])
 def test_rows_that_a_constraint_refuses_are_not_written_and_not_passed(
     tmp_path: Path, feature: Feature, use: Use
 ) -> None:
@@ -392,11 +392,11 @@ def test_files_are_joined_whatever_is_checked_of_their_rows(tmp_path: Path, name
 
 
 def test_what_vectors_deleted_is_not_counted(tmp_path: Path) -> None:
-    filled(tmp_path, Use.MERGE)
-    featured(tmp_path, Use.MERGE, "deletion vectors")
+    filled(tmp_path, Use.APPEND_DEDUP)
+    featured(tmp_path, Use.APPEND_DEDUP, "deletion vectors")
 
     (facts,) = tables_of(LocalFolder(tmp_path), "shop")
-    report = sync(tmp_path, stream_of(Use.MERGE), DEDUP)
+    report = sync(tmp_path, stream_of(Use.APPEND_DEDUP), DEDUP)
 
     assert (facts.rows, facts.hint) == (2, None)
     assert report.total == 3

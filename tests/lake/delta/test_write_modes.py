@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +21,7 @@ from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import AppendDedup
+from cdk.lake.delta.write_modes import MODES, AppendDedup, EpochRows, Opening, WriteModeName, traits_of
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
@@ -226,6 +227,11 @@ def test_a_file_that_delta_rs_has_written_again_is_merged_with(tmp_path: Path) -
     assert rows(tmp_path) == [(1, 1, 1), (2, 4, 5), (3, 3, 1)]
 
 
+def test_each_name_has_a_mode_that_says_what_it_does_in_words_of_its_own() -> None:
+    assert get_args(WriteModeName) == tuple(MODES)
+    assert len({*MODES.values()}) == len({traits_of(name).reread for name in ("other", *MODES)}) - 1 == len(MODES)
+
+
 SCHEMA = pa.schema([("id", pa.int64()), (EXTRACTED_AT, pa.timestamp("us", "UTC")), (RAW_ID, pa.string())])
 BEGIN = TableState("full_refresh", "append_dedup", "s1")
 
@@ -239,8 +245,8 @@ def staged(mode: AppendDedup, *ids: int) -> list[DataFile]:
 
 def with_history(lake: Path) -> AppendDedup:
     table = StreamTable(lake / "users", "test", "users", SCHEMA)
-    mode = AppendDedup(table, Identity(("id",)), (), "users")
-    mode.open_history(lambda: RowHistory(LocalFolder(lake / "users_history"), table, "test", "users"))
+    history = partial(RowHistory, LocalFolder(lake / "users_history"), table, "test", "users")
+    mode = AppendDedup(Opening(table, SCHEMA, "users", Identity(("id",)), history=history))
     mode.prepare(run_inline)
     return mode
 
@@ -251,10 +257,10 @@ def logged_ids(root: Path) -> list[int]:
 
 def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_state_alone(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    done = mode.commit(BEGIN, staged(mode, 1, 2, 2), RecordCounts(read=3), finished=False)
-    done = mode.commit(done.saved, staged(mode, 2), RecordCounts(read=1), finished=False)
+    done = mode.commit(BEGIN, EpochRows(staged(mode, 1, 2, 2), RecordCounts(read=3)))
+    done = mode.commit(done.saved, EpochRows(staged(mode, 2), RecordCounts(read=1)))
     DeltaTable(str(tmp_path / "users_history")).optimize.compact()
-    mode.commit(replace(done.saved, complete=True), [], RecordCounts(), finished=True)
+    mode.commit(replace(done.saved, complete=True), EpochRows([], RecordCounts(), finished=True))
     with_history(tmp_path)  # a further run makes good what the last one did not get to
 
     assert logged_ids(tmp_path / "users") == [1, 2]
@@ -263,11 +269,11 @@ def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_stat
 
 def test_a_commit_forgets_the_files_it_has_named_for_the_history(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    mode.commit(BEGIN, staged(mode, 1), RecordCounts(read=1), finished=False)
+    mode.commit(BEGIN, EpochRows(staged(mode, 1), RecordCounts(read=1)))
 
     assert mode.table.saved is not None
     assert len(mode.table.saved.logged or ()) == 1
-    mode.commit(replace(mode.table.saved, complete=True), [], RecordCounts(), finished=True)
+    mode.commit(replace(mode.table.saved, complete=True), EpochRows([], RecordCounts(), finished=True))
     assert mode.table.saved.logged is None
 
 
