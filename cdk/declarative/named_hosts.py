@@ -38,10 +38,11 @@ def _below(value: object, config: Mapping[str, JsonValue], parameters: Mapping[s
             return
         case ListPartitionRouter(values=list() as values):
             yield from named_origins(values)
+        case Component(parameters=own) if own is not parameters:
+            yield from _below(value, config, own)
         case BaseModel():
-            own = value.parameters if isinstance(value, Component) else parameters
             fields = {**value.__dict__, **(value.model_extra or {}), "parameters": None}
-            yield from _below(list(fields.values()), config, own)
+            yield from _below(list(fields.values()), config, parameters)
         case Mapping() if not str(value.get("type", "")).endswith("SchemaLoader"):
             # A template of streams, which become components once it is filled in.
             more = value.get("$parameters")

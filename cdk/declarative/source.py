@@ -163,12 +163,13 @@ class ManifestSource(Source):
 
 def parent_names(component: Component) -> Iterator[str]:
     """The names of the streams that others below a component read as their parents."""
-    if isinstance(component, ParentStreamConfig) and isinstance(component.stream, DeclarativeStream):
-        yield component.stream.name
-    for value in component.__dict__.values():
-        for part in value if isinstance(value, list) else (value,):
-            if isinstance(part, Component):
-                yield from parent_names(part)
+    match component:
+        case ParentStreamConfig(stream=DeclarativeStream(name=name)):
+            yield name
+        case _:
+            pass
+    for part in component.below():
+        yield from parent_names(part)
 
 
 @dataclass(frozen=True)

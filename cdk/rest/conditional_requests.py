@@ -1,22 +1,20 @@
 """Conditional requests: an answer that has not changed is not read again. For streams that ask for it.
 
-`follow` enables it for a stream in this process. Where slices are read elsewhere, `picklable` wraps the stream, and
-`conditional_reads` passes the validators to the reading of a slice and collects the new ones.
+`HttpStream.conditional` gives a stream that travels to where slices are read; `conditional_reads` passes the validators
+to the reading of a slice there, and collects the new ones.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
-from typing import TypeVar
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, canonical
-from cdk.rest.http.conditional_transport import AskingTransport, asker
+from cdk.rest.http.conditional_transport import asker
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.transport import Transport
 from cdk.rest.http_stream import HttpStream
@@ -37,8 +35,6 @@ PASSING = frozenset(
     }
 )
 """Headers, in lower case, that say nothing about what is asked for: they may differ from run to run."""
-
-Http = TypeVar("Http", bound=HttpStream)
 
 _CONDITIONS = {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
 
@@ -112,7 +108,7 @@ class ConditionalResult:
 def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     """Have the stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
 
-    The stream sends by an AskingTransport: a `picklable` one, or that of a manifest.
+    The stream sends by an AskingTransport: a `conditional` one, or that of a manifest.
 
     For the reading of one slice, which may make one request that can be conditional, as often as it must be tried.
     """
@@ -123,13 +119,6 @@ def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     finally:
         # Not `reset`: a generator that is dropped is closed wherever the collector runs.
         asker.set(before)
-
-
-def picklable(stream: Http) -> Http:
-    """The stream as one that travels to other processes, and asks as ever outside of `conditional_reads`."""
-    stream = copy(stream)
-    stream.transport = AskingTransport(stream.transport)
-    return stream
 
 
 @dataclass

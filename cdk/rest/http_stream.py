@@ -3,8 +3,10 @@
 import threading
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Self
 
-from cdk.base.errors import DecodeError
+from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.times.clock import Sleep, sleep
 from cdk.base.values import JsonValue, Record, to_json
 from cdk.rest.auth.oauth2 import OAuth2
@@ -15,6 +17,7 @@ from cdk.rest.client import HttpClient
 from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.http.authenticator import Authenticator
+from cdk.rest.http.conditional_transport import AskingTransport
 from cdk.rest.http.json_path import is_there, path, records_at
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, named_origins, origin
@@ -140,6 +143,13 @@ class HttpStream(PagedStream):
         """One request: the page of `token`. Raises what PageRetriever.page raises."""
         retriever = self._retriever or self._build()
         return retriever.page(slice, token)
+
+    def conditional(self) -> Self:
+        if self.http_method != "GET":
+            raise ConfigError(f"the stream sends {self.http_method}; only a GET can be conditional. Leave it out")
+        stream = copy(self)
+        stream.transport = AskingTransport(stream.transport)
+        return stream
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         self._build()

@@ -13,6 +13,8 @@ from cdk.state.window import Window
 class Start:
     """Nothing of the partition was read yet."""
 
+    cursor: ClassVar[None] = None
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -129,6 +131,8 @@ class Checkpoint:
 @dataclass(frozen=True, slots=True)
 class Done:
     """Read to the end in this sync."""
+
+    cursor: ClassVar[None] = None
 
 
 Position: TypeAlias = Start | Checkpoint | Done

@@ -212,6 +212,19 @@ class Stream(metaclass=_StreamType):
             )
         return iter(items)
 
+    def check_ready(self) -> None:
+        """Raise ConfigError: it cannot be read with the config there is. Its table and state then stay as they are."""
+
+    def conditional(self) -> "Stream":
+        """The stream as one that travels, and whose requests can be made conditional.
+
+        Raises ConfigError: they cannot.
+        """
+        raise ConfigError(
+            f"found a {type(self).__name__}, expected an HttpStream or a stream of a manifest, "
+            "whose requests go through the kit; leave it out"
+        )
+
     @property
     def empty_state(self) -> JsonValue:
         """What a state message says of the stream before anything was read."""

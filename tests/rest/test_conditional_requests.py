@@ -20,7 +20,6 @@ from cdk.rest.conditional_requests import (
     NotModified,
     conditional_reads,
     fingerprint,
-    picklable,
 )
 from cdk.state import HttpProbe, HttpSnapshot, StateKey, StateLog, StateRecord, Validators, open_session
 from cdk.state.stores.memory import MemoryStore
@@ -414,7 +413,7 @@ class Both(Users):
 def test_a_stream_that_travelled_asks_with_what_is_known_and_tells_what_it_learned() -> None:
     with serving("etag") as server:
         sent = Users({"url": server.url})
-        stream = pickle.loads(pickle.dumps(picklable(sent)))  # noqa: S301 - our own
+        stream = pickle.loads(pickle.dumps(sent.conditional()))  # noqa: S301 - our own
         with conditional_reads(HttpSnapshot({}, NOON)) as first:
             assert len(stream.read_page(Slice(), None).records) == 2
         assert first.request is not None
@@ -434,7 +433,7 @@ def test_outside_of_such_a_block_and_after_it_requests_are_sent_as_they_are() ->
     api.get("/users").returns(json=ROWS, headers={"ETag": '"a"'})
     stream = Users({})
     stream.transport = api
-    stream = picklable(stream)
+    stream = stream.conditional()
     with conditional_reads(KNOWN):
         stream.read_page(Slice(), None)
     stream.read_page(Slice(), None)
@@ -445,7 +444,7 @@ def test_outside_of_such_a_block_and_after_it_requests_are_sent_as_they_are() ->
 def test_a_request_that_was_not_sent_keeps_what_is_known_of_it() -> None:
     unsaid = Validators(read_at=NOON.isoformat())
     with conditional_reads(HttpSnapshot({MARK: unsaid}, NOON, uncacheable="skip")) as asked, pytest.raises(NotModified):
-        HttpStream.read_page(picklable(Users({})), Slice(), None)
+        HttpStream.read_page(Users({}).conditional(), Slice(), None)
 
     assert asked == ConditionalResult(MARK, unsaid, unchanged=True)
 
@@ -457,7 +456,7 @@ def test_a_second_request_of_a_slice_is_refused_and_what_has_no_condition_is_not
     api.post("/token").returns(json={})
     stream = Both({})
     stream.transport = api
-    stream = picklable(stream)
+    stream = stream.conditional()
     with conditional_reads(KNOWN) as asked, pytest.raises(FatalError, match="/more is the second request of a slice"):
         stream.read_page(Slice(), None)
     assert [request.url for request in api.requests] == [f"{URL}/users"]
@@ -473,6 +472,6 @@ def test_an_answer_that_is_no_success_leaves_nothing_known_of_its_request() -> N
     stream = Users({})
     stream.transport = api
     with conditional_reads(KNOWN) as asked:
-        picklable(stream).transport.send(USERS)
+        stream.conditional().transport.send(USERS)
 
     assert asked == ConditionalResult(MARK, None)

@@ -12,6 +12,7 @@ from cdk.compat.facades.slices import slice_in
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.plug_points import Normalize, Select, Transform
 from cdk.rest import Response
+from cdk.rest.records.extractor import Extractor
 
 
 class CustomDecoderAdapter:
@@ -31,7 +32,7 @@ class CustomDecoderAdapter:
             return iter(list(self._custom.call("decode", ResponseFacade(response))))
 
 
-class CustomExtractorAdapter:
+class CustomExtractorAdapter(Extractor):
     """Calls the extractor that custom code is."""
 
     def __init__(self, custom: CustomObject) -> None:

@@ -62,11 +62,12 @@ def compile_nodes(env: SandboxedEnvironment, template: nodes.Template) -> Evalua
     compiler = _Compiler(env)
     pieces: list[nodes.Node] = []
     for part in template.body:
-        if not isinstance(part, nodes.Output):
-            raise Unsupported
-        pieces.extend(part.nodes)
-    lone = len(pieces) == 1 and not isinstance(pieces[0], nodes.TemplateData)
-    value = compiler.value(pieces[0]) if lone else compiler.text(pieces)
+        match part:
+            case nodes.Output(nodes=put_out):
+                pieces.extend(put_out)
+            case _:
+                raise Unsupported
+    value = compiler.value(pieces[0]) if len(pieces) == 1 else compiler.text(pieces)
     code = _Code(value, compiler.names, compiler.bound)
     return Evaluation(code.run, code.column, frozenset(compiler.names), compiler.varies, compiler.quotes)
 
@@ -152,9 +153,11 @@ class _Compiler:
         return ast.JoinedStr([self._piece(piece) for piece in pieces])
 
     def _piece(self, piece: nodes.Node) -> ast.expr:
-        if isinstance(piece, nodes.TemplateData):
-            return ast.Constant(piece.data)
-        return ast.FormattedValue(self.value(piece), _AS_TEXT, None)
+        match piece:
+            case nodes.TemplateData():
+                return self._templatedata(piece)
+            case _:
+                return ast.FormattedValue(self.value(piece), _AS_TEXT, None)
 
     def _values(self, expressions: Sequence[nodes.Node]) -> list[ast.expr]:
         return [self.value(node) for node in expressions]
@@ -198,13 +201,15 @@ class _Compiler:
         return self._below(self.value(node.node), node.attr, as_item=False)
 
     def _getitem(self, node: nodes.Getitem) -> ast.expr:
-        target, arg = self.value(node.node), node.arg
-        if isinstance(arg, nodes.Const) and isinstance(arg.value, str):
-            return self._below(target, arg.value, as_item=True)
-        if isinstance(arg, nodes.Slice):
-            ends = [ast.Constant(None) if end is None else self.value(end) for end in (arg.start, arg.stop, arg.step)]
-            return self._calling(_sliced, target, *ends)
-        return self._calling(self._env.getitem, target, self.value(arg))
+        target = self.value(node.node)
+        match node.arg:
+            case nodes.Const(value=str() as key):
+                return self._below(target, key, as_item=True)
+            case nodes.Slice(start=start, stop=stop, step=step):
+                ends = [ast.Constant(None) if end is None else self.value(end) for end in (start, stop, step)]
+                return self._calling(_sliced, target, *ends)
+            case key:
+                return self._calling(self._env.getitem, target, self.value(key))
 
     def _below(self, target: ast.expr, key: str, *, as_item: bool) -> ast.expr:
         """What is under a key: looked up here where the target is a dict that has it, by Jinja elsewhere."""
@@ -297,14 +302,14 @@ class _Compiler:
         return self._called(self._callable(self._env.tests.get(node.name)), [node.node, *node.args], node)
 
     def _call(self, node: nodes.Call) -> ast.expr:
-        if isinstance(node.node, nodes.Name):
-            name = node.node.name
-            self.varies |= name in IMPURE
-            return self._called(self._callable(self._env.globals.get(name)), node.args, node)
-        if isinstance(node.node, nodes.Getattr):
-            method = _method(self._env, node.node.attr)
-            return self._called(method, [node.node.node, *node.args], node)
-        raise Unsupported
+        match node.node:
+            case nodes.Name(name=name):
+                self.varies |= name in IMPURE
+                return self._called(self._callable(self._env.globals.get(name)), node.args, node)
+            case nodes.Getattr(node=subject, attr=attr):
+                return self._called(_method(self._env, attr), [subject, *node.args], node)
+            case _:
+                raise Unsupported
 
     def _callable(self, call: object) -> Callable[..., object]:
         """The function, with what it wants of Jinja as its first argument. Jinja itself reports unknown ones."""

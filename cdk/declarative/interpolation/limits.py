@@ -39,16 +39,17 @@ def measure(value: object) -> int:
     items: Collection[object]
     while rest:
         item = rest.pop()
-        if isinstance(item, str | bytes):
-            total += 1 + len(item) // _LETTERS
-            continue
-        if isinstance(item, Mapping):
-            total += len(item)
-            items = item.values()
-        elif isinstance(item, list | tuple | set | frozenset):
-            items = item
-        else:
-            continue
+        match item:
+            case str() | bytes():
+                total += 1 + len(item) // _LETTERS
+                continue
+            case Mapping():
+                total += len(item)
+                items = item.values()
+            case list() | tuple() | set() | frozenset():
+                items = item
+            case _:
+                continue
         total += len(items)
         _small(total <= MAX_SIZE)
         for inner in items:
@@ -65,10 +66,10 @@ def sized(value: object) -> object:
     """`value`, unless it is huge."""
     if isinstance(value, str):
         _small(len(value) <= MAX_TEXT)
-    elif isinstance(value, list | tuple | Mapping | set | bytes):
-        measure(value)
     elif isinstance(value, Generator):
         return _counted(value)
+    else:
+        measure(value)
     return value
 
 
@@ -120,10 +121,12 @@ def multiply(first: object, second: object) -> object:
     """`left * right`, unless that is huge."""
     if isinstance(first, int) and isinstance(second, int):
         _small(first.bit_length() + second.bit_length() <= _MAX_BITS)
-    elif isinstance(second, int) and isinstance(first, Sized):
-        _small(len(first) * second <= MAX_SIZE)
-    elif isinstance(first, int) and isinstance(second, Sized):
-        _small(len(second) * first <= MAX_SIZE)
+    else:
+        match first, second:
+            case (Sized() as many, int(times)) | (int(times), Sized() as many):
+                _small(len(many) * times <= MAX_SIZE)
+            case _:  # what comes of it is no larger than they are
+                pass
     return sized(operator.mul(first, second))
 
 

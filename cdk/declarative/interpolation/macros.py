@@ -78,12 +78,16 @@ def _format_datetime(dt: float | str | datetime, format: str, input_format: str 
 
 def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
     """A moment in UTC, read from ISO 8601 or `pattern`; one without a zone is UTC."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    patterns = [pattern] if pattern else []
-    moment = parse_timestamp(value, [*patterns, "%s"] if isinstance(value, int | float) else [*patterns, *_SHORT])
+    match value:
+        case datetime():
+            return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+        case date():
+            return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case int() | float():
+            spellings: tuple[str, ...] = ("%s",)
+        case _:
+            spellings = _SHORT
+    moment = parse_timestamp(value, [*([pattern] if pattern else []), *spellings])
     if moment is None:
         format_ = f"in the format {pattern!r}" if pattern else "in ISO 8601, such as 2024-01-31T01:02:03Z"
         raise Refused(f"a date is not {format_}")

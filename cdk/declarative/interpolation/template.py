@@ -60,11 +60,13 @@ class Template:
         """
         try:
             return self._meaning(self._run(scope), types, default)
+        except ExpressionError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever an expression does wrong is the manifest's error
             # Jinja is imported lazily, so its error is known by name.
             if default is not _UNSET and type(error).__name__ == "UndefinedError":
                 return default
-            raise error if isinstance(error, ExpressionError) else self._failed(error, scope) from None
+            raise self._failed(error, scope) from None
 
     def values(self, scope: Scope, records: Sequence[object], types: tuple[type, ...] = ()) -> list[JsonValue]:
         """What `value` gives for scopes in which `record` is each of the records.
@@ -96,8 +98,10 @@ class Template:
         """The rendered text. Raises ExpressionError: it cannot be evaluated."""
         try:
             text = str(self._run(scope))
+        except ExpressionError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever an expression does wrong is the manifest's error
-            raise error if isinstance(error, ExpressionError) else self._failed(error, scope) from None
+            raise self._failed(error, scope) from None
         return str(literal(text)) if self._quotes and text[:3] == '"""' else text
 
     def true(self, scope: Scope) -> bool:
@@ -194,10 +198,23 @@ def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
+class _Plain:
+    """A value without expressions, where a template may stand."""
+
+    constant: JsonValue
+
+    def value(self, scope: Scope, types: tuple[type, ...] = (), default: JsonValue = None) -> JsonValue:  # noqa: ARG002
+        return self.constant
+
+    def render(self, scope: Scope) -> str:  # noqa: ARG002 - as of a template
+        return str(self.constant)
+
+
+@dataclass(frozen=True, slots=True)
 class MappingTemplate:
     """A map whose keys and texts are templates, or one template that gives the map. Made by `compile_mapping`."""
 
-    _entries: tuple[tuple[Template | str, Template | JsonValue], ...]
+    _entries: tuple[tuple[Template | _Plain, Template | _Plain], ...]
     _single: Template | None = None
 
     def value(self, scope: Scope, types: tuple[type, ...] = ()) -> JsonValue:
@@ -206,9 +223,9 @@ class MappingTemplate:
             return self._single.value(scope, default={})
         result: JsonObject = {}
         for key, entry in self._entries:
-            value = entry.value(scope, types, None) if isinstance(entry, Template) else entry
+            value = entry.value(scope, types, None)
             if value is not None:
-                result[key.render(scope) if isinstance(key, Template) else key] = value
+                result[key.render(scope)] = value
         return result
 
 
@@ -221,7 +238,7 @@ def compile_mapping(source: Mapping[str, JsonValue] | str, where: str = "") -> M
         return MappingTemplate((), compile_template(source, where))
     return MappingTemplate(
         tuple(
-            (_key(key, where), compile_template(value, where) if isinstance(value, str) else value)
+            (_key(key, where), compile_template(value, where) if isinstance(value, str) else _Plain(value))
             for key, value in source.items()
         )
     )
@@ -256,7 +273,7 @@ def _nested(source: JsonValue, where: str) -> Callable[[Scope], JsonValue]:
         entries = [(_key(key, where), _nested(value, where)) for key, value in source.items()]
 
         def build(scope: Scope) -> JsonObject:
-            pairs = [(key.render(scope) if isinstance(key, Template) else key, run(scope)) for key, run in entries]
+            pairs = [(key.render(scope), run(scope)) for key, run in entries]
             return {key: value for key, value in pairs if value is not None}
 
         return build
@@ -266,5 +283,5 @@ def _nested(source: JsonValue, where: str) -> Callable[[Scope], JsonValue]:
     return lambda _: source
 
 
-def _key(key: str, where: str) -> Template | str:
-    return compile_template(key, where) if _EXPRESSION.search(key) else key
+def _key(key: str, where: str) -> Template | _Plain:
+    return compile_template(key, where) if _EXPRESSION.search(key) else _Plain(key)

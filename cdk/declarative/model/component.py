@@ -4,7 +4,7 @@ A component is chosen by its `type`. A field that takes any component of a kind 
 abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self, get_args
 
@@ -44,6 +44,13 @@ class Component(BaseModel):
         """The `type` of this component; None for a family."""
         field = cls.__annotations__.get("type")
         return None if field is None else str(get_args(field)[0])
+
+    def below(self) -> Iterator["Component"]:
+        """The components that its fields hold."""
+        for value in self.__dict__.values():
+            for part in value if isinstance(value, list) else (value,):
+                if isinstance(part, Component):
+                    yield part
 
     @classmethod
     def members(cls) -> dict[str, type[Self]]:

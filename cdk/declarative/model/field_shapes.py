@@ -139,17 +139,18 @@ def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape
         case Family(kind=kind):
             return with_article(kind_of(kind))
         case Either(options=options):
-            phrases = [words(option) for option in options if not isinstance(option, Nothing)]
+            phrases = [words(option) for option in options if option != Nothing()]
             return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
 
 
 def flat(shape: Shape) -> Iterator[Shape]:
     """The shapes that one may be, without `Either`."""
-    if isinstance(shape, Either):
-        for option in shape.options:
-            yield from flat(option)
-    else:
-        yield shape
+    match shape:
+        case Either(options=options):
+            for option in options:
+                yield from flat(option)
+        case _:
+            yield shape
 
 
 def options_of(shape: Shape, kind: type[S]) -> list[S]:
@@ -182,9 +183,7 @@ def _unresolved(annotation: object) -> bool:
 def _field(name: str, info: FieldInfo) -> FieldShape:
     shape = shape_of(info.annotation, info.metadata)
     required = info.is_required()
-    default = None if required else info.get_default(call_default_factory=False)
-    if info.default_factory is not None:
-        default = {} if isinstance(shape, MapOf) else []
+    default = None if required else info.get_default(call_default_factory=True, validated_data={})
     return FieldShape(info.alias or name, shape, required, default, info.description or "")
 
 
@@ -229,16 +228,16 @@ _BOUNDS = {
 
 
 def _marked(shape: Shape, mark: object) -> Shape:
-    match shape:
-        case Either(options=options):
+    match shape, mark:
+        case Either(options=options), _:
             return Either(tuple(_marked(option, mark) for option in options))
-        case Family(kind=kind) if isinstance(mark, Default):
-            return Family(kind, mark)
-        case ListOf(item=item, least=least) if mark is ONE_OR_MANY:
+        case Family(kind=kind), Default() as default:
+            return Family(kind, default)
+        case ListOf(item=item, least=least), _ if mark is ONE_OR_MANY:
             return ListOf(item, alone=True, least=least)
-        case ListOf(item=item, alone=alone) if minimum := getattr(mark, "min_length", None):
+        case ListOf(item=item, alone=alone), _ if minimum := getattr(mark, "min_length", None):
             return ListOf(item, alone, minimum)
-        case Scalar(type=kind, bounds=bounds):
+        case Scalar(type=kind, bounds=bounds), _:
             more = (
                 (word, getattr(mark, name)) for name, word in _BOUNDS.items() if getattr(mark, name, None) is not None
             )
@@ -253,7 +252,7 @@ def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
             return ""
         case Scalar(type=kind) if kind is not bool:
             return f" of {TYPE_WORDS[kind].partition(' ')[2]}s"
-        case Either(options=options) if all(isinstance(option, Scalar) for option in options):
+        case Either(options=options) if len(options_of(item, Scalar)) == len(options):
             return f" of {' or '.join(_of(option).removeprefix(' of ') for option in options)}"
         case ListOf():
             return f" of {words(item).removeprefix('a ').replace('list', 'lists', 1)}"

@@ -7,7 +7,7 @@ any of its members.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from pydantic import Field
 
@@ -51,6 +51,9 @@ class AnyDecoder(Component):
 
 class AnyExtractor(Component):
     """Finds the records of a response that `decoder` reads."""
+
+    streams: ClassVar[bool] = False
+    """It reads a body while it arrives, whatever the decoder."""
 
     @abstractmethod
     def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor: ...
@@ -127,6 +130,10 @@ class AnyRequester(Component):
         decoder: the stream's; one that streams wants bodies as they come. cached: answers are kept, because other
         streams ask the same.
         """
+
+    def sending(self) -> "tuple[AnyAuthenticator | None, AnyErrorHandler | None]":
+        """What sends its requests, for whoever only drafts them; nothing where its settings are for its own class."""
+        return None, None
 
 
 # --- pages -------------------------------------------------------------------------------------------------------
@@ -272,7 +279,7 @@ class AnyStateMigration(Component):
     """Turns an old form of a stream's state into today's."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext, stream: Component) -> Callable[[JsonValue], JsonValue]: ...
+    def build(self, ctx: BuildContext, stream: "AnyStream") -> Callable[[JsonValue], JsonValue]: ...
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
@@ -298,6 +305,11 @@ class SliceReader(Retriever, Protocol):
 class AnyRetriever(Component):
     """Reads the records of a slice."""
 
+    @property
+    def routers(self) -> Sequence[AnyPartitionRouter]:
+        """The routers whose partitions it reads."""
+        return ()
+
     @abstractmethod
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader: ...
 
@@ -322,6 +334,11 @@ class AnyStreams(Component):
 
 class AnyStream(AnyStreams):
     """A stream, or what stands for one."""
+
+    @property
+    def routers(self) -> Sequence[AnyPartitionRouter]:
+        """The routers whose partitions it is read in, where that is known before its state is."""
+        return ()
 
     @abstractmethod
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DeclaredStream: ...

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Self
 
 from cdk.base.times.clock import Clock
 from cdk.base.values import JsonSchema, JsonValue
@@ -60,6 +61,9 @@ class ManifestStream(DeclaredStream):
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         return self.issue(seconds)
 
+    def conditional(self) -> Self:
+        return self
+
     def json_schema(self) -> JsonSchema:
         """The schema that the manifest gives."""
         return self._schema()
@@ -91,7 +95,7 @@ class ManifestStream(DeclaredStream):
         the read took.
         """
         shared, seconds = state.positions.get(WHOLE), state.extra.get("lookback_window")
-        if not (self.partitioned and self.cursor is not None and isinstance(shared, Checkpoint)):
+        if not self.partitioned or self.cursor is None or shared is None or shared.cursor is None:
             return state
         if not isinstance(seconds, int) or self.cursor.field not in shared.cursor:
             return state
@@ -130,7 +134,8 @@ class _AirbyteStateReader(CheckpointReader):
         self._last, self._said = state, False
         self._extra = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
         shared = state.positions.get(WHOLE)
-        known = shared.cursor if isinstance(shared, Checkpoint) else self._extra.get("state") or {}
+        saved = None if shared is None else shared.cursor
+        known = self._extra.get("state") or {} if saved is None else saved
         self._greatest: JsonValue = known.get(incremental.cursor.field)
 
     def next(self) -> Slice | None:

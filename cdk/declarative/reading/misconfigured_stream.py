@@ -12,7 +12,7 @@ from cdk.streams.stream import Item
 
 
 class MisconfiguredStream(DeclaredStream):
-    """Has the place of its stream in catalogs; reading it raises `error`. The others are read all the same."""
+    """Has the place of its stream in catalogs; reading it raises the error. The others are read all the same."""
 
     supports_checkpointing = True
 
@@ -27,18 +27,21 @@ class MisconfiguredStream(DeclaredStream):
         cursor_field: str | None,
     ) -> None:
         super().__init__(config)
-        self.name, self.error, self._schema = name, error, schema
+        self.name, self._error, self._schema = name, error, schema
         self.primary_key, self.cursor_field = primary_key, cursor_field
 
     def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
-        self.error = located(self.error)
+        self._error = located(self._error)
+
+    def check_ready(self) -> None:
+        raise self._error
 
     def json_schema(self) -> JsonSchema:
         """The schema that the manifest gives."""
         return self._schema()
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:  # noqa: ARG002 - it is not read
-        raise self.error
+        raise self._error
 
     def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
-        raise self.error
+        raise self._error

@@ -4,20 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-import orjson
-
 from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
-from cdk.base.values import JsonObject, JsonValue, Record, from_json, to_json
+from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import Incremental, PageResult, Pages, Requester, Router, Select
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.declarative.reading.query_properties import Properties, with_properties
-from cdk.rest import BadRequest, Decoder, Headers, JsonDocument, Response
+from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.signals import ReducePageSize
 from cdk.rest.pagination.page_url import saved_token
-from cdk.rest.records.extractor import Extractor, FieldExtractor, raw_count
+from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.state.position import Start
 from cdk.state.slice import Slice
 from cdk.streams.paged import PageParts, read_pages
@@ -122,7 +120,7 @@ class PageReader:
     def __post_init__(self) -> None:
         # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
         untouched = self.select is None and self.properties is None and not self.pages.reads_body
-        self._cut = _cut(self.extractor) if untouched else None
+        self._cut = self.extractor.text_path if untouched else None
 
     def read(self, slice: Slice) -> Iterator[Item]:
         return read_pages(slice, _SliceReading(self, slice).page)
@@ -154,12 +152,14 @@ class PageReader:
 
     def _body(self, response: Response) -> JsonValue:
         """The body as expressions see it: nothing of one decoded as it comes, and of a list its first element."""
+        if self.decoder.streams:
+            return {}
         try:
-            if isinstance(self.decoder, JsonDocument):
-                body: JsonValue = from_json(response.body) if self.changes_records else response.json()
-            else:
-                body = {} if self.decoder.streams else self.decoder.decode(response)
-        except (DecodeError, orjson.JSONDecodeError):
+            if self.changes_records:
+                # Decoded anew: what was decoded for the records, they are changed in.
+                response = Response(response.status, response.headers, response.body, response.url, response.request)
+            body = self.decoder.decode(response)
+        except DecodeError:
             return {}
         if type(body) is list:
             return body[0] if body else {}
@@ -187,8 +187,6 @@ class PageReader:
 
     def absence(self, response: Response) -> str:
         """What to say of an answer that has nothing where records should lie."""
-        if not isinstance(self.extractor, FieldExtractor):
-            return ""
         absence = self.extractor.absence(response)
         return absence and (
             f"{self.ctx.stream}: {response.request} brought no records: there is {absence}; check `field_path`, "
@@ -304,7 +302,7 @@ class _SliceReading:
     def _begins(self) -> bool:
         """Whether a slice is all there is of a partition that was never read, and its first page is known."""
         slice, incremental = self._slice, self._reader.incremental
-        if FIRST_PAGE not in slice.extra or not isinstance(slice.start, Start):
+        if FIRST_PAGE not in slice.extra or slice.start != Start():
             return False
         window = slice.window
         return window is None or incremental is None or (window.last and window.start == incremental.cursor.start)
@@ -317,13 +315,3 @@ class _SliceReading:
             if query.resumed:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
             raise
-
-
-def _cut(extractor: Extractor) -> tuple[str, ...] | None:
-    """The path of records that may stay text, when nothing but its own decoder stands between body and stream.
-
-    In a body that is a list, objects without fields are left out.
-    """
-    if not isinstance(extractor, FieldExtractor) or extractor.expand is not None:
-        return None
-    return extractor.where if extractor.where and type(extractor.decoder) is JsonDocument else None

@@ -114,16 +114,18 @@ class _Attempt:
     def read(self, inner: SliceReader, incremental: Incremental | None, limit: int | None) -> Iterator[Item]:
         """The items of the window. Raises ResetPagination: there are as many records as the limit says."""
         for item in inner.read(self.slice):
-            if isinstance(item, Page):
-                self._see(item.records, incremental)
-                if limit is not None and self.handed >= limit:
-                    yield Page(item.records, None)
-                    raise ResetPagination(f"{self.handed} records were read, and the limit is {limit}")
-                yield item if self._uncut or item.next is None else Page(item.records, self._position(item.next))
-            else:
-                if isinstance(item, dict):
+            match item:
+                case Page(records=records, next=following):
+                    self._see(records, incremental)
+                    if limit is not None and self.handed >= limit:
+                        yield Page(records, None)
+                        raise ResetPagination(f"{self.handed} records were read, and the limit is {limit}")
+                    yield item if self._uncut or following is None else Page(records, self._position(following))
+                case Checkpoint():
+                    yield item
+                case _:
                     self._see([item], incremental)
-                yield item
+                    yield item
 
     def _see(self, records: Sequence[Record], incremental: Incremental | None) -> None:
         self.handed += len(records)
@@ -140,7 +142,7 @@ class _Attempt:
 
 def _remaining(slice: Slice) -> list[Window | None]:
     """The windows of a slice that are not read yet, the first of them from the slice's position on."""
-    saved = slice.start.cursor.get(_REMAINING) if isinstance(slice.start, Checkpoint) else None
+    saved = (slice.start.cursor or {}).get(_REMAINING)
     if not saved or slice.window is None:
         return [slice.window]
     windows = [Window(start, end, until, last=False) for start, end, until in saved]

@@ -10,7 +10,7 @@ from cdk.rest.http.streamed_response import unpacked
 from cdk.rest.records.decoders.csv_rows import rows
 from cdk.rest.records.decoders.gzipped import gunzipped
 from cdk.rest.records.decoders.lines import text_lines
-from cdk.rest.records.extractor import PAGE, Records
+from cdk.rest.records.extractor import PAGE, Extractor, Records
 
 NO_VALUE = frozenset(
     {
@@ -24,7 +24,7 @@ _EMPTY = frozenset({""})
 
 
 @dataclass(frozen=True, slots=True)
-class FileExtractor:
+class FileExtractor(Extractor):
     """The rows of a CSV file as records of texts; a gzip file of one is unpacked.
 
     preserve_na_values: keep texts such as `NA` and `null`; only empty ones are None.

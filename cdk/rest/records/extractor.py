@@ -1,6 +1,6 @@
 """Extractors: from a response to its records, a page at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeAlias
@@ -10,7 +10,7 @@ from cdk.base.suggestions import nearest
 from cdk.base.values import FieldValue, JsonValue
 from cdk.rest.http.json_path import ANY, path
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.records.decoder import Decoder
+from cdk.rest.records.decoder import Decoder, JsonDocument
 
 _SHOWN = 30
 
@@ -30,6 +30,19 @@ class Extractor(Protocol):
     def pages(self, response: Response) -> Iterator[Records]:
         """The records, in lists of a size that memory can hold; one list, maybe empty, of a body decoded whole."""
 
+    def values(self, response: Response) -> Iterator[Sequence[FieldValue]]:
+        """What lies where records should, be it records or not: a list of addresses, for example."""
+        return self.pages(response)
+
+    def absence(self, response: Response) -> str:
+        """Why there are no records in a body, in words; empty where none are missing, or who knows."""
+        return ""
+
+    @property
+    def text_path(self) -> tuple[str, ...] | None:
+        """Where the records lie, if they may stay text until somebody looks at them; None: they must be decoded."""
+        return None
+
 
 class CountedRecords(list[dict[str, FieldValue]]):
     """Records of which some were left out. raw: how many there were, which is what a paginator counts."""
@@ -47,7 +60,7 @@ def raw_count(records: Records) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldExtractor:
+class FieldExtractor(Extractor):
     """The records at a path of the body.
 
     A list there gives its elements, an object is one record if it is not empty, nothing gives nothing. `"*"` in the
@@ -73,6 +86,12 @@ class FieldExtractor:
             else:
                 yield from self.expand(records)
 
+    @property
+    def text_path(self) -> tuple[str, ...] | None:
+        # In a body that is a list, objects without fields are left out.
+        whole = self.expand is None and type(self.decoder) is JsonDocument
+        return self.where if self.where and whole else None
+
     def absence(self, response: Response) -> str:
         """Where in a body without records the path comes to an end, in words; empty where it does not, or who knows."""
         if self.decoder.streams:
@@ -91,7 +110,6 @@ class FieldExtractor:
         return ""
 
     def values(self, response: Response) -> Iterator[list[FieldValue]]:
-        """What lies at the path, be it records or not: a list of addresses, for example."""
         if not self.decoder.streams:
             yield self._find(self.decoder.decode(response))
             return

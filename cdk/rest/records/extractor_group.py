@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from cdk.base.logs import logger
+from cdk.base.values import FieldValue
 from cdk.rest.http.messages import Response
 from cdk.rest.records.extractor import CountedRecords, Extractor, Records, raw_count
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractorGroup:
+class ExtractorGroup(Extractor):
     """The records of several extractors, which must be able to read the same response one after the other.
 
     first_match: those of the first that finds any, instead of all. skip_empty: leave out records that are empty; an
@@ -36,6 +38,13 @@ class ExtractorGroup:
         if self.first_match:
             # Nothing matched: what was there all the same still makes a full page.
             yield CountedRecords([], dropped)
+
+    def values(self, response: Response) -> Iterator[Sequence[FieldValue]]:
+        for extractor in self.extractors:
+            values = list(chain.from_iterable(extractor.values(response)))
+            yield values
+            if values and self.first_match:
+                return
 
     def _checked(self, page: Records, response: Response, number: int) -> Records:
         if not self.skip_empty or all(page):

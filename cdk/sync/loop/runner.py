@@ -14,9 +14,8 @@ from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import canonical
-from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
 from cdk.lake.admin.locate import OpenTables
-from cdk.lake.storage.folder import Folder, LocalFolder
+from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
 from cdk.lake.storage.token_files import TokenFiles
@@ -25,7 +24,6 @@ from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
-from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.epoch_loop import EpochLoop
 from cdk.sync.loop.preview import Preview, previews
@@ -132,7 +130,7 @@ class SyncRunner:
     def _let_tasks_note(self, target: Folder) -> None:
         """Give tasks a folder to note in what they do, where they and this process see the same disk."""
         self._activities = activities()
-        if isinstance(target, LocalFolder):
+        if target.on_disk is not None:
             folder = target.local_path / f"{self._pipeline.name}.live"
             with suppress(OSError):
                 shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
@@ -273,7 +271,7 @@ class SyncRunner:
         """The stream's run; None when not even its table or schema can be used. Either is added to `opened`."""
         stream = plan.stream
         try:
-            _check_configured(stream)
+            stream.check_ready()
             self._workers.check(stream)
             removal, followed = self._removal(plan), self._followed(plan)
             check = partial(state_check(self._pipeline, self._secrets), plan.location.name)
@@ -304,9 +302,3 @@ class SyncRunner:
         return RemovalRequest(
             options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else ""
         )
-
-
-def _check_configured(stream: Stream) -> None:
-    """Raise ManifestError: the stream cannot be read; its table and state stay as they are."""
-    if isinstance(stream, MisconfiguredStream):
-        raise stream.error

@@ -19,7 +19,6 @@ from cdk.lake.delta.write_modes import (
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
-from cdk.sync.settings.follow_source import as_conditional
 from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions, SyncMode
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
@@ -123,7 +122,10 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> Strea
             raise ConfigError(
                 f"{where}.follow_source: an incremental sync asks for what is new by its cursor; use full_refresh"
             )
-        stream = as_conditional(stream, f"{where}.follow_source")
+        try:
+            stream = stream.conditional()
+        except ConfigError as error:
+            raise ConfigError(f"{where}.follow_source: {error.message}") from None
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
     for name in names:
         _check_name(name, where)

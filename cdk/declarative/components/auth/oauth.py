@@ -13,6 +13,7 @@ from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, OAuth2
 from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
+from cdk.rest.auth.token_owner import report
 from cdk.rest.auth.token_response import Refusal
 from cdk.rest.http.authenticator import Setting
 from cdk.rest.http.json_path import path
@@ -99,17 +100,21 @@ class OAuthAuthenticator(AnyAuthenticator):
         Raises ManifestError: something is missing without which there is no access token.
         """
         self._check(ctx)
+        authenticator = shared(ctx.runtime.logins, self._key(ctx), lambda: self._oauth(ctx))
+        report(authenticator)
+        return authenticator
+
+    def _key(self, ctx: BuildContext) -> str:
         updater = self.refresh_token_updater
         if updater is None:
-            return shared(ctx, definition(self, ctx), lambda: self._oauth(ctx))
+            return definition(self, ctx)
         # A refresh token that works once must have one owner, whatever the streams' parameters are.
         paths = [updater.refresh_token_config_path, updater.access_token_config_path]
         paths.append(updater.token_expiry_date_config_path)
         config = ctx.config
         for names in paths:
             config = _without(config, names)
-        key = canonical([self._text(ctx, "token_refresh_endpoint")(), paths, config])
-        return shared(ctx, key, lambda: self._oauth(ctx))
+        return canonical([self._text(ctx, "token_refresh_endpoint")(), paths, config])
 
     def _check(self, ctx: BuildContext) -> None:
         """Raise ManifestError for what is missing."""

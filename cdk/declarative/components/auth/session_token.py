@@ -9,7 +9,6 @@ from pydantic import Field
 from cdk.base.times.iso_durations import later
 from cdk.declarative.components.auth.sharing import definition, learner, shared
 from cdk.declarative.components.requests.request_options import RequestOption
-from cdk.declarative.components.requests.requesters import HttpRequester
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.durations import parse_duration
@@ -94,14 +93,11 @@ class SessionTokenAuthenticator(AnyAuthenticator):
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """The authenticator, which streams that log in the same way share."""
-        return shared(ctx, definition(self, ctx), lambda: self._login(ctx))
+        return shared(ctx.runtime.authenticators, definition(self, ctx), lambda: self._login(ctx))
 
     def _login(self, ctx: BuildContext) -> SessionToken:
-        login, login_as, judge = self.login_requester.build(ctx), None, None
-        # Only the request of the login is used, so what an HttpRequester does when it sends is passed on. The settings
-        # of a CustomRequester are for its own class.
-        if isinstance(self.login_requester, HttpRequester):
-            login_as, judge = self.login_requester.authenticator, self.login_requester.error_handler
+        # Only the request of the login is used, so what sends it is passed on.
+        login, (login_as, judge) = self.login_requester.build(ctx), self.login_requester.sending()
         decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
         token = path(*self.session_token_path)
 

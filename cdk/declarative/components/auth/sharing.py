@@ -1,25 +1,22 @@
 """What the authenticators of a source share: each other, and what is told of the tokens that they learn."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from cdk.base.values import JsonValue, canonical
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.rest import Authenticator
-from cdk.rest.auth.oauth2 import Keep, OAuth2
-from cdk.rest.auth.token_owner import report
+from cdk.rest.auth.oauth2 import Keep
 from cdk.rest.http.authenticator import Learn
 
+A = TypeVar("A")
 
-def shared(ctx: BuildContext, key: str, make: Callable[[], Authenticator]) -> Authenticator:
+
+def shared(authenticators: dict[str, A], key: str, make: Callable[[], A]) -> A:
     """The authenticator that was made first under `key`, for all streams of the source."""
-    authenticators = ctx.runtime.authenticators
     if key not in authenticators:
         authenticators[key] = make()
-    authenticator = authenticators[key]
-    if isinstance(authenticator, OAuth2):
-        report(authenticator)
-    return authenticator
+    return authenticators[key]
 
 
 def definition(component: Component, ctx: BuildContext) -> str:

@@ -135,7 +135,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
             )
         quotas = [quota.model_dump(mode="json") for quota in self.quotas]
         key = canonical([tokens, ctx.expression(self.quota_status_source, "url").text(), quotas])
-        return shared(ctx, key, lambda: self._pool(ctx, tokens))
+        return shared(ctx.runtime.authenticators, key, lambda: self._pool(ctx, tokens))
 
     def _tokens(self, ctx: BuildContext) -> list[str]:
         if isinstance(self.tokens, list):

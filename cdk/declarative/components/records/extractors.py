@@ -1,7 +1,7 @@
 """Extractors: where the records lie in a response."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -160,6 +160,7 @@ class ResponseToFileExtractor(AnyExtractor):
     """
 
     type: Literal["ResponseToFileExtractor"] = "ResponseToFileExtractor"
+    streams: ClassVar[bool] = True
     preserve_na_values: bool = Field(
         False, description="Whether texts such as `NA`, `null` and `nan` stay as they are, instead of meaning null."
     )

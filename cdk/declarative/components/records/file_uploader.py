@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
@@ -13,7 +14,6 @@ from pydantic import Field
 
 from cdk.base.errors import FatalError
 from cdk.base.values import JsonObject, to_json
-from cdk.declarative.components.streams.async_retriever import values_of
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRequester, Requester, Router, SliceReader
@@ -21,7 +21,7 @@ from cdk.declarative.model.slice_names import slice_names, view
 from cdk.rest import Headers, JsonDocument, Request, Response
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
-from cdk.streams.stream import Item, Page
+from cdk.streams.stream import Item, records_in
 
 _Record: TypeAlias = JsonObject
 
@@ -94,11 +94,8 @@ class _Reader:
         """A page is given when all its files are there."""
         names = slice_names(view(slice, self._window))
         for item in self._inner.read(slice):
-            if isinstance(item, Page):
-                for record in item.records:
-                    self._upload(record, names)  # type: ignore[arg-type] # what a retriever gives are its own dicts
-            elif isinstance(item, dict):
-                self._upload(item, names)
+            for record in records_in([item]):
+                self._upload(record, names)  # type: ignore[arg-type] # what a retriever gives are its own dicts
             yield item
 
 
@@ -121,7 +118,8 @@ class _Upload:
     def __call__(self, record: _Record, names: Names) -> None:
         written = to_json(record, str)
         request = Request("GET", self._stream[0])
-        target = next(values_of(self._target, Response(200, Headers(), written, request.url, request)), None)
+        answer = Response(200, Headers(), written, request.url, request)
+        target = next(chain.from_iterable(self._target.values(answer)), None)
         if target is None:
             return
         names = {**names, "record": record, "download_target": target, "next_page_token": None}
@@ -165,7 +163,7 @@ class _Upload:
     def _chunks(self, response: Response) -> Generator[bytes, None, None]:
         if self._content is None:
             return response.chunks()
-        return (str(text).encode() for text in values_of(self._content, response))
+        return (str(text).encode() for text in chain.from_iterable(self._content.values(response)))
 
 
 def safe_parts(name: str) -> list[str]:

@@ -135,10 +135,7 @@ class ComplexFieldType(Component):
 
     def schema_of(self) -> JsonObject:
         schema = _type_schema(self.field_type)
-        if self.items is not None:
-            inner = self.items
-            schema["items"] = inner.schema_of() if isinstance(inner, ComplexFieldType) else _type_schema(inner)
-        return schema
+        return schema if self.items is None else {**schema, "items": _target_schema(self.items)}
 
 
 class SchemaTypeIdentifier(Component):
@@ -240,15 +237,20 @@ class DynamicSchemaLoader(AnySchemaLoader):
         for item in where.types_mapping or ():
             held = item.condition is None or ctx.expression(item, "condition").true({"raw_schema": entry})
             if held and type_value == item.current_type:
-                target = item.target_type
-                if isinstance(target, ComplexFieldType):
-                    return target.schema_of()
-                return _type_schema(target)
+                return _target_schema(item.target_type)
         return _type_schema(type_value if type_value is not None else "string")
 
 
 def _texts(ctx: BuildContext, component: Component, names: Sequence[str]) -> list[str]:
     return [ctx.expression(component, "key_pointer", name).text() for name in names]
+
+
+def _target_schema(target: str | list[str] | ComplexFieldType) -> JsonObject:
+    match target:
+        case ComplexFieldType():
+            return target.schema_of()
+        case _:
+            return _type_schema(target)
 
 
 def _type_schema(kind: JsonValue) -> JsonObject:

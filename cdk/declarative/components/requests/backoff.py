@@ -150,11 +150,11 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
 
         def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a WaitStrategy
             longest = _number(ctx, self, "max_waiting_time_in_seconds")
-            names = (
-                {"response": body_of(outcome), "headers": outcome.headers}
-                if isinstance(outcome, Response)
-                else {"response": {}, "headers": {}}
-            )
+            match outcome:
+                case Response():
+                    names = {"response": body_of(outcome), "headers": outcome.headers}
+                case _:
+                    names = {"response": {}, "headers": {}}
             try:
                 seconds = as_seconds(expression.value(names))
             except ManifestError:

@@ -12,7 +12,7 @@ from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, S
 from cdk.declarative.reading.query_properties import Properties, by_count, by_key, by_length, joined_record
 from cdk.rest import path
 from cdk.state.slice import Slice
-from cdk.streams.stream import Page
+from cdk.streams.stream import records_in
 
 
 class GroupByKeyMergeStrategy(Component):
@@ -118,10 +118,7 @@ class PropertiesFromEndpoint(Component):
         find = path(*(ctx.expression(self, "property_field_path", name).text() for name in self.property_field_path))
 
         def load() -> Sequence[str]:
-            values: list[JsonValue] = []
-            for item in reader.read(Slice()):
-                records = item.records if isinstance(item, Page) else [item] if isinstance(item, dict) else ()
-                values.extend(find(record) for record in records)
+            values = map(find, records_in(reader.read(Slice())))
             return [str(name) for name in values if name is not None]
 
         return load
@@ -150,8 +147,12 @@ class QueryProperties(Component):
 
     def build(self, ctx: BuildContext) -> Properties:
         """The properties, in the groups that one request may name."""
-        listed = self.property_list
-        load = listed.build(ctx) if isinstance(listed, PropertiesFromEndpoint) else lambda: listed
+        load: Callable[[], Sequence[str]]
+        match self.property_list:
+            case PropertiesFromEndpoint() as endpoint:
+                load = endpoint.build(ctx)
+            case listed:
+                load = lambda: listed  # noqa: E731 - as the other
         select = None if self.property_selector is None else self.property_selector.build(ctx)
         chunking = self.property_chunking
         strategy = None if chunking is None else chunking.record_merge_strategy

@@ -112,6 +112,9 @@ class HttpRequester(AnyRequester):
         )
         return _HttpRequester(self, ctx, client, stream=decoder is not None and decoder.streams)
 
+    def sending(self) -> tuple[AnyAuthenticator | None, AnyErrorHandler | None]:
+        return self.authenticator, self.error_handler
+
 
 class _HttpRequester:
     """The runtime of an HttpRequester."""

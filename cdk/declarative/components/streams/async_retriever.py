@@ -1,15 +1,16 @@
 """AsyncRetriever: a report that the API prepares: asked for, waited for, downloaded."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
 from cdk.base.errors import DecodeError, FatalError, ManifestError
 from cdk.base.values import JsonObject, JsonValue
-from cdk.declarative.components.records.extractors import DpathExtractor, ResponseToFileExtractor
+from cdk.declarative.components.records.extractors import DpathExtractor
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
 from cdk.declarative.components.streams.retrievers import RecordSelector
@@ -19,6 +20,7 @@ from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyExtractor,
     AnyPaginator,
+    AnyPartitionRouter,
     AnyRequester,
     AnyRetriever,
     Requester,
@@ -30,8 +32,6 @@ from cdk.declarative.model.slice_names import slice_names, view
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.rest import Decoder, HttpClient, JsonDocument, Request, Response
 from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, answer
-from cdk.rest.records.extractor import Extractor, FieldExtractor
-from cdk.rest.records.extractor_group import ExtractorGroup
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Partition, Slice
 from cdk.streams.stream import Item
@@ -130,6 +130,10 @@ class AsyncRetriever(AnyRetriever):
     decoder: AnyDecoder | None = Field(None, description="Reads the answers about the job; JSON by default.")
     download_decoder: AnyDecoder | None = Field(None, description="Reads what was downloaded; JSON by default.")
 
+    @property
+    def routers(self) -> Sequence[AnyPartitionRouter]:
+        return self.partition_router or ()
+
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """The reader. Raises ManifestError: a word means two things, or a time is no number."""
         router = router_of(self.partition_router, ctx)
@@ -152,7 +156,7 @@ class AsyncRetriever(AnyRetriever):
         # What a job has made often lies on a host that only the API knows. The credentials of this requester are named
         # for that host, those of the others are not sent there.
         requester = self.download_requester.build(replace(ctx, scope=None), decoder=decoder)
-        if decoder.streams or isinstance(extractor, ResponseToFileExtractor):
+        if decoder.streams or extractor.streams:
             requester = _Streaming(requester)
         return PageReader(
             ctx=ctx,
@@ -208,7 +212,7 @@ class _Api:
 
     def status(self, job: Job) -> Status:
         response = self._send(self._poll, job)
-        value = next(values_of(self._status, response), None)
+        value = next(chain.from_iterable(self._status.values(response)), None)
         meaning = self._meanings.get(str(value))
         if meaning is None:
             known = ", ".join(f"{word!r}" for word in self._meanings)
@@ -223,7 +227,7 @@ class _Api:
         response = job.polled if self._find is None or job.polled is None else self._send(self._find, job)
         assert response is not None
         targets: list[str] = []
-        for target in values_of(self._target, response):
+        for target in chain.from_iterable(self._target.values(response)):
             if not isinstance(target, str):
                 raise DecodeError(
                     f"{response.request}: found {type(target).__name__} as a download target, expected text"
@@ -283,19 +287,3 @@ def _answers(job: Job) -> JsonObject:
 def _with_answers(slice: Slice, answers: Mapping[str, JsonValue]) -> Slice:
     """The slice with answers about its job: like fields of a parent's record, they are names of their own."""
     return replace(slice, partition=Partition(slice.partition, extra={**slice.extra, **answers}))
-
-
-def values_of(extractor: Extractor, response: Response) -> Iterator[JsonValue]:
-    """What an extractor finds, be it objects or texts."""
-    if isinstance(extractor, FieldExtractor):
-        for values in extractor.values(response):
-            yield from values
-    elif isinstance(extractor, ExtractorGroup):
-        for part in extractor.extractors:
-            values = list(values_of(part, response))
-            yield from values
-            if values and extractor.first_match:
-                return
-    else:
-        for records in extractor.pages(response):
-            yield from records

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -203,15 +204,15 @@ class _Grouped(Router):
         keys: set[str] = set()
         states: dict[str, ParentState] = {}
         for item in self._inner.partitions(parents):
-            if isinstance(item, ParentState):
-                # It counts once the group that it covers is planned.
-                states[item.name] = item
-                continue
-            key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
-            if self._deduplicate and key in keys:
-                continue
-            keys.add(key)
-            group.append(item)
+            match item:
+                case ParentState(name=name):
+                    # It counts once the group that it covers is planned.
+                    states[name] = item
+                case Partition():
+                    key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
+                    if not (self._deduplicate and key in keys):
+                        keys.add(key)
+                        group.append(item)
             if len(group) == self._size:
                 yield _joined(group)
                 group = []
@@ -258,18 +259,17 @@ class _United(Router):
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         keys: set[str] = set()
-        for router in self._routers:
-            for item in router.partitions(parents):
-                if isinstance(item, ParentState):
+        for item in chain.from_iterable(router.partitions(parents) for router in self._routers):
+            match item:
+                case ParentState():
                     yield item
-                    continue
-                fields = {name: value for name, value in item.items() if name != PARENT_SLICE}
-                if not fields:
-                    continue
-                value = fields.pop(self._name, None) if self._name in fields else fields.pop(next(iter(fields)))
-                if (key := canonical(value)) not in keys:
-                    keys.add(key)
-                    yield Partition({self._name: value}, extra={**item.extra, **fields, **_parent_slice(item)})
+                case Partition() if fields := {name: value for name, value in item.items() if name != PARENT_SLICE}:
+                    value = fields.pop(self._name if self._name in fields else next(iter(fields)))
+                    if (key := canonical(value)) not in keys:
+                        keys.add(key)
+                        yield Partition({self._name: value}, extra={**item.extra, **fields, **_parent_slice(item)})
+                case _:
+                    pass
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None: ...
 

@@ -1,6 +1,6 @@
 """SimpleRetriever: page after page, one request each; and RecordSelector, which makes records of a response."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -16,6 +16,7 @@ from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyExtractor,
     AnyPaginator,
+    AnyPartitionRouter,
     AnyRecordFilter,
     AnyRequester,
     AnyRetriever,
@@ -178,6 +179,10 @@ class SimpleRetriever(AnyRetriever):
     request_window_splitting: RequestWindowSplitting | None = Field(
         None, description="How windows of the cursor shrink that the API refuses."
     )
+
+    @property
+    def routers(self) -> Sequence[AnyPartitionRouter]:
+        return self.partition_router or ()
 
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """The reader. Raises ManifestError: parts of it do not go together."""

@@ -12,10 +12,8 @@ from cdk.declarative.components.streams.partition_routers import (
     SubstreamPartitionRouter,
     UnionPartitionRouter,
 )
-from cdk.declarative.components.streams.streams import DeclarativeStream
-from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyStateMigration
+from cdk.declarative.model.plug_points import AnyStateMigration, AnyStream
 
 
 class LegacyToPerPartitionStateMigration(AnyStateMigration):
@@ -27,7 +25,7 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
 
     type: Literal["LegacyToPerPartitionStateMigration"] = "LegacyToPerPartitionStateMigration"
 
-    def build(self, ctx: BuildContext, stream: Component) -> Callable[[JsonValue], JsonValue]:
+    def build(self, ctx: BuildContext, stream: AnyStream) -> Callable[[JsonValue], JsonValue]:
         """The migration. Raises ManifestError: the stream has not exactly one partition field."""
         fields = self._fields(ctx, stream)
         cursor = _cursor_field(ctx, stream)
@@ -42,10 +40,9 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
 
         return migrate
 
-    def _fields(self, ctx: BuildContext, stream: Component) -> tuple[str, JsonObject] | None:
+    def _fields(self, ctx: BuildContext, stream: AnyStream) -> tuple[str, JsonObject] | None:
         """The name of the partitions' field, and their other fields; None where such states never were."""
-        routers = getattr(stream.retriever, "partition_router", None) if isinstance(stream, DeclarativeStream) else None
-        match routers:
+        match stream.routers:
             case [SubstreamPartitionRouter(parent_stream_configs=[parent])]:
                 return ctx.expression(parent, "partition_field").text(), {PARENT_SLICE: {}}
             case [SubstreamPartitionRouter()]:
@@ -66,7 +63,7 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
                 )
 
 
-def _cursor_field(ctx: BuildContext, stream: Component) -> str:
+def _cursor_field(ctx: BuildContext, stream: AnyStream) -> str:
     cursor = getattr(stream, "incremental_sync", None)
     return "" if cursor is None else ctx.expression(cursor, "cursor_field").text()
 

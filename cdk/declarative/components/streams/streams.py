@@ -15,6 +15,7 @@ from cdk.declarative.model.component import ONE_OR_MANY, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
     AnyIncrementalSync,
+    AnyPartitionRouter,
     AnyRetriever,
     AnySchemaLoader,
     AnyStateMigration,
@@ -65,6 +66,10 @@ class DeclarativeStream(AnyStream):
     file_uploader: Annotated[FileUploader | None, Default("FileUploader")] = Field(
         None, description="Fetches a file for each record."
     )
+
+    @property
+    def routers(self) -> Sequence[AnyPartitionRouter]:
+        return self.retriever.routers
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> ManifestStream:
         with collecting() as bearers:
