@@ -16,12 +16,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 CONTRACTS = {
-    "streams/checkpoint": "tests/contract/test_checkpoint_readers.py",
+    "streams/checkpoint/partitioned": "tests/contract/test_checkpoint_readers.py",
+    "streams/checkpoint/reader": "tests/contract/test_checkpoint_readers.py",
+    "streams/checkpoint/windows": "tests/contract/test_checkpoint_readers.py",
     "engine/thread_pool": "tests/contract/test_executors.py",
 }
 """The tests of a module that are not in the file that mirrors it."""
 
-AT_ONCE = "self._parents[item.name] = item.state"
+AT_ONCE = "self._parents[parent.name] = parent.state"
 EARLY = """                if page.position is not None:
                     reader.observe(slice, page.position, page.edge)
                     if (checkpoint := reader.get_checkpoint()) is not None:
@@ -62,34 +64,50 @@ BUGS = [
         "        known = memo.get(partition)\n",
         "        if not partition:\n            continue\n        known = memo.get(partition)\n",
     ),
-    Bug("a state is given once", "streams/checkpoint", "self._changed = False\n        positions", "positions"),
-    Bug("a state is given once per window", "streams/checkpoint", "self._taken = self.position\n", "\n"),
+    Bug(
+        "a state is given once",
+        "streams/checkpoint/partitioned",
+        "self._changed = False\n        positions",
+        "positions",
+    ),
+    Bug("a state is given once per window", "streams/checkpoint/reader", "self._reported = self.position\n", "\n"),
     Bug(
         "a window that closed early is kept",
-        "streams/checkpoint",
-        "opened[-1].position, Start",
-        "opened[-1].position, Done",
+        "streams/checkpoint/windows",
+        "opened[-1].position == Start()",
+        "opened[-1].position.done",
     ),
     Bug(
         "a new child starts at its beginning",
-        "streams/checkpoint",
+        "streams/checkpoint/partitioned",
         "get(WHOLE) or",
         "get(next(iter(self._positions), WHOLE)) or",
     ),
     Bug(
         "edges of windows are merged",
-        "streams/checkpoint",
-        "            for edge in (first, second)\n",
-        "            for edge in (second,)\n",
+        "streams/checkpoint/repeated_records",
+        "        for edge in (first, second)\n",
+        "        for edge in (second,)\n",
+        "tests/streams/checkpoint/test_windows.py",
     ),
     Bug(
         "a cut ordered window keeps its memory",
-        "streams/checkpoint",
-        "known = self._merge(slice.edge and _at(slice.edge, edge.value, self._stays), edge)",
+        "streams/checkpoint/windows",
+        "known = merged(self._cursor, slice.edge and moved(self._cursor, slice.edge, edge.value), edge)",
         "known = edge",
     ),
-    Bug("parents wait", "streams/checkpoint", "self._queue.close(self._queue.open(_Member(None, item)))", AT_ONCE),
-    Bug("gaps between windows are read", "streams/checkpoint", "self._enqueue(_Opened(gap, Start()))", "pass"),
+    Bug(
+        "parents wait",
+        "streams/checkpoint/partitioned",
+        "self._queue.close(self._queue.open(_Member(None, parent)))",
+        AT_ONCE,
+    ),
+    Bug(
+        "gaps between windows are read",
+        "streams/checkpoint/windows",
+        "self._enqueue(OpenedWindow(gap, Start()))",
+        "pass",
+    ),
     Bug("a moment belongs to one window", "streams/datetime_cursor", "moment < until)", "moment <= until)"),
     Bug("a number belongs to one window", "streams/count_cursor", "number < until", "number <= until"),
     Bug("a moment of another zone is the same one", "base/times/clock", "moment.astimezone(UTC)", "moment"),
@@ -558,7 +576,7 @@ BUGS = [
     ),
     Bug(
         "an id of another type is noticed",
-        "streams/checkpoint",
+        "streams/checkpoint/partitioned",
         'return partition.key.replace(\'"\', "")',
         "return partition.key",
     ),
@@ -592,7 +610,7 @@ BUGS = [
     ),
     Bug(
         "gaps between windows are read without lookback",
-        "streams/checkpoint",
+        "streams/checkpoint/windows",
         "upto=item.window.start, again=False",
         "upto=item.window.start, again=True",
     ),
@@ -605,21 +623,21 @@ BUGS = [
     ),
     Bug(
         "an earlier part of a slice is counted",
-        "streams/checkpoint",
+        "streams/checkpoint/windows",
         "start=position, met=edge",
         "start=position",
         "tests/engine/test_read.py",
     ),
     Bug(
         "one window gives what has no cursor value",
-        "streams/checkpoint",
-        "holds=ticket is not self._giver",
-        "holds=False",
+        "streams/checkpoint/repeated_records",
+        "return window is not self._giver",
+        "return False",
         "tests/engine/test_read.py",
     ),
     Bug(
         "what was held back is read once more",
-        "streams/checkpoint",
+        "streams/checkpoint/windows",
         "            if not settled:\n",
         "            if False:\n",
         "tests/engine/test_read.py",
@@ -728,15 +746,15 @@ BUGS = [
     Bug(
         "secrets are cut out of tokens",
         "streams/read_slice",
-        "Checkpoint(marks.cut(item.next), trail",
-        "Checkpoint(item.next, trail",
+        "Checkpoint(marks.cut(token), trail",
+        "Checkpoint(token, trail",
         "tests/rest/pagination/test_page_url.py",
     ),
     Bug(
         "secrets are put back into tokens",
         "streams/read_slice",
-        "marks.restore(slice.start.cursor)",
-        "slice.start.cursor",
+        "marks.restore(cursor)",
+        "cursor",
         "tests/rest/pagination/test_page_url.py",
     ),
     Bug(
@@ -1170,19 +1188,19 @@ BUGS = [
     ),
     Bug(
         "a partition is forgotten no sooner than that",
-        "streams/checkpoint",
+        "streams/checkpoint/partitioned",
         "if now - since >= after]",
         "if now - since >= after / 2]",
     ),
     Bug(
         "children that a parent's state leaves out stay",
-        "streams/checkpoint",
+        "streams/checkpoint/partitioned",
         "if not self.finished or self._parents or WHOLE in",
         "if not self.finished or WHOLE in",
     ),
     Bug(
         "a partition that comes back is missing no more",
-        "streams/checkpoint",
+        "streams/checkpoint/partitioned",
         "if self._missing.pop(partition, None) is not None:",
         "if self._missing.get(partition) is not None:",
     ),
@@ -1338,7 +1356,7 @@ BUGS = [
     ),
     Bug(
         "a window that is read again moves no cursor",
-        "streams/checkpoint",
+        "streams/checkpoint/windows",
         "            edge = replace(edge, value=None)\n",
         "            pass\n",
         "tests/engine/test_read.py",
@@ -1640,8 +1658,8 @@ BUGS = [
     Bug(
         "a connector's mistake has its place",
         "streams/stream",
-        "if not isinstance(items, Iterable) or isinstance(items, Mapping | str):",
-        "if not isinstance(items, Iterable):",
+        "if not isinstance(value, Iterable) or isinstance(value, Mapping | str):",
+        "if not isinstance(value, Iterable):",
     ),
     Bug(
         "a line of the kit is none of the connector's",
@@ -1657,7 +1675,7 @@ BUGS = [
     ),
     Bug(
         "partitions by other fields are told",
-        "streams/checkpoint",
+        "streams/checkpoint/partitioned",
         "if known and self._fields and known.isdisjoint(self._fields):",
         "if False:",
         "tests/streams/test_state_check.py",

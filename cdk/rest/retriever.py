@@ -12,7 +12,6 @@ from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
-from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
 from cdk.streams.paged import read_pages
 from cdk.streams.stream import Item, Page, Token
@@ -56,7 +55,7 @@ class PageRetriever:
         Raises StaleToken: `token` was saved by an earlier attempt and the source does not take it any more. Raises
         what the client and the parts raise.
         """
-        saved = token is not None and isinstance(slice.start, Checkpoint) and token == slice.start.cursor
+        saved = token is not None and token == slice.start.cursor
         try:
             response = self.client.send(self.paginator.apply(self._first(slice), token))
         except (BadRequest, NotFound, ForeignHost, BadState) as refused:

@@ -10,13 +10,6 @@ from cdk.state.window import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Nothing of the partition was read yet."""
-
-    cursor: ClassVar[None] = None
-
-
-@dataclass(frozen=True, slots=True)
 class Edge:
     """The greatest cursor value seen, in the record's own spelling, and the records that will come again.
 
@@ -115,6 +108,17 @@ def _digest(token: JsonValue) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Nothing of the partition was read yet."""
+
+    done: ClassVar[bool] = False
+    cursor: ClassVar[None] = None
+    edge: ClassVar[None] = None
+    resume: ClassVar[None] = None
+    trail: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Everything before `cursor` has been emitted; a later read resumes here.
 
@@ -122,6 +126,7 @@ class Checkpoint:
     `edge` and `resume` belong to the kit's cursors, `trail` to its pages; authors leave them alone.
     """
 
+    done: ClassVar[bool] = False
     cursor: Record
     edge: Edge | None = None
     resume: Resume | None = None
@@ -132,7 +137,12 @@ class Checkpoint:
 class Done:
     """Read to the end in this sync."""
 
+    done: ClassVar[bool] = True
     cursor: ClassVar[None] = None
+    edge: ClassVar[None] = None
+    resume: ClassVar[None] = None
+    trail: ClassVar[None] = None
 
 
 Position: TypeAlias = Start | Checkpoint | Done
+"""Each says whether it is the end (`done`), and has the fields of a checkpoint, which are None in the other two."""

@@ -190,10 +190,12 @@ class DatetimeCursor(Cursor):
             return None
         if smallest is not None and end <= later(start, smallest):
             return None
-        middle = start + (end - start) / 2
-        if isinstance(granularity, timedelta) and granularity:
-            # Of an odd number of granules the earlier half has the smaller part.
-            middle = start + granularity * (((end - start) // granularity + 1) // 2)
+        match granularity:
+            case timedelta() if granularity:
+                # Of an odd number of granules the earlier half has the smaller part.
+                middle = start + granularity * (((end - start) // granularity + 1) // 2)
+            case _:
+                middle = start + (end - start) / 2
         before = earlier(middle, granularity)
         first, second = self.write(before), self.write(middle)
         if before < start or middle > end or second == window.start:
@@ -292,26 +294,40 @@ class DatetimeCursor(Cursor):
 
     def _length(self, value: Duration | str, name: str) -> Duration:
         """A duration. Raises ConfigError: it is none, or a text of months, which differ in length."""
-        duration: object = value
-        if isinstance(value, str):
-            try:
-                read = parse_duration(value)
-                duration = read if isinstance(read, timedelta) else None
-            except ValueError:
-                duration = None
-        if isinstance(duration, timedelta | CalendarDuration):
-            return duration
-        raise ConfigError(
-            f"cursor {self.field!r}: {name} is {value!r}, expected a timedelta or a text such as P1D, P2W or PT30M"
-        )
+        match value:
+            case timedelta() | CalendarDuration():
+                return value
+            case str() if (length := _fixed_length(value)) is not None:
+                return length
+            case _:
+                raise ConfigError(
+                    f"cursor {self.field!r}: {name} is {value!r}, expected a timedelta or a text such as P1D, P2W or "
+                    "PT30M"
+                )
 
     def _bound(self, value: datetime | str, name: str) -> datetime:
-        moment = value if isinstance(value, datetime) else self.moment(value)
-        if moment is None:
-            raise ConfigError(
-                f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {' or '.join(self._formats)}"
-            )
+        match value:
+            case datetime():
+                moment = value
+            case _ if (read := self.moment(value)) is not None:
+                moment = read
+            case _:
+                formats = " or ".join(self._formats)
+                raise ConfigError(f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {formats}")
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _fixed_length(text: str) -> timedelta | None:
+    """The duration that a text says, where it has one length."""
+    try:
+        duration = parse_duration(text)
+    except ValueError:
+        return None
+    match duration:
+        case timedelta():
+            return duration
+        case CalendarDuration():
+            return None
 
 
 # The same few moments, where windows begin and end, come again with each of thousands of partitions.

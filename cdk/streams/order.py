@@ -100,7 +100,7 @@ class NaturalOrder(Order):
 
     def rank(self, value: FieldValue) -> Rank | None:
         value = json_value(value)
-        if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
             return None
         if (number := _decimal(value)) is not None:
             return b"\1" + bytes_of(number)
@@ -118,10 +118,12 @@ def json_value(value: FieldValue) -> FieldValue:
         value = plain(value)
     except NotJson:
         return value
-    if not isinstance(value, Decimal):
-        return value
-    is_integer = value.adjusted() < _MOST_DIGITS and value == value.to_integral_value()
-    return int(value) if is_integer else str(value)
+    match value:
+        case Decimal():
+            is_integer = value.adjusted() < _MOST_DIGITS and value == value.to_integral_value()
+            return int(value) if is_integer else str(value)
+        case _:
+            return value
 
 
 def _decimal(value: FieldValue) -> Decimal | None:

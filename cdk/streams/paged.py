@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.values import NotJson, Record
-from cdk.state.position import Checkpoint, Trail
+from cdk.state.position import Trail
 from cdk.state.slice import Slice
 from cdk.streams.state_mixin import StateMixin
 from cdk.streams.stream import Item, Page, Token
@@ -22,21 +22,16 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
 
     Raises PaginationLoop: a page names one as the next that has been read. Raises FatalError: a token is no JSON.
     """
-    token: Token | None = None
-    circle = _Circle()
-    if isinstance(slice.start, Checkpoint):
-        token = slice.start.cursor
-        circle = _Circle(token, slice.start.trail)
+    token: Token | None = slice.start.cursor
+    circle = _Circle(token, slice.start.trail)
     while True:
         following: Token | None = None
         for part in read_page(slice, token):
-            if not isinstance(part, Page):
-                yield from part
-            elif part.next is None:
-                yield part
-            else:
-                following = part.next
-                yield part._replace(trail=circle.trail_after(following))
+            match part:
+                case Page(next=following):
+                    yield part if following is None else part._replace(trail=circle.trail_after(following))
+                case _:
+                    yield from part
         if following is None:
             return
         circle.check(following, last=token)

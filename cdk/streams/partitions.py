@@ -11,7 +11,7 @@ from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue, Record
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint import ParentState
+from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 

@@ -55,7 +55,7 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     except SystemExit as error:
         raise ConnectorExit(error, stream=stream.name) from error
     except StaleToken as refused:
-        if isinstance(slice.start, Start):
+        if slice.start == Start():
             raise
         logger.warning("%s %s: %s; reading this slice from its start", stream.name, slice, refused)
         yield ReadPage((), restarted=True)
@@ -64,8 +64,11 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     marks = stream.secrets
-    if isinstance(slice.start, Checkpoint):
-        slice = replace(slice, start=replace(slice.start, cursor=marks.restore(slice.start.cursor)))
+    match slice.start:
+        case Checkpoint(cursor=cursor) as start:
+            slice = replace(slice, start=replace(start, cursor=marks.restore(cursor)))
+        case Start() | Done():
+            pass
     finish = _Finisher(stream, slice)
     records: list[Record] = []
     for item in stream.items(slice):
@@ -76,18 +79,21 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             if len(records) < PAGE_RECORDS:
                 continue
             yield finish(records, None)
-        elif isinstance(item, Page):
-            if records:
-                yield finish(records, None)
-            position = None if item.next is None else Checkpoint(marks.cut(item.next), trail=item.trail)
-            yield finish(item.records, position, item.warning)
-        elif isinstance(item, Checkpoint):
-            yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
         else:
-            raise FatalError(
-                f"read_records gave a {type(item).__name__}, expected a record (a mapping), a Page or a Checkpoint",
-                stream=stream.name,
-            )
+            match item:
+                case Page(page_records, token, trail, warning):
+                    if records:
+                        yield finish(records, None)
+                    position = None if token is None else Checkpoint(marks.cut(token), trail=trail)
+                    yield finish(page_records, position, warning)
+                case Checkpoint():
+                    yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
+                case _:
+                    raise FatalError(
+                        f"read_records gave a {type(item).__name__}, expected a record (a mapping), a Page or a "
+                        "Checkpoint",
+                        stream=stream.name,
+                    )
         records = []
     yield finish(records, Done())
 
@@ -103,7 +109,7 @@ class _Finisher:
 
     def __call__(self, records: Sequence[Record], position: Position | None, warning: str = "") -> ReadPage:
         cursor = self._stream.cursor
-        if isinstance(position, Checkpoint) and not self._stream.supports_checkpointing:
+        if position is not None and not position.done and not self._stream.supports_checkpointing:
             position = None
         if not isinstance(records, JsonLines) and (kinds := set(map(type, records)) - {dict}):
             self._check_records(records, kinds)
@@ -115,7 +121,7 @@ class _Finisher:
                 records = self._owned(cursor, records)
                 values = _present(field_values(records, cursor.field))
             self._advance(cursor, values)
-        if cursor is not None and cursor.ordered and not isinstance(position, Done):
+        if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
         return ReadPage(records, position, self._edge, warning=warning)
 

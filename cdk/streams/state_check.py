@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
-from cdk.state.position import Checkpoint
+from cdk.base.values import Record
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
 
@@ -18,10 +18,10 @@ def check_values(stream: Stream, state: StreamState) -> None:
     cursor = stream.cursor
     if cursor is None:
         return
-    for path, position in _checkpoints(stream, state):
-        value = position.cursor.get(cursor.field)
+    for path, values in _cursors(stream, state):
+        value = values.get(cursor.field)
         if value in (None, ""):
-            if cursor.field in position.cursor:
+            if cursor.field in values:
                 logger.warning(
                     "%s.%s is %s: it is read from its start", path, cursor.field, "null" if value is None else "empty"
                 )
@@ -41,14 +41,14 @@ def check_fields(stream: Stream, state: StreamState) -> None:
         if name not in _EXTRA:
             expected = f"{cursor.field!r}{did_you_mean(name, [cursor.field])}"
             raise BadState(f"state of {stream.name}.{name}", state.extra[name], expected, stream=stream.name)
-    for path, position in _checkpoints(stream, state):
-        for name in (*position.cursor, cursor.field):
-            if name != cursor.field or position.cursor.get(name) in (None, ""):
+    for path, values in _cursors(stream, state):
+        for name in (*values, cursor.field):
+            if name != cursor.field or values.get(name) in (None, ""):
                 expected = f"a value of {cursor.field!r} and nothing else{did_you_mean(name, [cursor.field])}"
-                raise BadState(path, dict(position.cursor), expected, stream=stream.name)
+                raise BadState(path, dict(values), expected, stream=stream.name)
 
 
-def _checkpoints(stream: Stream, state: StreamState) -> Iterator[tuple[str, Checkpoint]]:
+def _cursors(stream: Stream, state: StreamState) -> Iterator[tuple[str, Record]]:
     for partition, position in state.positions.items():
-        if isinstance(position, Checkpoint):
-            yield f"state of {stream.name}{f' {partition.key}' if partition else ''}", position
+        if position.cursor is not None:
+            yield f"state of {stream.name}{f' {partition.key}' if partition else ''}", position.cursor

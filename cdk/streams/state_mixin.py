@@ -6,19 +6,19 @@ from contextvars import ContextVar, copy_context
 from datetime import datetime, timedelta
 
 from cdk.base.values import Stored
-from cdk.state.position import Checkpoint, Edge, Position
+from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import WHOLE, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
-from cdk.streams.checkpoint import CheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Item, Stream
 
 
 class _SliceContext:
-    """The slice being read in this context: its state as the author sees it, and what was said but not yet yielded."""
+    """The slice being read in this context: its state as the author sees it, and what is not yet yielded of it."""
 
     def __init__(self, slice: Slice) -> None:
-        self.cursor: dict[str, Stored] = dict(slice.start.cursor) if isinstance(slice.start, Checkpoint) else {}
+        self.cursor: dict[str, Stored] = dict(slice.start.cursor or {})
         self.pending: Checkpoint | None = None
 
     def pop_pending(self) -> Iterator[Checkpoint]:
@@ -85,9 +85,12 @@ class StateMixin(Stream):
     def state(self, value: Stored) -> None:
         if (context := _slice_context.get()) is None:
             self._restored = decode(value, path=f"{self.name}.state", cursor_field=self.cursor_field)
-        elif isinstance(position := decode(value).of(WHOLE), Checkpoint):
-            context.cursor = dict(value)
-            context.pending = position
+            return
+        match decode(value).of(WHOLE):
+            case Checkpoint() as checkpoint:
+                context.cursor, context.pending = dict(value), checkpoint
+            case Start() | Done():
+                pass
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         state, self._restored = self._restored or state, None

@@ -6,7 +6,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import orjson
 
@@ -18,15 +18,12 @@ from cdk.base.values import FieldValue, JsonSchema, JsonValue, Record, Stored
 from cdk.state.position import Checkpoint, Position, Trail
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint import (
-    CheckpointReader,
-    PageCheckpointReader,
-    ParentState,
-    PartitionCheckpointReader,
-    PartitionReader,
-    SliceCheckpointReader,
-)
+from cdk.streams.checkpoint.partitioned import ParentState, PartitionCheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader, PartitionReader
+from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.cursor import Cursor
+
+T = TypeVar("T")
 
 ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "properties": {}}
 
@@ -56,10 +53,13 @@ Item: TypeAlias = Record | Page | Checkpoint
 def records_in(items: Iterable[Item]) -> Iterator[Record]:
     """The records that reading gives, whether in pages or one by one."""
     for item in items:
-        if isinstance(item, Page):
-            yield from item.records
-        elif isinstance(item, Mapping):
-            yield item
+        match item:
+            case Page(records):
+                yield from records
+            case Mapping():
+                yield item
+            case Checkpoint():
+                pass
 
 
 class _FieldOfCursor:
@@ -160,9 +160,9 @@ class Stream(metaclass=_StreamType):
 
     def _warn_of(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
         """Say where a state is not what it looks like: with a value of the cursor that is to come."""
-        where = f"{self.name} {partition.key}" if partition else self.name
-        if not isinstance(position, Checkpoint) or position.resume is not None or cursor.field not in position.cursor:
+        if position.cursor is None or position.resume is not None or cursor.field not in position.cursor:
             return
+        where = f"{self.name} {partition.key}" if partition else self.name
         value = position.cursor[cursor.field]
         if next(iter(cursor.windows(value, now)), None) is None:
             text = "%s: %s of its state is %s, which lies after all that can be read now (%s): nothing is read"
@@ -181,15 +181,9 @@ class Stream(metaclass=_StreamType):
         Raises FatalError: the stream gives no partitions.
         """
         now = self.now()
-        partitions: object = self.partitions_since(state.parents)
-        if not isinstance(partitions, Iterable) or isinstance(partitions, Mapping | str):
-            raise FatalError(
-                f"{_location(type(self), 'partitions')} returned a {type(partitions).__name__}, expected partitions: "
-                "`yield` each, or return a list of them",
-                stream=self.name,
-            )
+        partitions = self.partitions_since(state.parents)
         return PartitionCheckpointReader(
-            partitions,
+            self._several(partitions, "partitions"),
             lambda partition, position: self.slices(partition, position, now),
             state,
         )
@@ -203,14 +197,18 @@ class Stream(metaclass=_StreamType):
 
         Raises FatalError: `read_records` returns something else.
         """
-        items: object = self.read_records(slice)
-        if not isinstance(items, Iterable) or isinstance(items, Mapping | str):
+        return iter(self._several(self.read_records(slice), "records", "read_records"))
+
+    def _several(self, returned: Iterable[T], what: str, method: str = "") -> Iterable[T]:
+        """What a method has returned, which an author may have written without types."""
+        value: object = returned
+        if not isinstance(value, Iterable) or isinstance(value, Mapping | str):
             raise FatalError(
-                f"{_location(type(self), 'read_records')} returned a {type(items).__name__}, expected records: `yield` "
+                f"{_location(type(self), method or what)} returned a {type(value).__name__}, expected {what}: `yield` "
                 "each, or return a list of them",
                 stream=self.name,
             )
-        return iter(items)
+        return returned
 
     def check_ready(self) -> None:
         """Raise ConfigError: it cannot be read with the config there is. Its table and state then stay as they are."""

@@ -1,4 +1,4 @@
-"""What every checkpoint reader promises, whatever it plans: the three verbs (cdk.streams.checkpoint)."""
+"""What every checkpoint reader promises, whatever it plans: the three verbs (cdk.streams.checkpoint.reader)."""
 
 import random
 from collections.abc import Callable

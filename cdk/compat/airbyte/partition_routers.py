@@ -12,7 +12,7 @@ from cdk.compat.airbyte.streams import StreamFacade
 from cdk.rest import path
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState as NativeState
-from cdk.streams.checkpoint import ParentState
+from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.partitions import child_partitions, product
 
 

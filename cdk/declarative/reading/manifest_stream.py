@@ -15,7 +15,8 @@ from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import encode
-from cdk.streams.checkpoint import CheckpointReader, ParentState
+from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.partitions import without_states
 from cdk.streams.stream import Item, Stream
 

@@ -7,7 +7,7 @@ from cdk.base.values import JsonSchema, JsonValue
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint import CheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Item
 
 

@@ -15,7 +15,7 @@ from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
-from cdk.streams.checkpoint import ParentState
+from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Stream
 

@@ -36,7 +36,7 @@ from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
-from cdk.streams.checkpoint import ParentState
+from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
 

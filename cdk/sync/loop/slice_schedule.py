@@ -10,7 +10,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
-from cdk.streams.checkpoint import CheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Stream
 from cdk.sync.reports.counts import counted
 from cdk.sync.tasks.messages import Failure, SliceResult

@@ -18,7 +18,7 @@ from cdk.declarative.model.slice_names import FIRST_PAGE
 from cdk.rest import Extract, path
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint import ParentState
+from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.partitions import child_partitions, list_partitions, product, without_states
 
 PARENT_SLICE = "parent_slice"

@@ -1,0 +1,206 @@
+"""PartitionCheckpointReader: a reader for each partition of a stream, and the state of all of them."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cdk.base.logs import logger
+from cdk.base.values import canonical
+from cdk.state.ack import AckQueue, Ticket
+from cdk.state.position import Edge, Position, Start
+from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
+
+
+@dataclass(frozen=True, slots=True)
+class ParentState:
+    """Comes among partitions: all partitions so far stem from what the parent had read when it stood at `state`."""
+
+    name: str
+    state: StreamState
+
+
+@dataclass(slots=True)
+class _Member:
+    """A partition in planning order, or the progress of a parent that holds once all before it are finished."""
+
+    partition: Partition | None
+    parent: ParentState | None = None
+
+
+class PartitionCheckpointReader(CheckpointReader):
+    """Any reader, once per partition; the owner of the stream's state.
+
+    partitions: in the order to read them, from a generator if there are many; one that comes twice is read once.
+    inner: builds the reader of a partition from where it stands. A partition never met stands at `Start`, whatever
+    the others say, so a new parent brings its whole history; unless the state keeps one cursor for all partitions.
+    """
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition | ParentState],
+        inner: Callable[[Partition, Position], PartitionReader],
+        state: StreamState,
+    ) -> None:
+        self._partitions = iter(partitions)
+        self._inner, self._state = inner, state
+        self._positions = dict(state.positions)
+        self._parents = dict(state.parents)
+        self._missing = dict(state.missing)
+        self._readers: dict[Partition, PartitionReader] = {}
+        self._opened_keys: set[str] = set()
+        self._fields: set[frozenset[str]] = set()
+        self._alike = {_untyped(partition): partition for partition in state.positions}
+        self._moved: dict[Partition, PartitionReader] = {}
+        self._current: PartitionReader | None = None
+        self._queue: AckQueue[_Member] = AckQueue()
+        self._tickets: dict[Partition, Ticket[_Member]] = {}
+        self._newer: deque[Partition] = deque()
+        self._again: deque[PartitionReader] = deque()
+        self._changed = self._planned = False
+
+    def next(self) -> Slice | None:
+        while True:
+            if self._current is not None:
+                if (slice := self._current.next()) is not None:
+                    return slice
+                self._refresh(self._current)
+                self._current = None
+            if self._again:
+                self._current = self._again.popleft()
+                continue
+            match next(self._partitions, None):
+                case None if self._newer:
+                    self._open(self._newer.popleft())
+                case None:
+                    if not self._planned:
+                        self._warn_of_fields()
+                    self._planned = True
+                    self._leave_shared_cursor()
+                    return None
+                case ParentState() as parent:
+                    self._queue.close(self._queue.open(_Member(None, parent)))
+                    self._advance_parents()
+                case partition:
+                    if partition.key not in self._opened_keys:
+                        self._open(partition)
+
+    def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
+        reader = self._readers[slice.partition]
+        reader.observe(slice, position, edge)
+        self._refresh(reader)
+        if position.done and reader is not self._current and not reader.finished:
+            # It had planned all it could; what has ended may be a reason to read some of it once more.
+            self._again.append(reader)
+
+    def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
+        return self._readers[slice.partition].resume(slice, position, edge)
+
+    @property
+    def finished(self) -> bool:
+        return self._planned and not self._readers and not self._newer
+
+    def get_checkpoint(self) -> StreamState | None:
+        for reader in self._moved.values():
+            self._take_over(reader)
+        self._moved.clear()
+        if not self._changed:
+            return None
+        self._changed = False
+        positions, parents, missing = dict(self._positions), dict(self._parents), dict(self._missing)
+        return replace(self._state, positions=positions, parents=parents, missing=missing)
+
+    def forget_missing(self, now: datetime, after: timedelta) -> int:
+        # Not every partition is listed where the progress of parents says which ones are; one that starts where all
+        # others stand would not be read from its start; and a source that has none at all is more likely a fault.
+        if not self.finished or self._parents or WHOLE in self._positions or not self._opened_keys:
+            return 0
+        absent = [partition for partition in self._positions if partition.key not in self._opened_keys]
+        missing = {partition: self._missing.get(partition, now) for partition in absent}
+        forgotten = [partition for partition, since in missing.items() if now - since >= after]
+        for partition in forgotten:
+            del self._positions[partition], missing[partition]
+        self._changed = self._changed or bool(forgotten) or missing != self._missing
+        self._missing = missing
+        return len(forgotten)
+
+    def _open(self, partition: Partition) -> None:
+        self._opened_keys.add(partition.key)
+        self._fields.add(frozenset(partition.fields))
+        if self._missing.pop(partition, None) is not None:
+            self._changed = True
+        if partition and partition not in self._positions and WHOLE in self._positions and len(self._opened_keys) == 1:
+            logger.warning(
+                "the state keeps one cursor for all partitions (%s): each partition starts from it; "
+                "reset the stream's state to read the whole history of every partition",
+                _words(self._positions[WHOLE]),
+            )
+        alike = self._alike.get(_untyped(partition), partition)
+        if partition not in self._positions and alike.key not in self._opened_keys:
+            self.mismatch = self.mismatch or (
+                f"the state knows the partition {alike.key}, and today's is {partition.key}, of another type"
+            )
+        position = self._positions.get(partition) or self._positions.get(WHOLE) or Start()
+        self._current = self._readers[partition] = self._inner(partition, position)
+        self.mismatch = self.mismatch or self._current.mismatch
+        self._tickets[partition] = self._queue.open(_Member(partition))
+
+    def _warn_of_fields(self) -> None:
+        """Say that the state is of no use: it knows partitions by other fields than today's, all of them."""
+        known = {frozenset(partition.fields) for partition in self._state.positions if partition}
+        if known and self._fields and known.isdisjoint(self._fields):
+            old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
+            logger.warning(
+                "the state knows partitions by %s, and today's have %s: none goes on from the state, all are read from "
+                "their start",
+                old,
+                today or "no fields",
+            )
+
+    def _refresh(self, reader: PartitionReader) -> None:
+        """Note that a partition has moved, and forget its reader once nothing more can come from it.
+
+        Where it stands is asked for with the next checkpoint: a reader of many windows looks at all that are open.
+        """
+        partition = reader.partition
+        if self._readers.get(partition) is not reader:
+            return
+        self._moved[partition] = reader
+        if reader.finished:
+            self._take_over(self._moved.pop(partition))
+            del self._readers[partition]
+            self._queue.close(self._tickets.pop(partition))
+            if reader.ends_early:
+                self._newer.append(partition)
+            self._advance_parents()
+            self._leave_shared_cursor()
+
+    def _take_over(self, reader: PartitionReader) -> None:
+        position = reader.position
+        if self._positions.get(reader.partition, Start()) != position:
+            self._positions[reader.partition.bare] = position
+            self._changed = True
+
+    def _advance_parents(self) -> None:
+        for member in self._queue.pop_closed():
+            if member.parent is not None and self._parents.get(member.parent.name) != member.parent.state:
+                self._parents[member.parent.name] = member.parent.state
+                self._changed = True
+
+    def _leave_shared_cursor(self) -> None:
+        """Drop the cursor kept for all partitions once each has its own."""
+        if self._planned and not self._readers and WHOLE in self._positions and self._opened_keys - {WHOLE.key}:
+            del self._positions[WHOLE]
+            self._changed = True
+
+
+def _words(position: Position) -> str:
+    """Where a partition stands, as its state is written."""
+    return "read to its end" if position.cursor is None else canonical(dict(position.cursor))
+
+
+def _untyped(partition: Partition) -> str:
+    """What identifies a partition, whether its ids are numbers or strings."""
+    return partition.key.replace('"', "")

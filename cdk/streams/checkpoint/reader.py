@@ -1,0 +1,109 @@
+"""CheckpointReader: the three verbs `next`, `observe` and `get_checkpoint`; and the reader of pages.
+
+A reader lives on one thread, the one that owns the state; the slices it hands out travel.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from cdk.state.position import Edge, Position, Start
+from cdk.state.slice import Partition, Slice
+from cdk.state.stream_state import StreamState
+
+
+class CheckpointReader(ABC):
+    """Plans the slices of a stream and keeps its state. Not thread-safe.
+
+    mismatch: why something that the state knows is planned from its start, in words, once it is; empty before.
+    """
+
+    mismatch: str = ""
+
+    @abstractmethod
+    def next(self) -> Slice | None:
+        """The next slice to read, or None: nothing is left to plan until a slice that is out has ended."""
+
+    @abstractmethod
+    def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
+        """Take note that everything before `position` of `slice` has been emitted.
+
+        edge: the greatest cursor value met in this slice so far, where the stream has a cursor.
+        """
+
+    @abstractmethod
+    def get_checkpoint(self) -> StreamState | None:
+        """The state, or None when nothing is new since it was last asked for: so nothing is emitted twice."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether every slice has been planned and read to its end."""
+
+    def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:  # noqa: ARG002
+        """The rest of a slice that was cut at `position`."""
+        return replace(slice, start=position)
+
+    def forget_missing(self, now: datetime, after: timedelta) -> int:  # noqa: ARG002
+        """Forget the partitions that the source's lists have lacked for `after`; return how many they were.
+
+        For a reader that is finished. A partition that comes back later is read from its start.
+        """
+        return 0
+
+
+class PartitionReader(CheckpointReader):
+    """A reader of one partition.
+
+    ends_early: its plan is the rest of an earlier one; what is newer takes another reader.
+    """
+
+    ends_early = False
+
+    def __init__(self, partition: Partition, position: Position) -> None:
+        self.partition = partition
+        self._reported = position
+
+    @property
+    @abstractmethod
+    def position(self) -> Position:
+        """How far the partition was read, as its state says."""
+
+    def get_checkpoint(self) -> StreamState | None:
+        if self.position == self._reported:
+            return None
+        self._reported = self.position
+        return StreamState({self.partition: self._reported})
+
+
+class PageCheckpointReader(PartitionReader):
+    """One slice that starts where the last attempt stopped: full refresh, resumable or not.
+
+    keeps_cursor: the author advances a cursor value by hand (`self.state = {"updated_at": ...}`). The end of the
+    slice then leaves that value instead of `Done`, so that the next sync goes on from it.
+    """
+
+    def __init__(self, partition: Partition, position: Position, *, keeps_cursor: bool = False) -> None:
+        super().__init__(partition, position)
+        self._position = position
+        self._keeps_cursor = keeps_cursor
+        self._planned = self._finished = position.done and not keeps_cursor
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    def next(self) -> Slice | None:
+        if self._planned:
+            return None
+        self._planned = True
+        return Slice(self.partition, start=Start() if self._position.done else self._position)
+
+    def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:  # noqa: ARG002
+        self._finished = position.done
+        if not (position.done and self._keeps_cursor):
+            self._position = position

@@ -1,0 +1,206 @@
+"""The reader of partitions: each from where it stood, and what becomes of parents and of those that are missing."""
+
+import logging
+import random
+import weakref
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdk import (
+    Checkpoint,
+    CheckpointReader,
+    Done,
+    Json,
+    PageCheckpointReader,
+    ParentState,
+    Partition,
+    PartitionCheckpointReader,
+    PartitionReader,
+    Position,
+    Slice,
+    SliceCheckpointReader,
+    Start,
+    StreamState,
+)
+from cdk.state.slice import WHOLE
+from tests.streams.checkpoint.readers import DAYS, NOW, A, B, C, day, slices, starts
+
+
+@pytest.mark.parametrize(
+    ("position", "found"),
+    [
+        (Done(), "its end"),
+        (Checkpoint({"page": 3}), "'page'"),
+        (Checkpoint({"date": day(4), "n": 1}), "'date', 'n'"),
+    ],
+)
+def test_the_state_of_another_kind_of_stream_is_read_from_the_start_and_named(position: Position, found: str) -> None:
+    reader = PartitionCheckpointReader([WHOLE], windows_of, StreamState({WHOLE: position}))
+
+    assert starts(reader) == list(range(1, 10))
+    assert reader.mismatch == f"the state knows {found}, and no value of the cursor 'day'"
+
+
+def windows_of(partition: Partition, position: Position) -> SliceCheckpointReader:
+    return SliceCheckpointReader(DAYS, partition, position, NOW)
+
+
+def members(*parts: Partition | ParentState, state: StreamState | None = None) -> PartitionCheckpointReader:
+    return PartitionCheckpointReader(iter(parts), PageCheckpointReader, state or StreamState())
+
+
+def finish(reader: CheckpointReader) -> None:
+    for slice in slices(reader):
+        reader.observe(slice, Done())
+
+
+def test_a_partition_that_comes_twice_is_read_once() -> None:
+    assert [s.partition for s in slices(members(A, B, A, A, B))] == [A, B]
+
+
+def test_each_partition_starts_where_it_stood_and_a_new_one_at_its_start() -> None:
+    state = StreamState({A: Checkpoint({"page": 4}), C: Done()})
+
+    assert list(slices(members(A, B, C, state=state))) == [Slice(A, start=Checkpoint({"page": 4})), Slice(B)]
+
+
+ONE, TEXT = Partition.of(id=1, shop="a"), Partition.of(id="1", shop="a")
+
+
+def test_a_partition_whose_id_has_another_type_is_read_from_its_start_and_named() -> None:
+    reader = members(A, TEXT, state=StreamState({ONE: Done()}))
+
+    assert [slice.partition for slice in slices(reader)] == [A, TEXT]
+    assert reader.mismatch == (
+        'the state knows the partition {"id":1,"shop":"a"}, and today\'s is {"id":"1","shop":"a"}, of another type'
+    )
+
+
+@pytest.mark.parametrize("parts", [(ONE, TEXT), (A, ONE, B, TEXT)])
+def test_partitions_that_differ_in_the_type_of_their_ids_alone_may_both_be_there(parts: Sequence[Partition]) -> None:
+    reader = members(*parts, state=StreamState({ONE: Done()}))
+
+    assert [slice.partition for slice in slices(reader)] == [part for part in parts if part != ONE]
+    assert reader.mismatch == ""
+
+
+def test_a_shared_cursor_serves_every_partition_until_all_have_their_own(caplog: pytest.LogCaptureFixture) -> None:
+    shared = Checkpoint({"page": 9})
+    reader = members(A, B, state=StreamState({WHOLE: shared}))
+    with caplog.at_level(logging.WARNING, logger="cdk"):
+        one, two = slices(reader)
+    assert caplog.text.count('one cursor for all partitions ({"page":9}): each') == 1
+    assert one.start == two.start == shared
+
+    reader.observe(two, Done())
+    assert reader.get_checkpoint() == StreamState({WHOLE: shared, A: shared, B: Done()})
+    reader.observe(one, Done())
+    assert reader.get_checkpoint() == StreamState({A: Done(), B: Done()})
+
+
+def test_a_parents_progress_waits_for_every_child_before_it() -> None:
+    first, second = (ParentState("p", StreamState({WHOLE: Checkpoint({"u": n})})) for n in (1, 2))
+    reader = members(A, B, first, C, second)
+    a, b, c = slices(reader)
+    seen: list[Json] = []
+    for slice in (c, a, b):
+        reader.observe(slice, Done())
+        state = reader.get_checkpoint()
+        assert state is not None
+        seen.append(state.parents.get("p"))
+
+    assert seen == [None, None, second.state]
+
+
+@given(st.integers(1, 12), st.randoms(use_true_random=False))
+def test_a_parents_progress_never_passes_an_open_child(count: int, order: random.Random) -> None:
+    parts: list[Partition | ParentState] = []
+    for n in range(count):
+        parts += [Partition({"n": n}), ParentState("p", StreamState({WHOLE: Checkpoint({"u": n})}))]
+    reader = members(*parts)
+    left = list(slices(reader))
+    order.shuffle(left)
+    while left:
+        reader.observe(left.pop(), Done())
+        state = reader.get_checkpoint()
+        assert state is not None
+        reached = state.parents["p"].of(WHOLE) if "p" in state.parents else Start()
+        closed = min((s.partition["n"] for s in left), default=count) - 1
+
+        assert reached == (Checkpoint({"u": closed}) if closed >= 0 else Start())
+
+
+def test_parents_and_partitions_that_are_no_longer_listed_keep_their_state() -> None:
+    state = StreamState({C: Done()}, {"p": StreamState({WHOLE: Done()})}, {"other": 1})
+    reader = members(A, state=state)
+    for slice in slices(reader):
+        reader.observe(slice, Done())
+
+    assert reader.get_checkpoint() == StreamState({C: Done(), A: Done()}, state.parents, state.extra)
+
+
+AT = datetime(2024, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+VALUE = Checkpoint({"page": 1})
+
+
+def test_a_partition_is_forgotten_once_complete_lists_have_lacked_it_for_long_enough() -> None:
+    state = StreamState({A: VALUE, C: VALUE})
+    for days, after, missing in [(0, 2, {C: AT}), (1, 2, {C: AT}), (2, 2, {}), (3, 2, {})]:
+        reader = members(A, state=state)
+        finish(reader)
+        forgotten = reader.forget_missing(AT + days * DAY, after * DAY)
+        state = reader.get_checkpoint() or state
+
+        assert (forgotten, state.missing) == (int(days == 2), missing)
+        assert set(state.positions) == ({A, C} if days < 2 else {A})
+
+
+def test_a_partition_that_comes_back_is_missing_no_more_though_the_read_is_cut() -> None:
+    reader = members(A, C, state=StreamState({A: VALUE, C: VALUE}, missing={C: AT}))
+    next(slices(reader))
+    reader.next()
+
+    assert reader.forget_missing(AT + 9 * DAY, DAY) == 0
+    checkpoint = reader.get_checkpoint()
+    assert checkpoint is not None
+    assert (set(checkpoint.positions), checkpoint.missing) == ({A, C}, {})
+
+
+@pytest.mark.parametrize(
+    ("listed", "state"),
+    [
+        ([], StreamState({A: VALUE})),
+        ([A], StreamState({A: VALUE, C: VALUE}, {"p": StreamState({WHOLE: Done()})})),
+        ([A, ParentState("p", StreamState({WHOLE: Done()}))], StreamState({A: VALUE, C: VALUE})),
+        ([WHOLE], StreamState({WHOLE: VALUE, C: VALUE})),
+    ],
+    ids=["an empty list", "parents that have a state", "parents that get one", "one cursor for all"],
+)
+def test_no_partition_is_missing_where_the_list_may_lack_it(
+    listed: list[Partition | ParentState], state: StreamState
+) -> None:
+    reader = members(*listed, state=state)
+    finish(reader)
+
+    assert reader.forget_missing(AT, timedelta()) == 0
+    assert set((reader.get_checkpoint() or state).positions) == set(state.positions)
+
+
+def test_the_reader_of_a_partition_is_forgotten_once_it_is_finished() -> None:
+    alive: weakref.WeakSet[PartitionReader] = weakref.WeakSet()
+
+    def inner(partition: Partition, position: Position) -> PartitionReader:
+        reader = PageCheckpointReader(partition, position)
+        alive.add(reader)
+        return reader
+
+    reader = PartitionCheckpointReader((Partition({"n": n}) for n in range(50)), inner, StreamState())
+    for slice in slices(reader):
+        reader.observe(slice, Done())
+
+        assert len(alive) <= 2
