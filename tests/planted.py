@@ -149,12 +149,12 @@ BUGS = [
     Bug(
         "what is closed is closed in its context", "engine/thread_pool", "self._context.run(self._pages.close)", "pass"
     ),
-    Bug("expected records lie where they should", "base/records/typed_json_lines", ") == _MARK", ") is not None"),
+    Bug("typed records lie where they should", "base/records/typed_json_lines", ") == _MARK", ") is not None"),
     Bug(
-        "expected records are a whole list",
+        "typed records are a whole list",
         "base/records/typed_json_lines",
-        "expected.list.decode(text) if",
-        "expected.list.decode(text[: text.index(b'}') + 1] + b']') if",
+        "record_type.list.decode(text) if",
+        "record_type.list.decode(text[: text.index(b'}') + 1] + b']') if",
     ),
     Bug(
         "objects are given once",

@@ -8,7 +8,7 @@ from pydantic_core import PydanticSerializationError
 
 from cdk.base.errors import FatalError
 from cdk.base.records.plain_values import json_of
-from cdk.base.records.raw_json_lines import JsonLines
+from cdk.base.records.raw_json_lines import json_lines
 from cdk.base.values import NotJson, Record
 from cdk.protocol.messages import AirbyteMessage
 
@@ -63,8 +63,9 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
     space = b"" if namespace is None else b'"namespace":' + orjson.dumps(namespace) + b","
     head = b'{"type":"RECORD","record":{' + space + b'"stream":' + orjson.dumps(stream) + b',"data":'
     tail = b',"emitted_at":%d}}\n' % emitted_at_ms
-    if isinstance(records, JsonLines) and (lines := records.lines) is not None and b"null" not in lines:
-        return b"".join((head, lines.replace(b"\n", tail + head), tail))
+    lines = json_lines(records)
+    if lines is not None and (text := lines.lines) is not None and b"null" not in text:
+        return b"".join((head, text.replace(b"\n", tail + head), tail))
     try:
         # To look for a null in each record takes as long as to write it; most pages have some at once, or none.
         page = b"null" if None in records[0].values() else _dumps_page(records)

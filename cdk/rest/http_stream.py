@@ -99,7 +99,7 @@ class HttpStream(PagedStream):
         A paginator that counts sees what this returns.
         """
         where = tuple(self.records_path)
-        if self._untouched and (lines := response.cut_out(where, slice.expected)) is not None:
+        if self._untouched and (lines := response.cut_out(where, slice.record_type)) is not None:
             return lines
         body = self.decoder.decode(response)
         value = path(*where)(body)

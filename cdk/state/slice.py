@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from cdk.base.records.typed_json_lines import Expected
+from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.values import FieldValue, JsonObject, canonical
 from cdk.state.position import Edge, Position, Start
 from cdk.state.window import Window
@@ -78,7 +78,7 @@ class Slice:
     that the source will repeat, `met` what it remembers of the part of this slice that lies before `start`.
     `holds`: another slice may be giving the records without a cursor value, so `sync` leaves out those it does not
     know. `owed`: how many records of which digests this slice is read for, once more; None: for all that it has.
-    `expected` is set where the slice is read, by whoever makes columns of its records; it does not travel.
+    `record_type` is set where the slice is read, by whoever makes columns of its records; it does not travel.
     """
 
     partition: Partition = WHOLE
@@ -88,7 +88,7 @@ class Slice:
     met: Edge | None = None
     holds: bool = False
     owed: Mapping[str, int] | None = None
-    expected: Expected | None = field(default=None, compare=False, repr=False)
+    record_type: RecordType | None = field(default=None, compare=False, repr=False)
 
     @property
     def extra(self) -> Mapping[str, FieldValue]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.logs import logger
-from cdk.base.records.raw_json_lines import JsonLines, field_values
+from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
 from cdk.base.values import FieldValue, Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
@@ -111,7 +111,7 @@ class _Finisher:
         cursor = self._stream.cursor
         if position is not None and not position.done and not self._stream.supports_checkpointing:
             position = None
-        if not isinstance(records, JsonLines) and (kinds := set(map(type, records)) - {dict}):
+        if json_lines(records) is None and (kinds := set(map(type, records)) - {dict}):
             self._check_records(records, kinds)
         if cursor is not None and records:
             cursor_values = field_values(records, cursor.field)
@@ -148,7 +148,8 @@ class _Finisher:
         self._warned = True
         value = values[undated[0]]
         # To look at one of many records that are still text would decode them all.
-        fields = sorted(records.last() if isinstance(records, JsonLines) else records[-1])
+        lines = json_lines(records)
+        fields = sorted(records[-1] if lines is None else lines.last())
         near = None if cursor.field in fields else nearest(cursor.field, fields)
         return (
             f"{self._stream.name}: {len(undated)} of {len(records)} records of a page have no value of the cursor "

@@ -9,11 +9,14 @@ import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, ClassVar, TypeAlias, overload
 
 import msgspec
 
 from cdk.base.values import FieldValue, Record, from_json
+
+Objects: TypeAlias = Sequence[msgspec.Struct]
+"""Records as objects of one type."""
 
 _PIECE = 2**16
 _OBJECTS = frozenset(b"{")
@@ -29,6 +32,9 @@ class JsonLines(Sequence[Record]):
     """
 
     __slots__ = ("_lines", "_records", "_size")
+
+    typed: ClassVar[bool] = False
+    """Whether objects were made of the text; see `cdk.base.records.typed_json_lines`."""
 
     def __init__(self, lines: bytes, size: int) -> None:
         """Take objects in valid JSON: `size` lines, one or more, without a line feed at the end."""
@@ -58,6 +64,18 @@ class JsonLines(Sequence[Record]):
             return self[-1]
         record: Record = decoded(lines[lines.rfind(b"\n") + 1 :])
         return record
+
+    def pop_objects(self, record_type: object) -> Objects | None:  # noqa: ARG002 - for overriding
+        """The records as objects, once; None where they are none of this type, or somebody has looked at them."""
+        return None
+
+    def parts(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:  # noqa: ARG002
+        """The lists and their objects; None where `pop_objects` would give none."""
+        return None
+
+    def and_others(self, others: Sequence["JsonLines"]) -> "JsonLines | None":  # noqa: ARG002
+        """These records and those of other pages as objects; None where they are not all of one type."""
+        return None
 
     def __len__(self) -> int:
         return self._size
@@ -90,9 +108,13 @@ class JsonLines(Sequence[Record]):
 
 def field_values(records: Sequence[Record], field: str) -> list[FieldValue]:
     """The value of a field of each record, None where it is absent."""
-    if isinstance(records, JsonLines):
-        return records.values(field)
-    return [record.get(field) for record in records]
+    lines = json_lines(records)
+    return [record.get(field) for record in records] if lines is None else lines.values(field)
+
+
+def json_lines(records: Sequence[Record]) -> JsonLines | None:
+    """The records of a page if they are text; None where they are objects."""
+    return records if isinstance(records, JsonLines) else None
 
 
 def elements(text: bytes) -> "Sequence[msgspec.Raw]":

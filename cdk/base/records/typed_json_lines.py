@@ -1,4 +1,4 @@
-"""ExpectedLines: the records of a page as text, and as the objects that their reader makes columns of.
+"""TypedJsonLines: the records of a page as text, and as the objects that their reader makes columns of.
 
 Who makes columns knows which fields the records have, and of which types. Told of that before a page is read, one pass
 over its text makes those objects and finds out whether it is JSON at all, where two would be needed.
@@ -6,16 +6,14 @@ over its text makes those objects and finds out whether it is JSON at all, where
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 import orjson
 
-from cdk.base.records.raw_json_lines import JsonLines, decoded, elements, is_plain, is_text
+from cdk.base.records.raw_json_lines import JsonLines, Objects, decoded, elements, is_plain, is_text
 from cdk.base.values import JsonValue, Record, from_json
-
-Objects: TypeAlias = Sequence[msgspec.Struct]
 
 _LARGE = 2**21
 """Bytes of a page that becomes objects at once, at most: the objects of a page are in memory together."""
@@ -29,7 +27,7 @@ _TIRED = 3
 """Pages in a row that had to be decoded after all, until no further one is tried."""
 
 
-class Expected:
+class RecordType:
     """The type that a reader expects all records to be of, as long as they are."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
@@ -39,12 +37,12 @@ class Expected:
         self._failed = self._missed = 0
 
     @property
-    def worth_decoding(self) -> bool:
+    def worth_reading(self) -> bool:
         """Whether it pays to try a further page that is text."""
         return self._failed < _TIRED
 
     @property
-    def wanted_at_once(self) -> bool:
+    def worth_cutting(self) -> bool:
         """Whether it pays to try a further page when it is cut out."""
         return self._failed < _TIRED and self._missed < _TIRED
 
@@ -52,20 +50,20 @@ class Expected:
         """Note whether a page was of the type and of use, or had to be decoded after all."""
         self._failed = 0 if fits else self._failed + 1
 
-    def tell_at_once(self, *, fits: bool) -> None:
+    def note_cut(self, *, fits: bool) -> None:
         """Note whether a page could be cut out as objects."""
         self._missed = 0 if fits else self._missed + 1
 
 
-class ExpectedLines(JsonLines):
-    """JsonLines that are objects of an expected type, too."""
+class TypedJsonLines(JsonLines):
+    """JsonLines that are objects of one type, too."""
 
-    __slots__ = ("_expected", "_lists", "_objects")
+    __slots__ = ("_lists", "_objects", "_record_type")
 
-    def __init__(self, lists: Sequence[bytes], objects: Objects, expected: Expected) -> None:
+    def __init__(self, lists: Sequence[bytes], objects: Objects, record_type: RecordType) -> None:
         """Take lists of objects in valid JSON, and those objects."""
         super().__init__(b"", len(objects))
-        self._lists, self._expected = lists, expected
+        self._lists, self._record_type = lists, record_type
         self._objects: Objects | None = objects
 
     @property
@@ -78,30 +76,26 @@ class ExpectedLines(JsonLines):
     def text_size(self) -> int | None:
         return sum(map(len, self._lists)) if self._records is None else None
 
-    def pop_objects(self, expected: Expected) -> Objects | None:
-        """The records as objects, once; None where another type is expected, or somebody has looked at the records.
+    typed = True
 
-        Objects that are freed right after their use are still in the processor's cache: a tenth of a task's CPU.
-        """
-        if self._expected is not expected:
+    def pop_objects(self, record_type: object) -> Objects | None:
+        # Objects that are freed right after their use are still in the processor's cache: a tenth of a task's CPU.
+        if self._record_type is not record_type:
             return None
         objects, self._objects = self._objects, None
         return objects
 
-    def and_others(self, others: Sequence[JsonLines]) -> "ExpectedLines | None":
-        """These records and those of other pages; None where they are not all of one type."""
+    def and_others(self, others: Sequence[JsonLines]) -> JsonLines | None:
         lists, objects = list[bytes](), list[msgspec.Struct]()
         for page in (self, *others):
-            parts = page.parts(self._expected) if isinstance(page, ExpectedLines) else None
-            if parts is None:
+            if (parts := page.parts(self._record_type)) is None:
                 return None
             lists += parts[0]
             objects += parts[1]
-        return ExpectedLines(lists, objects, self._expected)
+        return TypedJsonLines(lists, objects, self._record_type)
 
-    def parts(self, expected: Expected) -> tuple[Sequence[bytes], Objects] | None:
-        """The lists and their objects; None where `pop_objects` would give none."""
-        return None if self._expected is not expected or self._objects is None else (self._lists, self._objects)
+    def parts(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:
+        return None if self._record_type is not record_type or self._objects is None else (self._lists, self._objects)
 
     def _decode(self) -> list[Record]:
         if self._records is None:
@@ -115,7 +109,7 @@ def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
     first, *others = pages
     if not others:
         return first
-    if isinstance(first, ExpectedLines) and (all_pages := first.and_others(others)) is not None:
+    if (all_pages := first.and_others(others)) is not None:
         return all_pages
     texts = [lines for page in pages if (lines := page.lines) is not None]
     if len(texts) < len(pages):
@@ -123,13 +117,15 @@ def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
     return JsonLines(b"\n".join(texts), sum(map(len, pages)))
 
 
-def cut_expected(body: bytes, where: tuple[str, ...], expected: Expected | None) -> tuple[ExpectedLines, bytes] | None:
-    """What `cut_out` gives. None, too, where no type is expected, or a record is of another.
+def cut_typed(
+    body: bytes, where: tuple[str, ...], record_type: RecordType | None
+) -> tuple[TypedJsonLines, bytes] | None:
+    """What `cut_out` gives. None, too, where no type is known, or a record is of another.
 
     Where the list lies is guessed: behind the last of the names, up to the last object before a bracket. That was right
     if the rest is JSON, with the list in its place, and the list is JSON.
     """
-    if expected is None or not expected.wanted_at_once or len(body) > _LARGE or not all(map(is_plain, where)):
+    if record_type is None or not record_type.worth_cutting or len(body) > _LARGE or not all(map(is_plain, where)):
         return None
     key = b'"%s":[{' % where[-1].encode() if where else b"[{"
     begin, end = body.find(key) + len(key) - 2, body.rfind(b"}]") + 2
@@ -138,11 +134,11 @@ def cut_expected(body: bytes, where: tuple[str, ...], expected: Expected | None)
     before, text, after = body[:begin], body[begin:end], body[end:]
     try:
         lies_there = _at(where, from_json(before + orjson.dumps(_MARK) + after)) == _MARK
-        objects = expected.list.decode(text) if lies_there else None
+        objects = record_type.list.decode(text) if lies_there else None
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         objects = None
-    expected.tell_at_once(fits=objects is not None)
-    return None if objects is None else (ExpectedLines([text], objects, expected), before + b"[]" + after)
+    record_type.note_cut(fits=objects is not None)
+    return None if objects is None else (TypedJsonLines([text], objects, record_type), before + b"[]" + after)
 
 
 def _at(where: tuple[str, ...], body: JsonValue) -> JsonValue:

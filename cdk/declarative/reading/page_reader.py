@@ -127,7 +127,7 @@ class PageReader:
 
     def records(self, page: _FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """The records of a response but for the last list of them, which is left in `page`, with the counts."""
-        if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.expected)) is not None:
+        if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.record_type)) is not None:
             page.raw = page.selected = len(lines)
             page.records, page.last = lines, lines.last()
             return

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from cdk.base.errors import FatalError
 from cdk.base.records.plain_values import ALREADY, json_of, plain
-from cdk.base.records.typed_json_lines import Expected
+from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import FieldValue, NotJson, Record
 from cdk.lake.arrow.coerce import Change, change, coerce_value
@@ -98,9 +98,9 @@ class RecordBatchBuilder:
         return dict(self._grown)
 
     @property
-    def expected(self) -> Expected | None:
+    def record_type(self) -> RecordType | None:
         """The type of records that become columns without being decoded; None where none would."""
-        return self._typed_reader.expected
+        return self._typed_reader.record_type
 
     def batch(self, records: Sequence[Record], runs: Runs | None = None) -> pa.RecordBatch:
         """One row per record, in order. runs: the slices that they belong to; by default they are of one, number 0.

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
-from cdk.base.records.raw_json_lines import JsonLines, is_plain
-from cdk.base.records.typed_json_lines import Expected, ExpectedLines
+from cdk.base.records.raw_json_lines import JsonLines, is_plain, json_lines
+from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.values import FieldValue, Record
 from cdk.lake.arrow.columns import JSON_TEXT, ColumnType
 from cdk.lake.arrow.conversions import NeedsCoercion, conversion, list_array
@@ -36,23 +36,23 @@ class TypedJsonReader:
     def __init__(self, columns: Mapping[str, ColumnType]) -> None:
         self._columns = dict(columns)
         supported = columns and all(map(_is_supported, columns, columns.values()))
-        self._expected = Expected(_object_of(columns)) if supported else None
+        self._record_type = RecordType(_object_of(columns)) if supported else None
 
     @property
-    def expected(self) -> Expected | None:
+    def record_type(self) -> RecordType | None:
         """The type of the records that it reads; None where it reads none."""
-        return self._expected
+        return self._record_type
 
     def of(self, records: Sequence[Record]) -> Mapping[str, pa.Array] | None:
         """The columns of records that are still text; None where they must be decoded."""
-        expected = self._expected
-        if expected is None or not expected.worth_decoding or not isinstance(records, JsonLines):
+        record_type, lines = self._record_type, json_lines(records)
+        if record_type is None or not record_type.worth_reading or lines is None:
             return None
         # Text that was decoded before cost nothing here; objects that nobody uses did, and count as a page that failed.
-        if records.text_size is None and not isinstance(records, ExpectedLines):
+        if lines.text_size is None and not lines.typed:
             return None
         try:
-            arrays = self._arrays(records, expected)
+            arrays = self._arrays(lines, record_type)
         except (
             pa.ArrowException,
             msgspec.DecodeError,
@@ -62,15 +62,15 @@ class TypedJsonReader:
             NeedsCoercion,
         ):
             arrays = None
-        expected.note_page(fits=arrays is not None)
+        record_type.note_page(fits=arrays is not None)
         return arrays
 
-    def _arrays(self, records: JsonLines, expected: Expected) -> Mapping[str, pa.Array] | None:
-        if isinstance(records, ExpectedLines) and (objects := records.pop_objects(expected)) is not None:
+    def _arrays(self, records: JsonLines, record_type: RecordType) -> Mapping[str, pa.Array] | None:
+        if (objects := records.pop_objects(record_type)) is not None:
             parts = [_arrays_of(objects, self._columns)]
             del objects
         elif (lines := records.lines) is not None:
-            parts = [_arrays_of(expected.line.decode_lines(piece), self._columns) for piece in _pieces(lines)]
+            parts = [_arrays_of(record_type.line.decode_lines(piece), self._columns) for piece in _pieces(lines)]
         else:
             return None
         if sum(len(part[0]) for part in parts) != len(records):

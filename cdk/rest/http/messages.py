@@ -11,7 +11,7 @@ import orjson
 
 from cdk.base.errors import DecodeError
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
-from cdk.base.records.typed_json_lines import Expected, cut_expected
+from cdk.base.records.typed_json_lines import RecordType, cut_typed
 from cdk.base.values import JsonValue, from_json
 from cdk.rest.http.json_path import ANY, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
@@ -197,14 +197,14 @@ class Response:
             object.__setattr__(self, "_decoded", decoded)
         return decoded[0]
 
-    def cut_out(self, where: tuple[str, ...], expected: Expected | None = None) -> JsonLines | None:
+    def cut_out(self, where: tuple[str, ...], record_type: RecordType | None = None) -> JsonLines | None:
         """The list of objects at a path of a JSON body, not decoded; None if `json()` must tell what is there.
 
-        expected: what they are made of where they can be, see `Slice`.
+        record_type: what they are made of where they can be, see `Slice`.
         """
         if self._decoded is not None or ANY in where:
             return None
-        parts = cut_expected(self.body, where, expected) or cut_out(self.body, where)
+        parts = cut_typed(self.body, where, record_type) or cut_out(self.body, where)
         if parts is None:
             return None
         lines, rest = parts

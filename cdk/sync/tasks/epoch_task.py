@@ -143,7 +143,7 @@ def _read(
     item, uncut, got_page, reached = collected[piece.number], targets[piece.target].to_end, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
     progress = SliceProgress(system_clock(), lambda: got_page and not reached)
-    slice = replace(piece.slice, expected=writers[piece.target].expected)
+    slice = replace(piece.slice, record_type=writers[piece.target].record_type)
     try:
         with (
             counting(item.progress.http),

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdk.base.records.raw_json_lines import JsonLines
-from cdk.base.records.typed_json_lines import Expected, joined
+from cdk.base.records.raw_json_lines import JsonLines, json_lines
+from cdk.base.records.typed_json_lines import RecordType, joined
 from cdk.base.values import Record
 from cdk.lake.arrow.columns import META
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
@@ -45,9 +45,9 @@ class TaskWriter:
         return self._rows.grown
 
     @property
-    def expected(self) -> Expected | None:
+    def record_type(self) -> RecordType | None:
         """The type of records that become columns without being decoded."""
-        return self._rows.expected
+        return self._rows.record_type
 
     def new(self) -> TableWriter:
         """A writer of files for one slice alone."""
@@ -162,8 +162,9 @@ class SliceBuffer:
         """Have records wait: as text where they are, else as rows. Raises what Rows.batch raises."""
         waiting = self._waiting
         waiting.rows += len(records)
-        if isinstance(records, JsonLines) and (size := records.text_size) is not None:
-            waiting.texts.append(records)
+        lines = json_lines(records)
+        if lines is not None and (size := lines.text_size) is not None:
+            waiting.texts.append(lines)
             waiting.bytes += size
             waiting.gathered += len(records)
             if waiting.gathered >= self._writer.limits.gathered:

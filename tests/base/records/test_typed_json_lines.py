@@ -1,4 +1,4 @@
-"""Records that are objects of an expected type: they must be what decoding would have given, as text and as objects."""
+"""Records that are objects of one type: they must be what decoding would have given, as text and as objects."""
 
 import pickle
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 
 from cdk.base.records.raw_json_lines import JsonLines
-from cdk.base.records.typed_json_lines import Expected, ExpectedLines, cut_expected, joined
+from cdk.base.records.typed_json_lines import RecordType, TypedJsonLines, cut_typed, joined
 from cdk.base.values import from_json
 from tests.base.records.test_raw_json_lines import bodies, decoded
 
@@ -27,13 +27,13 @@ class Anything(msgspec.Struct, gc=False):
     a: Any = None
 
 
-def cut(body: bytes, where: tuple[str, ...] = ("data",), kind: type[msgspec.Struct] = Two) -> ExpectedLines | None:
-    found = cut_expected(body, where, Expected(kind))
+def cut(body: bytes, where: tuple[str, ...] = ("data",), kind: type[msgspec.Struct] = Two) -> TypedJsonLines | None:
+    found = cut_typed(body, where, RecordType(kind))
     return None if found is None else found[0]
 
 
-def of(expected: Expected, *records: object) -> ExpectedLines:
-    found = cut_expected(orjson.dumps({"data": records}), ("data",), expected)
+def of(record_type: RecordType, *records: object) -> TypedJsonLines:
+    found = cut_typed(orjson.dumps({"data": records}), ("data",), record_type)
     assert found is not None
     return found[0]
 
@@ -42,7 +42,7 @@ def of(expected: Expected, *records: object) -> ExpectedLines:
 @example(b'{"x":{"data":[{}]},"data":[{}],"y":{"data":[{}]}}')
 @example(b'{"x":[{"data":[{"a":2}]}],"data":[{"a":1}],"y":[{"data":[{"a":2}]}]}')
 def test_what_is_cut_out_is_what_decoding_gives_whatever_the_body(body: bytes) -> None:
-    found = cut_expected(body, ("data",), Expected(Anything))
+    found = cut_typed(body, ("data",), RecordType(Anything))
 
     if found is None:
         return
@@ -88,8 +88,8 @@ def test_what_is_in_doubt_is_left_to_others(body: bytes) -> None:
 
 
 def test_records_are_found_at_any_depth_and_at_the_top() -> None:
-    deep = cut_expected(b'{"data":1,"a":{"data":[{"a":1}],"next":2}}', ("a", "data"), Expected(Two))
-    top = cut_expected(b'[{"a":1},{"b":2}]', (), Expected(Two))
+    deep = cut_typed(b'{"data":1,"a":{"data":[{"a":1}],"next":2}}', ("a", "data"), RecordType(Two))
+    top = cut_typed(b'[{"a":1},{"b":2}]', (), RecordType(Two))
 
     assert deep is not None
     assert top is not None
@@ -98,22 +98,22 @@ def test_records_are_found_at_any_depth_and_at_the_top() -> None:
 
 
 def test_nothing_is_cut_out_for_nobody() -> None:
-    assert cut_expected(b'{"data":[{"a":1}]}', ("data",), None) is None
+    assert cut_typed(b'{"data":[{"a":1}]}', ("data",), None) is None
 
 
 def test_the_objects_are_given_once_and_to_who_expects_them() -> None:
-    expected = Expected(Two)
-    records = of(expected, {"a": 1}, {"b": 2})
+    record_type = RecordType(Two)
+    records = of(record_type, {"a": 1}, {"b": 2})
 
-    assert records.pop_objects(Expected(Two)) is None
-    assert records.pop_objects(expected) == [Two(a=1), Two(b=2)]
-    assert records.pop_objects(expected) is None
+    assert records.pop_objects(RecordType(Two)) is None
+    assert records.pop_objects(record_type) == [Two(a=1), Two(b=2)]
+    assert records.pop_objects(record_type) is None
     assert list(records) == [{"a": 1}, {"b": 2}]
 
 
 def test_records_that_were_looked_at_are_objects_no_more() -> None:
-    expected = Expected(Two)
-    records = of(expected, {"a": 1}, {"b": 2})
+    record_type = RecordType(Two)
+    records = of(record_type, {"a": 1}, {"b": 2})
 
     assert records.values("a") == [1, None]
     assert records.last() == {"b": 2}
@@ -121,27 +121,27 @@ def test_records_that_were_looked_at_are_objects_no_more() -> None:
     assert records.text_size == len(b'[{"a":1},{"b":2}]')
     records[0]["a"] = 3  # type: ignore[index] # as transformations do
 
-    assert records.pop_objects(expected) is None
+    assert records.pop_objects(record_type) is None
     assert (records.lines or records.text_size) is None
     assert records.values("a") == [3, None]
     assert pickle.loads(pickle.dumps(records)) == [{"a": 3}, {"b": 2}]  # noqa: S301
 
 
 def test_pages_of_one_type_are_joined_as_objects() -> None:
-    expected = Expected(Two)
-    pages = [of(expected, {"a": 1}), of(expected, {"a": 2}, {"b": 3})]
+    record_type = RecordType(Two)
+    pages = [of(record_type, {"a": 1}), of(record_type, {"a": 2}, {"b": 3})]
 
     together = joined(pages)
 
-    assert isinstance(together, ExpectedLines)
-    assert together.pop_objects(expected) == [Two(a=1), Two(a=2), Two(b=3)]
+    assert isinstance(together, TypedJsonLines)
+    assert together.pop_objects(record_type) == [Two(a=1), Two(a=2), Two(b=3)]
     assert together.lines == b'{"a":1}\n{"a":2}\n{"b":3}'
     assert together == [{"a": 1}, {"a": 2}, {"b": 3}]
     assert joined(pages[:1]) is pages[0]
 
 
 def test_pages_of_two_types_are_joined_as_text_unless_one_was_looked_at() -> None:
-    one, other = of(Expected(Two), {"a": 1}), of(Expected(Two), {"a": 2}, {"b": 3})
+    one, other = of(RecordType(Two), {"a": 1}), of(RecordType(Two), {"a": 2}, {"b": 3})
 
     together = joined([one, other])
     assert isinstance(together, JsonLines)
@@ -152,19 +152,19 @@ def test_pages_of_two_types_are_joined_as_text_unless_one_was_looked_at() -> Non
 
 
 def test_after_three_pages_of_another_type_no_further_one_is_tried() -> None:
-    expected = Expected(Two)
+    record_type = RecordType(Two)
     for body in [b'{"data":[{"a":"x"}]}'] * 2 + [b'{"data":[{"a":1}]}'] + [b'{"data":[{"a":"x"}]}'] * 3:
-        assert expected.wanted_at_once
-        cut_expected(body, ("data",), expected)
+        assert record_type.worth_cutting
+        cut_typed(body, ("data",), record_type)
 
-    assert cut_expected(b'{"data":[{"a":1}]}', ("data",), expected) is None
-    assert expected.worth_decoding
+    assert cut_typed(b'{"data":[{"a":1}]}', ("data",), record_type) is None
+    assert record_type.worth_reading
 
 
 @pytest.mark.parametrize("body", [b'{"data":[]}', b'{"data": [{"a": 1}]}', b"{}"])
 def test_pages_without_records_and_pages_with_blanks_are_no_reason_to_stop(body: bytes) -> None:
-    expected = Expected(Two)
+    record_type = RecordType(Two)
     for _ in range(5):
-        assert cut_expected(body, ("data",), expected) is None
+        assert cut_typed(body, ("data",), record_type) is None
 
-    assert cut_expected(b'{"data":[{"a":1}]}', ("data",), expected) is not None
+    assert cut_typed(b'{"data":[{"a":1}]}', ("data",), record_type) is not None

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
-from cdk.base.records.typed_json_lines import cut_expected
+from cdk.base.records.typed_json_lines import cut_typed
 from cdk.base.values import Json, Stored, from_json
 from cdk.lake.arrow.columns import JSON_TEXT, ColumnType, columns
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
@@ -97,7 +97,7 @@ def batch(records: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
 def expected_batch(records: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
     """The rows of records that were cut out as what they are expected to be, or as text."""
     rows, body = RecordBatchBuilder(COLUMNS, generation=7, clock=lambda: NOW, unique="u"), body_of(records)
-    found = cut_expected(body, ("data",), rows.expected) or cut_out(body, ("data",))
+    found = cut_typed(body, ("data",), rows.record_type) or cut_out(body, ("data",))
     assert found is not None
     return rows_of(rows.batch(found[0]))
 
@@ -205,7 +205,7 @@ def test_a_page_of_any_size_becomes_columns_piece_by_piece() -> None:
 
 def test_expected_records_are_not_decoded() -> None:
     rows = RecordBatchBuilder(COLUMNS, generation=7, clock=lambda: NOW, unique="u")
-    found = cut_expected(body_of([{"int": 1, "any": {"x": 1}}, {"int": None}]), ("data",), rows.expected)
+    found = cut_typed(body_of([{"int": 1, "any": {"x": 1}}, {"int": None}]), ("data",), rows.record_type)
     assert found is not None
 
     rows.batch(found[0])
