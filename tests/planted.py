@@ -375,8 +375,8 @@ BUGS = [
     ),
     Bug(
         "rows that somebody joins are no restore",
-        "lake/delta/stream_table",
-        "if (rows == saved.rows and joined) or (rows > saved.rows and self.other_pipelines):",
+        "lake/delta/restore_detection",
+        "if (rows == saved.rows and joined) or (rows > saved.rows and others):",
         "if False:",
         "tests/lake/delta/test_restore_detection.py",
     ),
@@ -678,7 +678,7 @@ BUGS = [
     Bug(
         "a history knows what it lacks",
         "lake/delta/stream_table",
-        "self.saved.logged_at if self.saved.logged is None else self._rows_state_version",
+        "self.saved.logged_at if self.saved.logged is None else self.rows_state_version",
         "self.saved.logged_at",
         "tests/lake/delta/test_row_history.py",
     ),
@@ -847,9 +847,9 @@ BUGS = [
     ),
     Bug(
         "rows that a constraint refused are shown to nobody",
-        "lake/delta/stream_table",
-        "raise self._violated(error) from None",
-        "raise self._violated(error) from error",
+        "lake/delta/failed_commit",
+        "            stream=stream,\n        ) from None",
+        "            stream=stream,\n        ) from error",
         "tests/lake/delta/test_table_guard.py",
     ),
     Bug(
@@ -1048,14 +1048,14 @@ BUGS = [
     Bug("negative numbers descend", "streams/order", 'size + digits + b"\\0")', "size + digits)"),
     Bug(
         "a null key stays apart",
-        "lake/parquet/dedup",
+        "lake/parquet/keyless_rows",
         "        doubtful = pc.or_(doubtful, pc.is_null(column))\n",
         "        pass\n",
         "tests/spark/test_merge_keys.py",
     ),
     Bug(
         "a key finer than its column stays apart",
-        "lake/parquet/dedup",
+        "lake/parquet/keyless_rows",
         "if any(pa.types.is_timestamp(column.type) for column in keys):",
         "if False:",
         "tests/spark/test_merge_keys.py",
@@ -1168,16 +1168,16 @@ BUGS = [
     ),
     Bug(
         "a constraint that is dropped refuses nothing",
-        "lake/delta/stream_table",
-        "            if self.version != version_before:\n",
-        "            if False:\n",
+        "lake/delta/failed_commit",
+        "        if table.version != version:\n            raise",
+        "        if False:\n            raise",
         tests="tests/lake/delta/test_write_modes.py",
     ),
     Bug(
         "a refused first commit is no lost marker",
         "lake/delta/stream_table",
-        "self._states.remove(lambda candidate: candidate == version)",
-        "pass",
+        "partial(self._states.remove, lambda candidate: candidate == version)",
+        "partial(self._states.remove, lambda _: False)",
         tests="tests/lake/delta/test_write_modes.py",
     ),
     Bug(
@@ -1309,7 +1309,7 @@ BUGS = [
     Bug(
         "a restore can be undone after more syncs",
         "lake/delta/stream_table",
-        "self._undone = self.load(self._version).history",
+        "self._undone = self.load(self.state_version).history",
         "pass",
         tests="tests/lake/delta/test_restore_detection.py",
     ),
@@ -1329,7 +1329,7 @@ BUGS = [
     ),
     Bug(
         "a restore to as many rows is noticed",
-        "lake/delta/stream_table",
+        "lake/delta/restore_detection",
         "if (rows == saved.rows and joined) or",
         "if rows == saved.rows or",
         tests="tests/lake/delta/test_restore_detection.py",
@@ -1444,7 +1444,7 @@ BUGS = [
     ),
     Bug(
         "a sync keeps rows without a key apart",
-        "lake/parquet/dedup",
+        "lake/parquet/keyless_rows",
         "        doubtful = pc.or_(doubtful, pc.is_null(column))\n",
         "        pass\n",
         "tests/worlds/test_records.py",
@@ -1587,11 +1587,11 @@ BUGS = [
         "lake/delta/restore_detection",
         "            moves.append(at)\n",
         "            pass\n",
-        "tests/lake/delta/test_stream_table.py",
+        "tests/lake/delta/test_restore_detection.py",
     ),
     Bug(
         "rows that an OPTIMIZE doubled and RESTORE took are not",
-        "lake/delta/stream_table",
+        "lake/delta/restore_detection",
         "or before == after:",
         "or before > after:",
     ),

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from cdk import Json
 from cdk.base.task_map import run_inline
+from cdk.lake.arrow.columns import DELETED_AT
 from cdk.lake.delta import stream_table as tables
-from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.spark.cluster.executors import executors

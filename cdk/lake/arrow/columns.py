@@ -41,6 +41,8 @@ RAW_ID, EXTRACTED_AT, META, GENERATION = (
     "_airbyte_generation_id",
 )
 ADDITIONAL = "_airbyte_additional"
+DELETED_AT = "_ab_cdc_deleted_at"
+"""The source's, or of removing stale rows: set in a row that says that the source deleted its key."""
 CHANGE = pa.struct([(name, pa.string()) for name in ("field", "change", "reason", "original")])
 OWN_COLUMNS: Mapping[str, pa.DataType] = {
     ADDITIONAL: pa.string(),

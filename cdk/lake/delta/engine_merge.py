@@ -19,15 +19,14 @@ from cdk.lake.parquet.dedup import (
     APART,
     DELETED,
     FILE,
-    HIDDEN,
     NUMBER,
     ROW,
     STALE,
-    contiguous,
     keyed,
     latest_rows,
     pairs,
 )
+from cdk.lake.parquet.keyless_rows import HIDDEN
 from cdk.lake.parquet.merge import Merge, Merged
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
@@ -57,10 +56,10 @@ class EngineMerge:
             for batch in rows_of(merge.source, file.path, {}, merge.table.schema):
                 end = start + batch.num_rows
                 in_batch = in_file.filter(pc.and_(pc.greater_equal(in_file[ROW], start), pc.less(in_file[ROW], end)))
-                part = cast_batch(batch, merge.table.schema).take(contiguous(pc.subtract(in_batch[ROW], start)))
+                part = cast_batch(batch, merge.table.schema).take(pc.subtract(in_batch[ROW], start).combine_chunks())
                 start = end
                 for name in (OPERATION, TARGET):
-                    part = part.append_column(pa.field(name, pa.string()), contiguous(in_batch[name]))
+                    part = part.append_column(pa.field(name, pa.string()), in_batch[name].combine_chunks())
                 if part.num_rows:
                     yield part
 
@@ -87,11 +86,11 @@ def engine_comparison(
         met = met.append_column(RAW_ID, existing[RAW_ID].take(met[ROW])).select(_PAIRS.names)
         comparisons.append(met.cast(_PAIRS))
     met = pa.concat_tables(comparisons)
-    lost = _unique(met.filter(met[STALE])[NUMBER])
+    lost = met.filter(met[STALE])[NUMBER].unique()
     stale = pc.is_in(winners[NUMBER], value_set=lost)
     met = met.filter(pc.invert(pc.is_in(met[NUMBER], value_set=lost)))
     apart = winners[NUMBER].filter(pc.is_valid(winners[APART]))
-    operations = _operations(winners, stale, met, contiguous(apart))
+    operations = _operations(winners, stale, met, apart.combine_chunks())
     counts = {name: _sum(pc.equal(operations[OPERATION], name)) for name in (UPSERT, INSERT)}
     return EngineMerge(
         merge,
@@ -122,7 +121,7 @@ _PAIRS = pa.schema([(NUMBER, pa.int64()), (STALE, pa.bool_()), (RAW_ID, pa.strin
 
 def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Array) -> pa.Table:
     """What becomes of each winner. met: the rows that they replace. apart: numbers of those without a key."""
-    counts = pc.value_counts(contiguous(met[NUMBER]))
+    counts = pc.value_counts(met[NUMBER].combine_chunks())
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     matched, many = (pc.is_in(winners[NUMBER], value_set=numbers) for numbers in (counts.field("values"), repeated))
     deletes = pc.and_not(winners[DELETED], stale)
@@ -140,7 +139,7 @@ def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Arr
     # A key finds all of its rows; without one, each has to be named.
     for which, operation in ((upserts, UPSERT), (removals, REMOVE)):
         targets = met.filter(
-            pc.is_in(met[NUMBER], value_set=contiguous(winners[NUMBER].filter(pc.and_(which, keyless))))
+            pc.is_in(met[NUMBER], value_set=winners[NUMBER].filter(pc.and_(which, keyless)).combine_chunks())
         )
         parts.append(_operation_rows(winners.take(targets[NUMBER]), operation, targets[RAW_ID]))
     return pa.concat_tables(parts)
@@ -183,10 +182,6 @@ def _check_visible(rows: pa.Table, merge: Merge) -> None:
 def _few(merge: Merge) -> list[str]:
     schema = merge.table.schema
     return [name for name in dict.fromkeys([*merge.identity.columns(schema), META, ADDITIONAL]) if name in schema.names]
-
-
-def _unique(numbers: pa.ChunkedArray) -> pa.Array:
-    return contiguous(numbers.unique())
 
 
 def _sum(which: pa.Array | pa.ChunkedArray) -> int:

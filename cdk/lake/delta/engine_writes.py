@@ -13,8 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-from cdk.lake.arrow.columns import GENERATION, RAW_ID
-from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.arrow.columns import DELETED_AT, GENERATION, RAW_ID
 
 Change: TypeAlias = Callable[[DeltaTable, CommitProperties], Mapping[str, int]]
 """Makes one commit; returns what delta-rs counted."""

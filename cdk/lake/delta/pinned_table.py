@@ -99,7 +99,7 @@ class PinnedTable:
         a store does not answer.
         """
         self.root = as_folder(root)
-        self._app, self._stream, self._clock = app, stream, clock
+        self._app, self.stream, self._clock = app, stream, clock
         if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
         with self.root.explaining(stream):
@@ -112,7 +112,7 @@ class PinnedTable:
         self.partition_by = tuple(self._handle.metadata().partition_columns)
         if partition_by is not None:
             self.check_partition_by(partition_by)
-        self._seen_marker = self._marker()
+        self.seen_marker = self._marker()
         self._guard: tuple[int, Guard] | None = None
 
     def check_partition_by(self, columns: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ class PinnedTable:
 
     @property
     def _partition_setting(self) -> str:
-        return f"streams.{self._stream.partition('/')[0]}.partition_by"
+        return f"streams.{self.stream.partition('/')[0]}.partition_by"
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
@@ -142,17 +142,17 @@ class PinnedTable:
                 raise
 
     def _new_handle(self) -> DeltaTable:
-        return open_newest(self.root, self._stream)
+        return open_newest(self.root, self.stream)
 
-    def _reopen(self) -> None:
+    def reopen(self) -> None:
         """Move the handle to the newest version, and read the marker again."""
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             self._handle = self._new_handle()
-        self._seen_marker = self._marker()
+        self.seen_marker = self._marker()
 
     def _marker(self) -> int | None:
         """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             marker: int | None = self._handle.transaction_version(self._app)
         return marker
 
@@ -164,14 +164,14 @@ class PinnedTable:
     @property
     def is_newest(self) -> bool:
         """Whether nobody has committed since the version that the handle is pinned to."""
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             return not self.root.join("_delta_log").has([f"{self.version + 1:020}.json"])
 
     @property
     def guard(self) -> Guard:
         """What may be done to the table, as the handle sees it."""
         if self._guard is None or self._guard[0] != self.version:
-            self._guard = (self.version, guard_of(self._handle, str(self.root), self._stream))
+            self._guard = (self.version, guard_of(self._handle, str(self.root), self.stream))
         return self._guard[1]
 
     @property
@@ -188,21 +188,21 @@ class PinnedTable:
         """The other pipelines that have committed to the table and whose states lie beside it."""
         own, stream = self._app.split("/", 2)[1:]
         names = sorted(name for name in self.root.join("_cdk_state").folders() if name != own)
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             return [
                 name for name in names if self._handle.transaction_version(f"spark-cdk/{name}/{stream}") is not None
             ]
 
     def files(self, *keys: str) -> list[TableFile]:
         """The files of the version that the handle is pinned to. keys: see `files_of`."""
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             return files_of(self._handle, *keys)
 
     def row_count(self, paths: Sequence[str] | None = None) -> int | None:
         """The rows of the table, or of some of its files, by its log; None: the log does not count them."""
         if paths is not None and not paths:
             return 0
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             files = logged_files(self._handle)
         return total_rows([files[path].counted for path in (files if paths is None else paths)])
 
@@ -211,30 +211,30 @@ class PinnedTable:
 
         Raises StateError: files of that one are missing, too.
         """
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             if not missing_files(self.root, [file.path for file in self.files()]):
                 return False
-            self._reopen()
+            self.reopen()
             missing = missing_files(self.root, [file.path for file in self.files()])
         if missing:
             raise StateError(
                 f"version {self.version} of the table names {len(missing)} files that are gone, such as "
                 f"{missing[0]}: no reader can read it. Restore the files, or the table to a version that has its files",
                 path=str(self.root),
-                stream=self._stream,
+                stream=self.stream,
             )
         return True
 
     def check_files(self, files: Sequence[DataFile]) -> None:
         """Raise FilesGone unless all these files lie here, as large as they were written."""
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             missing = lost_files(self.root, files)
         if missing:
-            raise FilesGone(missing, len(files), stream=self._stream, path=str(self.root))
+            raise FilesGone(missing, len(files), stream=self.stream, path=str(self.root))
 
     def scan(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns of all rows, as readers that know the table's features see them; in no order."""
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
                 yield without_encoding(batch).select(list(names))
 
@@ -244,5 +244,5 @@ class PinnedTable:
         A commit of its own, which changes neither rows nor state; VACUUM removes the old files later. Raises
         StateError, and what a store raises.
         """
-        with self.root.explaining(self._stream):
+        with self.root.explaining(self.stream):
             return join_small_files(self._handle, self.root, self._clock())

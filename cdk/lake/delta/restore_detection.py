@@ -2,14 +2,24 @@
 
 RESTORE brings the rows of an older version back and leaves the marker where it was. The log is read backwards, over
 each RESTORE to the version it went to, until a commit is met that moved the marker. Where the log was cleaned up before
-that, it proves nothing; then the table's rows have to (`StreamTable`).
+that, it proves nothing; then the table's rows have to. Commits that only move rows are watched, too: some double them.
 """
 
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
 from cdk.base.errors import StateError
-from cdk.lake.parquet.table_files import actions, changes_rows
+from cdk.lake.delta.table_state import TableState
+from cdk.lake.parquet.table_files import actions, apply_commit, changes_rows, logged_files, oldest, rows_of
 from cdk.lake.storage.folder import Folder
+
+_MOVES = 20
+"""Commits that only move rows and are looked at when a table is opened: each costs as much as opening it."""
+_CLOCKS_DIFFER = 3_600_000
+"""Milliseconds by which clocks of machines that write to one table may differ."""
 
 
 class RowsState(NamedTuple):
@@ -59,3 +69,60 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
 def _unknown(why: str, root: Folder, stream: str) -> StateError:
     message = f"the state of the table's rows is unknown: {why}"
     return StateError(message, path=str(root), stream=stream)
+
+
+def check_rows(
+    root: Folder, stream: str, handle: DeltaTable, saved: TableState, *, number: int, others: Collection[str]
+) -> None:
+    """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
+
+    RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many, and some
+    file is not older. number: of the state. others: the other pipelines that fill the table.
+    """
+    with root.explaining(stream):
+        version, files = oldest(root, handle)
+    rows = rows_of(files)
+    if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
+        return
+    # Whoever joins files writes the rows of that commit anew; the clocks of two machines may differ.
+    joined = not files or max(file.modified for file in files.values()) >= saved.newest_at - _CLOCKS_DIFFER
+    if (rows == saved.rows and joined) or (rows > saved.rows and others):
+        return
+    raise StateError(
+        f"state {number} and the table's rows contradict each other: after it the table had {saved.rows:,} rows, and "
+        f"version {version}, the oldest in its log, has {rows:,} rows and no file of that commit. The table was "
+        "restored to an older version, and the log was cleaned up since. Take the state that fits the rows with "
+        "`spark-cdk state rollback`, this one too if somebody else has added or deleted the rows, or have all read "
+        "again with `spark-cdk state reset`",
+        path=str(root),
+        stream=stream,
+    )
+
+
+def check_moves(root: Folder, stream: str, moves: Sequence[int]) -> None:
+    """Raise StateError: one of these commits says that rows only move, and changed their number.
+
+    delta-rs 1.6 commits two OPTIMIZEs that began with the same version one after the other, and both files that they
+    made hold the same rows. The newest commits of the kind are looked at, as the table was opened.
+    """
+    for version in reversed(moves[:_MOVES]):
+        with root.explaining(stream):
+            try:
+                files = logged_files(DeltaTable(root.uri, version=version - 1, storage_options=root.storage_options))
+            except DeltaError:
+                continue  # the log was cleaned up
+            before, lines = rows_of(files), actions(root, version)
+            apply_commit(files, lines)
+            after = rows_of(files)
+        if before is None or after is None or before == after:
+            continue
+        name = next((line["commitInfo"].get("operation", "") for line in lines if "commitInfo" in line), "")
+        raise StateError(
+            f"version {version}, {name or 'unnamed'}, says that rows only move, and the table had {before:,} rows "
+            f"before it and {after:,} after it. So it is when two jobs join the same files at once. Restore the "
+            f"table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync again: what this "
+            "pipeline has read is there, and what others have added since leaves. If somebody has corrected the rows "
+            "already, take the state that fits them with `spark-cdk state rollback`",
+            path=str(root),
+            stream=stream,
+        )

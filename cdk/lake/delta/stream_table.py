@@ -10,11 +10,11 @@ compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker wh
 state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker still fences.
 """
 
-import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,25 +22,21 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Trans
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from cdk.base.errors import BugError, CdkError, ConfigError, StateConflict, StateError
+from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import to_json
 from cdk.lake.delta.engine_writes import Change
-from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, TableChanged
+from cdk.lake.delta.failed_commit import look_again, overtaken
+from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
-from cdk.lake.delta.restore_detection import RowsState, state_of_rows
+from cdk.lake.delta.restore_detection import check_moves, check_rows, state_of_rows
 from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.table_files import (
     TableFile,
-    actions,
-    apply_commit,
     file_actions,
-    logged_files,
-    oldest,
-    rows_of,
 )
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
@@ -49,14 +45,8 @@ NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
 _RETAINED_STATES = 20
-_MOVES = 20
-"""Commits that only move rows and are looked at when a table is opened: each costs as much as opening it."""
 _NEWEST = 3
-_CLOCKS_DIFFER = 3_600_000
-"""Milliseconds by which clocks of machines that write to one table may differ."""
 _SHOWN = 4096
-_CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable")
-"""In the errors of delta-rs about rows that a constraint refuses."""
 
 
 class StreamTable(PinnedTable):
@@ -84,8 +74,10 @@ class StreamTable(PinnedTable):
         """
         super().__init__(root, f"spark-cdk/{pipeline}/{stream}", stream, schema, clock=clock, partition_by=partition_by)
         self._states = StateBlobs(self.root.join("_cdk_state", pipeline), stream)
-        self._version = self._seen_marker
-        self._rows_state_version: int | None = None
+        self.state_version = self.seen_marker
+        """The version of the state that the last commit moved to; None before the first."""
+        self.rows_state_version: int | None = None
+        """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
         self._moves: tuple[int, ...] = ()
         self.saved: TableState | None = None
         """The state that belongs to the table's rows; None when there is none."""
@@ -93,7 +85,7 @@ class StreamTable(PinnedTable):
         self.lost_state: StateError | None = None
         """Why the state cannot be found or read."""
         # Versions go up, also where the marker was lost.
-        self._after = self._version
+        self._after = self.state_version
         try:
             self._find_state()
         except StateError as error:
@@ -103,17 +95,19 @@ class StreamTable(PinnedTable):
 
     def _find_state(self) -> None:
         """Load the state that belongs to the rows, if there is one. Raises StateError: it is unknown or unreadable."""
-        if self._version is None:
+        if self.state_version is None:
             self._check_new()
             return
-        self._rows_state_version, certain, self._moves = self._of_rows(self._version)
-        saved = None if self._rows_state_version is None else self.load(self._rows_state_version)
+        rows_state = state_of_rows(self.root, self.stream, self._app, version=self.version, marker=self.state_version)
+        self.rows_state_version, certain, self._moves = rows_state
+        saved = None if self.rows_state_version is None else self.load(self.rows_state_version)
         if saved is not None and not certain:
-            self._check_rows(saved)
+            newest, others = number(self.state_version), self.other_pipelines
+            check_rows(self.root, self.stream, self._handle, saved, number=newest, others=others)
         self.saved = saved
-        if self._rows_state_version != self._version:
+        if self.rows_state_version != self.state_version:
             with suppress(StateError):
-                self._undone = self.load(self._version).history
+                self._undone = self.load(self.state_version).history
 
     def _check_new(self) -> None:
         """Raise StateError: the table has no marker, and had one. A first commit that was killed leaves a draft."""
@@ -131,62 +125,12 @@ class StreamTable(PinnedTable):
             "Reading from the start would add every row again. Take the state that fits the table's rows with "
             "`spark-cdk state rollback`, have all read again with `spark-cdk state reset`, or move the table away",
             path=str(self.root),
-            stream=self._stream,
-        )
-
-    def _check_rows(self, saved: TableState) -> None:
-        """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
-
-        RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many, and some
-        file is not older.
-        """
-        with self.root.explaining(self._stream):
-            version, files = oldest(self.root, self._handle)
-        rows = rows_of(files)
-        if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
-            return
-        # Whoever joins files writes the rows of that commit anew; the clocks of two machines may differ.
-        joined = not files or max(file.modified for file in files.values()) >= saved.newest_at - _CLOCKS_DIFFER
-        if (rows == saved.rows and joined) or (rows > saved.rows and self.other_pipelines):
-            return
-        raise StateError(
-            f"state {number(self._rows_state_version or 0)} and the table's rows contradict each other: after it the "
-            f"table had {saved.rows:,} rows, and version {version}, the oldest in its log, has {rows:,} rows and no "
-            "file of that commit. The table was restored to an older version, and the log was cleaned up since. Take "
-            "the state that fits the rows with `spark-cdk state rollback`, this one too if somebody else has added or "
-            "deleted the rows, or have all read again with `spark-cdk state reset`",
-            path=str(self.root),
-            stream=self._stream,
+            stream=self.stream,
         )
 
     def check_moves(self) -> None:
-        """Raise StateError: a commit after this pipeline's last one says that rows only move, and changed their number.
-
-        delta-rs 1.6 commits two OPTIMIZEs that began with the same version one after the other, and both files that
-        they made hold the same rows. The newest commits of the kind are looked at, as the table was opened.
-        """
-        for version in reversed(self._moves[:_MOVES]):
-            with self.root.explaining(self._stream):
-                try:
-                    older = DeltaTable(self.root.uri, version=version - 1, storage_options=self.root.storage_options)
-                    files = logged_files(older)
-                except DeltaError:
-                    continue  # the log was cleaned up
-                before, lines = rows_of(files), actions(self.root, version)
-                apply_commit(files, lines)
-                after = rows_of(files)
-            if before is None or after is None or before == after:
-                continue
-            name = next((line["commitInfo"].get("operation", "") for line in lines if "commitInfo" in line), "")
-            raise StateError(
-                f"version {version}, {name or 'unnamed'}, says that rows only move, and the table had {before:,} rows "
-                f"before it and {after:,} after it. So it is when two jobs join the same files at once. Restore the "
-                f"table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync again: what this "
-                "pipeline has read is there, and what others have added since leaves. If somebody has corrected the "
-                "rows already, take the state that fits them with `spark-cdk state rollback`",
-                path=str(self.root),
-                stream=self._stream,
-            )
+        """Raise StateError: a commit after this pipeline's last one says that rows only move, and doubled some."""
+        check_moves(self.root, self.stream, self._moves)
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
@@ -202,19 +146,14 @@ class StreamTable(PinnedTable):
             try:
                 self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
                 self._handle.update_incremental()
-                self._seen_marker = self._marker()
+                self.seen_marker = self._marker()
             except (DeltaError, OSError) as error:
                 # Somebody else may have changed the columns in the meantime.
                 if not attempts_left:
-                    raise self.root.explain(error, self._stream) from None
-                self._reopen()
-            if self._seen_marker != self._version:
-                raise self._conflict(self._version, None)
-
-    @property
-    def state_version(self) -> int | None:
-        """The version of the state that the last commit moved to; None before the first."""
-        return self._version
+                    raise self.root.explain(error, self.stream) from None
+                self.reopen()
+            if self.seen_marker != self.state_version:
+                raise overtaken(self)
 
     @property
     def states(self) -> list[int]:
@@ -222,7 +161,8 @@ class StreamTable(PinnedTable):
 
         Those that a RESTORE has undone are among them, for it may be undone itself.
         """
-        versions = (self._version, self._rows_state_version, *(self.saved.history if self.saved else ()), *self._undone)
+        history = self.saved.history if self.saved else ()
+        versions = (self.state_version, self.rows_state_version, *history, *self._undone)
         return [version for version in dict.fromkeys(versions) if version is not None]
 
     @property
@@ -233,9 +173,9 @@ class StreamTable(PinnedTable):
         """
         versions = sorted(self.state_files)
         if self.saved is not None:
-            versions = [version for version in versions if version in {self._rows_state_version, *self.saved.history}]
-        elif self._version is not None:
-            versions = [version for version in versions if number(version) <= number(self._version)]
+            versions = [version for version in versions if version in {self.rows_state_version, *self.saved.history}]
+        elif self.state_version is not None:
+            versions = [version for version in versions if number(version) <= number(self.state_version)]
         return list({number(version): version for version in versions}.values())
 
     @property
@@ -246,12 +186,7 @@ class StreamTable(PinnedTable):
     @property
     def restored(self) -> bool:
         """Whether the rows are those of an older state than the newest one."""
-        return self._rows_state_version != self._version
-
-    @property
-    def rows_state_version(self) -> int | None:
-        """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
-        return self._rows_state_version
+        return self.rows_state_version != self.state_version
 
     def commit(
         self,
@@ -281,9 +216,9 @@ class StreamTable(PinnedTable):
         TableChanged: somebody else has committed; the table has been opened anew, and `files` tells what is there now.
         """
         alone = alone or overwrite or bool(remove) or change is not None
-        before = self._version
-        if self._seen_marker != before:  # refused before; the handle has seen the other run's commit since
-            raise self._conflict(before, None)
+        before = self.state_version
+        if self.seen_marker != before:  # refused before; the handle has seen the other run's commit since
+            raise overtaken(self)
         version = successor(self._after if before is None else before)
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
         saved = self._completed(saved, files, () if overwrite else remove, logged, rows, overwrite=overwrite)
@@ -304,15 +239,18 @@ class StreamTable(PinnedTable):
         try:
             write(self._handle, properties)
         except (DeltaError, OSError) as error:
-            self._look_again(error, version)
+            forget = partial(self._states.remove, lambda candidate: candidate == version)
+            look_again(self, error, version, before, forget)
         else:
-            self._seen_marker = self._marker()
-        if self._seen_marker != version:
-            raise self._conflict(version, None)
+            self.seen_marker = self._marker()
+        if self.seen_marker != version:
+            raise overtaken(self)
         crash_point("after_commit")
-        self._version, self._rows_state_version, self.saved = version, version, saved
+        self.state_version, self.rows_state_version, self.saved = version, version, saved
         self._moves, self.lost_state = (), None
-        self._prune(version, saved)
+        # A restore of the table can no longer need others, nor drafts of interrupted runs. A state with a higher number
+        # may be a newer run's, written and about to be committed.
+        self._states.keep({version, *saved.history}, number(version))
 
     def _completed(
         self,
@@ -325,7 +263,7 @@ class StreamTable(PinnedTable):
         overwrite: bool,
     ) -> TableState:
         """The state with what only the table knows: its history, its rows, and the files of its newest commit."""
-        if logged is None and self.saved is None and self._version is not None:
+        if logged is None and self.saved is None and self.state_version is not None:
             logged = ()  # nobody knows which rows the lost state had brought
         saved = replace(
             saved,
@@ -337,7 +275,7 @@ class StreamTable(PinnedTable):
             newest_at=0,
         )
         if self.saved is not None:
-            logged_at = self.saved.logged_at if self.saved.logged is None else self._rows_state_version
+            logged_at = self.saved.logged_at if self.saved.logged is None else self.rows_state_version
             saved = replace(saved, logged_at=logged_at)
         if files:
             newest = files[-_NEWEST:]
@@ -361,26 +299,6 @@ class StreamTable(PinnedTable):
 
         return change
 
-    def _look_again(self, error: Exception, version: int) -> None:
-        """Open the table anew after an error, and raise what it means unless the commit succeeded all the same."""
-        explained, version_before, before = self.root.explain(error, self._stream), self.version, self._version
-        self._reopen()
-        if self._seen_marker == version:
-            return
-        if self._seen_marker == before and _CONSTRAINT_ERROR.search(str(error)):
-            # Of a table without a marker, a state that lies beside its rows would say that the marker was lost.
-            self._states.remove(lambda candidate: candidate == version)
-            # The error shows rows.
-            if self.version != version_before:
-                raise TableChanged("something else has changed the table", path=str(self.root)) from None
-            raise self._violated(error) from None
-        if self._seen_marker == before and self.version != version_before and explained is error:
-            # What delta-rs says of it advises to set isolation levels, which would not help.
-            raise TableChanged(
-                "something else has changed the table", detail=str(error), path=str(self.root)
-            ) from error
-        raise self._conflict(before, explained) from (error if explained is error else None)
-
     def change(
         self,
         saved: TableState,
@@ -395,7 +313,7 @@ class StreamTable(PinnedTable):
         expected: what it is to count. logged: see `commit`. Raises what `commit` does. BugError: it counted something
         else, and has committed.
         """
-        receipt.check(None, stream=self._stream, path=str(self.root))
+        receipt.check(None, stream=self.stream, path=str(self.root))
         before = {file.path for file in self.files()}
         counted: dict[str, int] = {}
 
@@ -409,7 +327,7 @@ class StreamTable(PinnedTable):
                 f"delta-rs was to change {dict(expected)} rows and counted {counted}; the commit stands. Compare the "
                 "table with its source, and report this",
                 path=str(self.root),
-                stream=self._stream,
+                stream=self.stream,
             )
         return [
             DataFile(file.path, file.size, file.rows, 0, partition=file.partition)
@@ -429,7 +347,7 @@ class StreamTable(PinnedTable):
         added, removed = row_count(files), self.row_count(leaving)
         if receipt is None:
             receipt = Receipt(read=added, staged=added, added=added, removed=removed or 0)
-        receipt.check(None if removed is None else added - removed, stream=self._stream, path=str(self.root))
+        receipt.check(None if removed is None else added - removed, stream=self.stream, path=str(self.root))
         before = self.row_count()
         return receipt, None if before is None or removed is None else before + added - removed
 
@@ -439,34 +357,10 @@ class StreamTable(PinnedTable):
             features = [TableFeatures.TimestampWithoutTimezone]
             self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
             self._handle.update_incremental()
-            self._seen_marker = self._marker()
-            if self._seen_marker != self._version:
-                raise self._conflict(self._version, None)
+            self.seen_marker = self._marker()
+            if self.seen_marker != self.state_version:
+                raise overtaken(self)
         return Schema.from_arrow(schema)
-
-    def _of_rows(self, marker: int) -> RowsState:
-        return state_of_rows(self.root, self._stream, self._app, version=self.version, marker=marker)
-
-    def _conflict(self, expected: int | None, error: Exception | None) -> CdkError:
-        if self._seen_marker == expected:
-            if isinstance(error, CdkError):
-                return error
-            return StateError(f"the table refused a commit: {error}", path=str(self.root), stream=self._stream)
-        return StateConflict(
-            "another run moved this stream's state while this one was reading; this run wrote nothing more. "
-            "Run one sync of a pipeline at a time.",
-            path=str(self.root),
-            stream=self._stream,
-        )
-
-    def _violated(self, error: Exception) -> ConfigError:
-        reason = str(error).partition("\n")[0].rpartition(": ")[2]
-        return ConfigError(
-            f"the table's constraints refuse rows that were read, so none of their commit are written ({reason}): "
-            f"{self.guard.constraints}. Change the rows at their source, or the constraints",
-            path=str(self.root),
-            stream=self._stream,
-        )
 
     def draft(self, version: int, saved: TableState) -> None:
         """Put a state beside the table. It counts once a commit moves the marker to its version."""
@@ -479,13 +373,6 @@ class StreamTable(PinnedTable):
     def bases(self, versions: Collection[int]) -> set[int]:
         """The versions whose files states of these versions need besides their own."""
         return self._states.bases(versions)
-
-    def _prune(self, version: int, saved: TableState) -> None:
-        """Remove states that a restore of the table can no longer need, and drafts of interrupted runs.
-
-        A state with a higher number may be a newer run's, written and about to be committed.
-        """
-        self._states.keep({version, *saved.history}, number(version))
 
 
 def successor(version: int | None) -> int:

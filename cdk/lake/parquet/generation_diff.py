@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from cdk.base.errors import ConfigError
 from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import cast_batch
-from cdk.lake.arrow.columns import GENERATION, MOMENT
-from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.arrow.columns import DELETED_AT, GENERATION, MOMENT
 from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile

@@ -29,8 +29,6 @@ from cdk.lake.parquet.dedup import (
     APART,
     DELETED,
     FILE,
-    HIDDEN,
-    NULL,
     NUMBER,
     ROW,
     Identity,
@@ -38,6 +36,7 @@ from cdk.lake.parquet.dedup import (
     latest_rows,
     superseded,
 )
+from cdk.lake.parquet.keyless_rows import HIDDEN, NULL
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile

@@ -14,14 +14,14 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.task_map import run_inline
-from cdk.lake.arrow.columns import MOMENT
+from cdk.lake.arrow.columns import DELETED_AT, MOMENT
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup, Committed, EpochRows, Opening
-from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
+from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
 from cdk.streams.order import CountOrder

@@ -19,9 +19,9 @@ from cdk.base.errors import BadState, BugError, ReceiptError
 from cdk.base.task_map import run_inline
 from cdk.base.values import Record
 from cdk.lake.admin.locate import OpenTables
+from cdk.lake.arrow.columns import DELETED_AT
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.delta.write_modes import WriteModeName
-from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner

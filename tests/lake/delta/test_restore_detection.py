@@ -210,3 +210,51 @@ def test_rows_that_another_pipeline_adds_and_joins_with_ours_are_no_restore(root
     clean_log(root, DeltaTable(str(root)).version() - 1)
 
     assert state(root) == {"page": 2}
+
+
+def optimized_twice(root: Path) -> int:
+    """Two jobs join the same files at once; the version of the commit after which their rows are there twice."""
+    one, other = DeltaTable(str(root)), DeltaTable(str(root))
+    one.optimize.compact()
+    other.optimize.compact()
+    return int(DeltaTable(str(root)).version())
+
+
+def test_files_that_two_others_have_joined_at_once_are_refused_with_both_counts(root: Path) -> None:
+    opened(root).commit(saved(1), [*wrote(root, 1), *wrote(root, 2), *wrote(root, 3)])
+    version = optimized_twice(root)
+    write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
+    assert ids(root) == [1, 1, 2, 2, 3, 3, 9]
+
+    with pytest.raises(StateError, match=f"version {version}, OPTIMIZE, .* had 3 rows before it and 6 after") as caught:
+        opened(root).check_moves()
+    assert f"version {version - 1}, DeltaTable(path).restore({version - 1})" in str(caught.value)
+    assert caught.value.path == str(root)
+
+    DeltaTable(str(root)).restore(version - 1)
+    again = opened(root)
+    again.check_moves()
+    again.commit(saved(2), wrote(root, 4))
+    assert (ids(root), state(root)) == ([1, 2, 3, 4], 2)
+
+
+def test_files_that_others_have_joined_one_after_the_other_are_not_refused(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved(1), [*wrote(root, 1), *wrote(root, 2)])
+    DeltaTable(str(root)).optimize.compact()
+    write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
+    DeltaTable(str(root)).optimize.compact()
+
+    opened(root).check_moves()
+
+    assert ids(root) == [1, 2, 9]
+
+
+def test_rows_that_are_there_twice_are_known_until_the_state_is_set_again(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved(1), [*wrote(root, 1), *wrote(root, 2)])
+    optimized_twice(root)
+
+    opened(root).commit(saved(2))
+
+    opened(root).check_moves()

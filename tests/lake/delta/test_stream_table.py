@@ -1,16 +1,13 @@
 """Rows and state move together, or not at all."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
 
 from cdk.base.errors import StateConflict, StateError, TransientError
-from cdk.base.values import Json
 from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
 from cdk.lake.parquet.writer import DataFile
 from tests.spark.users_table import blobs, ids, opened, saved, state, wrote
@@ -234,101 +231,6 @@ def test_columns_are_added_and_older_rows_have_nothing_there(root: Path) -> None
     opened(root).commit(saved(3), wrote(root, 3))
     assert [field.name for field in DeltaTable(str(root)).schema().fields] == ["id", "name"]
     assert state(root) == 3
-
-
-class Unsure(DeltaTable):
-    """A handle whose commit fails after it has happened, or before."""
-
-    happens = True
-
-    def create_write_transaction(self, *args: Json, **kwargs: Json) -> None:
-        if self.happens:
-            super().create_write_transaction(*args, **kwargs)
-        raise CommitFailedError("the connection broke")
-
-
-class Broken(Unsure):
-    happens = False
-
-
-class NoSpace(DeltaTable):
-    def create_write_transaction(self, *_: Json, **__: Json) -> None:
-        raise OSError(28, "No space left on device")
-
-
-def test_a_commit_that_is_acknowledged_late_counts(root: Path) -> None:
-    table = opened(root)
-    table._handle = Unsure(str(root))
-    table.commit(saved({"page": 1}), wrote(root, 1))
-    table.commit(saved({"page": 2}), wrote(root, 2))
-
-    assert (ids(root), state(root)) == ([1, 2], {"page": 2})
-
-
-@pytest.mark.parametrize(("handle", "why"), [(Broken, "the connection broke"), (NoSpace, "No space left on device")])
-def test_a_commit_that_did_not_happen_is_an_error_and_may_be_tried_again(
-    root: Path, handle: type[DeltaTable], why: str
-) -> None:
-    table = opened(root)
-    table.commit(saved({"page": 1}), wrote(root, 1))
-    file: Sequence[DataFile] = wrote(root, 2)
-    table._handle = handle(str(root))
-
-    with pytest.raises(StateError, match=why) as caught:
-        table.commit(saved({"page": 2}), file)
-
-    assert not isinstance(caught.value, StateConflict)
-    assert (ids(root), state(root)) == ([1], {"page": 1})
-    table.commit(saved({"page": 2}), file)
-    assert (ids(root), state(root)) == ([1, 2], {"page": 2})
-
-
-def optimized_twice(root: Path) -> int:
-    """Two jobs join the same files at once; the version of the commit after which their rows are there twice."""
-    one, other = DeltaTable(str(root)), DeltaTable(str(root))
-    one.optimize.compact()
-    other.optimize.compact()
-    return int(DeltaTable(str(root)).version())
-
-
-def test_files_that_two_others_have_joined_at_once_are_refused_with_both_counts(root: Path) -> None:
-    opened(root).commit(saved(1), [*wrote(root, 1), *wrote(root, 2), *wrote(root, 3)])
-    version = optimized_twice(root)
-    write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
-    assert ids(root) == [1, 1, 2, 2, 3, 3, 9]
-
-    with pytest.raises(StateError, match=f"version {version}, OPTIMIZE, .* had 3 rows before it and 6 after") as caught:
-        opened(root).check_moves()
-    assert f"version {version - 1}, DeltaTable(path).restore({version - 1})" in str(caught.value)
-    assert caught.value.path == str(root)
-
-    DeltaTable(str(root)).restore(version - 1)
-    again = opened(root)
-    again.check_moves()
-    again.commit(saved(2), wrote(root, 4))
-    assert (ids(root), state(root)) == ([1, 2, 3, 4], 2)
-
-
-def test_files_that_others_have_joined_one_after_the_other_are_not_refused(root: Path) -> None:
-    table = opened(root)
-    table.commit(saved(1), [*wrote(root, 1), *wrote(root, 2)])
-    DeltaTable(str(root)).optimize.compact()
-    write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
-    DeltaTable(str(root)).optimize.compact()
-
-    opened(root).check_moves()
-
-    assert ids(root) == [1, 2, 9]
-
-
-def test_rows_that_are_there_twice_are_known_until_the_state_is_set_again(root: Path) -> None:
-    table = opened(root)
-    table.commit(saved(1), [*wrote(root, 1), *wrote(root, 2)])
-    optimized_twice(root)
-
-    opened(root).commit(saved(2))
-
-    opened(root).check_moves()
 
 
 def test_a_commit_that_others_outrun_each_time_is_to_be_made_later(root: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from cdk import ConfigError, Json
 from cdk.base.task_map import run_inline
-from cdk.lake.arrow.columns import GENERATION, LOCAL_TIME, MOMENT
-from cdk.lake.parquet.dedup import DELETED_AT
+from cdk.lake.arrow.columns import DELETED_AT, GENERATION, LOCAL_TIME, MOMENT
 from cdk.lake.parquet.generation_diff import GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdk.base.task_map import run_inline
-from cdk.lake.arrow.columns import MOMENT
+from cdk.lake.arrow.columns import DELETED_AT, MOMENT
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
-from cdk.lake.parquet.dedup import DELETED_AT, CursorColumn, Identity
+from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.merge import Merge, Merged
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile

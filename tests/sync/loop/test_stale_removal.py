@@ -15,8 +15,8 @@ from cdk.base.errors import ServerError
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
+from cdk.lake.arrow.columns import DELETED_AT
 from cdk.lake.delta import stream_table as tables
-from cdk.lake.parquet.dedup import DELETED_AT
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.cluster.executors import executors
 from cdk.spark.sync_runner import SyncRunner

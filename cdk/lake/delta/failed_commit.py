@@ -1,0 +1,60 @@
+"""Looking again after an error of a commit: a store may have taken the commit and not said so.
+
+The table is opened anew, and its marker says whether the commit was made, whether another run came first, or neither:
+then the error is what it says, or another writer has changed the table meanwhile.
+"""
+
+import re
+from collections.abc import Callable
+
+from cdk.base.errors import ConfigError, StateConflict, StateError
+from cdk.lake.delta.pinned_table import PinnedTable, TableChanged
+
+_CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable")
+"""In the errors of delta-rs about rows that a constraint refuses."""
+
+
+def look_again(
+    table: PinnedTable, error: Exception, marker: int, before: int | None, forget: Callable[[], None]
+) -> None:
+    """Open the table anew after an error, and raise what it means unless the commit succeeded all the same.
+
+    marker: of the commit. before: the one before it. forget: removes the commit's state, which nothing will name.
+    """
+    path, stream = str(table.root), table.stream
+    explained, version = table.root.explain(error, stream), table.version
+    table.reopen()
+    if table.seen_marker == marker:
+        return
+    cause = error if explained is error else None
+    if table.seen_marker != before:
+        raise overtaken(table) from cause
+    if _CONSTRAINT_ERROR.search(str(error)):
+        # Of a table without a marker, a state that lies beside its rows would say that the marker was lost.
+        forget()
+        # The error shows rows.
+        if table.version != version:
+            raise TableChanged("something else has changed the table", path=path) from None
+        reason = str(error).partition("\n")[0].rpartition(": ")[2]
+        raise ConfigError(
+            f"the table's constraints refuse rows that were read, so none of their commit are written ({reason}): "
+            f"{table.guard.constraints}. Change the rows at their source, or the constraints",
+            path=path,
+            stream=stream,
+        ) from None
+    if cause is None:
+        raise explained from None
+    if table.version != version:
+        # What delta-rs says of it advises to set isolation levels, which would not help.
+        raise TableChanged("something else has changed the table", detail=str(error), path=path) from error
+    raise StateError(f"the table refused a commit: {error}", path=path, stream=stream) from error
+
+
+def overtaken(table: PinnedTable) -> StateConflict:
+    """The error of a run that another one has overtaken."""
+    return StateConflict(
+        "another run moved this stream's state while this one was reading; this run wrote nothing more. "
+        "Run one sync of a pipeline at a time.",
+        path=str(table.root),
+        stream=table.stream,
+    )

@@ -1,0 +1,139 @@
+"""Rows without a key: what identifies each, so that it neither merges with another nor appears twice.
+
+A row whose key is null, missing, or no value of its column is *apart*. If its key is complete, but not as the column
+holds it, the key as the source sent it identifies the row (`_airbyte_meta` keeps it); otherwise everything that the row
+holds does. Pure; needs no Spark.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdk.base.values import FieldValue, JsonValue, NotJson, canonical
+from cdk.lake.arrow.cast import as_texts
+from cdk.lake.arrow.columns import DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID
+
+Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
+"""Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
+
+_VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
+"""Columns of the kit that differ from read to read, or that removing stale rows sets."""
+
+_DIGEST = 16
+"""Bytes of a digest."""
+NULL, HIDDEN = b"n", b"h"
+"""Prefixes of `_apart`: a column of the key is null; none is, and the values differ from the source's."""
+
+
+def separated_keys(
+    keys: Sequence[pa.ChunkedArray], nulls: pa.Array, names: Sequence[frozenset[str]], rest: Rest
+) -> tuple[Sequence[pa.ChunkedArray], pa.Array]:
+    """The columns of the key, null where the row is apart, and what identifies these rows.
+
+    nulls: whether the file has null in one of the columns. names: what `_airbyte_meta` may call each column.
+    """
+    size = len(keys[0])
+    doubtful = _doubtful(keys, rest)
+    if not pc.any(doubtful).as_py():
+        return keys, pa.nulls(size, pa.binary())
+    rows = pc.indices_nonzero(doubtful).to_pylist()
+    notes = rest([META], doubtful)[META].to_pylist()
+    texts = [texts_of(column.filter(doubtful).combine_chunks()).to_pylist() for column in keys]
+    ids: list[bytes | None] = [None] * size
+    repaired: list[dict[int, str]] = [{} for _ in keys]
+    unknown: list[int] = []
+    for row, note, *values in zip(rows, notes, *texts, strict=True):
+        named = zip(values, names, keys, strict=True)
+        parts = [_part(text, note, its_names, column.type) for text, its_names, column in named]
+        if None in parts:
+            unknown.append(row)
+        elif any(part.raw for part in parts if part is not None):
+            ids[row] = _digest([[part.raw, part.text] for part in parts if part is not None])
+        else:
+            for i, part in enumerate(parts):
+                if part is not None and part.text != values[i]:
+                    repaired[i][row] = part.text
+    if unknown:
+        mask = pc.is_in(pa.array(range(size), pa.int64()), value_set=pa.array(unknown, pa.int64()))
+        for row, digest in zip(unknown, _digests(rest(None, mask)), strict=True):
+            ids[row] = digest
+    starts = pc.if_else(nulls, pa.scalar(NULL), pa.scalar(HIDDEN))
+    apart = pc.binary_join_element_wise(starts, pa.array(ids, pa.binary()), pa.scalar(b""))
+    ordinary = pc.is_null(apart)
+    columns = [_with(column, texts) for column, texts in zip(keys, repaired, strict=True)]
+    return [pc.if_else(ordinary, column, pa.scalar(None, column.type)) for column in columns], apart
+
+
+def _with(column: pa.ChunkedArray, texts: Mapping[int, str]) -> pa.ChunkedArray:
+    if not texts:
+        return column
+    values = column.to_pylist()
+    for row, text in texts.items():
+        values[row] = text
+    return pa.chunked_array([pa.array(values, column.type)])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a key. raw: as the source sent it, for the column could not hold it."""
+
+    text: str
+    raw: bool
+
+
+def _part(text: str | None, note: FieldValue, names: frozenset[str], kind: pa.DataType) -> _Part | None:
+    """A part of a doubtful key; None: unknown. text: the value of the column. note: the row's `_airbyte_meta`."""
+    original = noted(note, names)
+    if original is None:
+        return None if text is None else _Part(text, raw=False)
+    # A string column holds any value; one that could not, once, has become wider since.
+    return _Part(original, raw=not (text is None and pa.types.is_string(kind)))
+
+
+def noted(note: FieldValue, names: Collection[str]) -> str | None:
+    """The original of a value that did not fit its column, from `_airbyte_meta`."""
+    for entry in (note or {}).get("changes") or ():
+        if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
+            return None if entry["original"] is None else str(entry["original"])
+    return None
+
+
+def _doubtful(keys: Sequence[pa.ChunkedArray], rest: Rest) -> pa.Array:
+    """Whether a value of a row's key may differ from what the source sent."""
+    doubtful = pa.chunked_array([pa.repeat(False, len(keys[0]))])
+    for column in keys:
+        doubtful = pc.or_(doubtful, pc.is_null(column))
+        if pa.types.is_string(column.type):
+            # A lone surrogate is written as an escape.
+            doubtful = pc.or_(doubtful, pc.fill_null(pc.match_substring(column, "\\"), False))
+    if any(pa.types.is_timestamp(column.type) for column in keys):
+        # One that is finer than microseconds looks like any other.
+        changes = pc.struct_field(rest([META], pa.repeat(True, len(doubtful)))[META], "changes")
+        doubtful = pc.or_(doubtful, pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
+    return doubtful.combine_chunks()
+
+
+def _digests(rows: pa.Table) -> list[bytes]:
+    """A digest of the content of each row; a null column counts like a missing one."""
+    names = [name for name in rows.column_names if name not in _VOLATILE_COLUMNS]
+    texts = [texts_of(rows[name].combine_chunks()).to_pylist() for name in names]
+    return [
+        _digest([[name, text] for name, text in zip(names, row, strict=True) if text is not None])
+        for row in zip(*texts, strict=True)
+    ]
+
+
+def texts_of(column: pa.Array) -> pa.Array:
+    """Values as strings, whatever their type, to compare and to digest."""
+    try:
+        return as_texts(column)
+    except (pa.ArrowException, NotJson, ValueError):  # of a type that something else gave the table
+        return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
+
+
+def _digest(value: JsonValue) -> bytes:
+    return blake2b(canonical(value).encode(), digest_size=_DIGEST).digest()
