@@ -1295,8 +1295,8 @@ BUGS = [
     Bug(
         "a login that custom code does not choose is left",
         "compat/adapters/registry",
-        "    if isinstance(signer, TokenOwner) or (inside",
-        "    for part in inside:\n        report(part)\n    if isinstance(signer, TokenOwner) or (inside",
+        "    if native in inside or (inside",
+        "    for part in inside:\n        report(part)\n    if native in inside or (inside",
         "tests/spark/test_custom_tokens.py",
     ),
     Bug(

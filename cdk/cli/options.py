@@ -23,7 +23,7 @@ class _ConnectorOption(click.Option):
     """An option that a program made of one connector does not show."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        return None if isinstance(ctx.obj, Source) else super().get_help_record(ctx)
+        return super().get_help_record(ctx) if ctx.obj is None else None
 
 
 connector_option = click.option(
@@ -63,24 +63,29 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
     @click.pass_context
     @wraps(command)
     def run(ctx: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> int:
-        connector, manifest = kwargs.pop("connector", None), kwargs.pop("manifest_path", None)
-        trusted, components = bool(kwargs.pop("allow_custom_code", False)), kwargs.pop("components_path", None)
-        if isinstance(fixed := ctx.obj, Source):
+        connector, manifest = _taken(kwargs, "connector", str), _taken(kwargs, "manifest_path", Path)
+        trusted, code = _taken(kwargs, "allow_custom_code", bool), _taken(kwargs, "components_path", Path)
+        if (fixed := ctx.obj) is not None:
             return command(lambda: fixed, *args, **kwargs)
         check_one_connector(connector, manifest)
-        if isinstance(manifest, Path):
+        if manifest is not None:
             from cdk.sources.manifests import manifest_source  # noqa: PLC0415 - see there
 
-            code = components if isinstance(components, Path) else None
-            return command(lambda: manifest_source(manifest, trusted=trusted, components=code), *args, **kwargs)
-        if not isinstance(connector, str):
+            return command(lambda: manifest_source(manifest, trusted=bool(trusted), components=code), *args, **kwargs)
+        if connector is None:
             raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
         return command(lambda: find_source(connector), *args, **kwargs)
 
     return run
 
 
-def check_one_connector(connector: object, manifest: object) -> None:
+def _taken(options: dict[str, object], name: str, kind: type[R]) -> R | None:
+    """The value of an option that a command is not given itself; None where it was not written."""
+    value = options.pop(name, None)
+    return value if isinstance(value, kind) else None
+
+
+def check_one_connector(connector: str | None, manifest: Path | None) -> None:
     """Raise UsageError where both are given."""
     if connector is not None and manifest is not None:
         raise click.UsageError("'--connector' and '--manifest-path' are two connectors: give one")
@@ -96,8 +101,8 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
     )
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        text = kwargs.pop("egress", None)
-        if not isinstance(text, str):
+        text = _taken(kwargs, "egress", str)
+        if text is None:
             return command(*args, **kwargs)
         try:
             egress = Egress.parse(text)

@@ -13,7 +13,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.task_map import run_inline
 from cdk.cli.protocol.source_events import ProtocolEvents, SyncEvents
 from cdk.cli.sync.pipeline_from_file import file_pipeline
-from cdk.cli.sync.pipeline_from_options import given_pipeline
+from cdk.cli.sync.pipeline_from_options import GivenOptions, given_pipeline
 from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
@@ -209,12 +209,9 @@ def test_a_default_of_the_spec_is_the_same_in_check_read_and_sync(
     (folder / "pipeline.yaml").write_text(
         "name: it\nsource: {manifest: manifest.yaml, config: c.json}\ntarget: {path: tables}"
     )
-    options: dict[str, object] = {
-        "--connector": None,
-        "--manifest-path": folder / "manifest.yaml",
-        "--config": folder / "c.json",
-    }
-    options |= {"--target": str(folder / "given"), "--name": None, "--catalog": None}
+    options = GivenOptions(
+        manifest_path=folder / "manifest.yaml", config=folder / "c.json", target=str(folder / "given")
+    )
 
     loaded = Pipeline.load(folder / "pipeline.yaml")
     by_program = loaded.model_copy(update={"target": TargetOptions(path=str(folder / "program"))})

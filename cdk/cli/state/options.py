@@ -18,7 +18,7 @@ from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.storage.credentials import secrets_of
-from cdk.lake.storage.folder import Folder, LocalFolder
+from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.table_folders import tables_of_others
 from cdk.sources.variables import PartialEnvironment
@@ -63,17 +63,14 @@ class PipelineFile:
 
     def tables(self, names: Sequence[str] = ()) -> list[StreamLocation]:
         """The tables of the streams that are named, of all without names. In a store, the connector says which."""
-        locations = (
-            locations_in(self.target, self.name)
-            if isinstance(self.target, LocalFolder)
-            else [plan.location for plan in self.plans]
-        )
+        root = self.target.on_disk
+        locations = [plan.location for plan in self.plans] if root is None else locations_in(self.target, self.name)
         return choose_locations(locations, names)
 
     def tables_of_others(self) -> Iterator[str]:
         """A sentence for each table of the target that other pipelines alone have filled; none of a store's."""
-        if isinstance(self.target, LocalFolder) and self.target.path.is_dir():
-            for table, names in tables_of_others(self.target.path, self.name).items():
+        if (root := self.target.on_disk) is not None and root.is_dir():
+            for table, names in tables_of_others(root, self.name).items():
                 others = ", ".join(map(repr, names))
                 yield (
                     f"{table}: is a table of {others}, and {self.name!r} has no state there; if that was the "

@@ -27,7 +27,7 @@ from cdk.cli.options import (
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
-from cdk.cli.sync.pipeline_from_options import check_given, given_pipeline
+from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
 from cdk.cli.sync.preview import show_previews
 from cdk.cli.sync.report import SyncReport
 from cdk.rest.http.egress import VARIABLE
@@ -88,15 +88,7 @@ def sync(
     A run that was cut, however hard, is resumed by running the same command again. Without a file, options say what is
     read, as those of `read` do, and `--target` where it goes.
     """
-    options = {
-        "--connector": connector,
-        "--manifest-path": manifest_path,
-        "--config": config,
-        "--catalog": catalog,
-        "--target": target,
-        "--name": name,
-        "--allow-empty": allow_empty or None,
-    }
+    options = GivenOptions(connector, manifest_path, config, catalog, target, name, allow_empty)
     check_given(pipeline, options)
     secrets = Secrets()
     with _ends_plainly(secrets), SyncReport(report, secrets) as sync_report:

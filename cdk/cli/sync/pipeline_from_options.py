@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import click
@@ -28,23 +29,43 @@ _WRITE_MODES = tuple(mode for mode in DestinationSyncMode if mode in MODES)
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def check_given(pipeline: Path | None, options: Mapping[str, object]) -> None:
+@dataclass(frozen=True, slots=True)
+class GivenOptions:
+    """What options say in place of a pipeline file, each called as its field."""
+
+    connector: str | None = None
+    manifest_path: Path | None = None
+    config: Path | None = None
+    catalog: Path | None = None
+    target: str | None = None
+    name: str | None = None
+    allow_empty: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The options that were given."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in {None, False}]
+
+
+def check_given(pipeline: Path | None, options: GivenOptions) -> None:
     """Raise UsageError where what is to be synced is said twice, or not at all."""
     if pipeline is not None:
-        if names := [name for name, value in options.items() if value is not None]:
-            raise click.UsageError(f"a PIPELINE file says what {' and '.join(names)} would: give one or the other")
+        if options.names:
+            text = " and ".join(options.names)
+            raise click.UsageError(f"a PIPELINE file says what {text} would: give one or the other")
         return
-    check_one_connector(options["--connector"], options["--manifest-path"])
-    if options["--connector"] is None and options["--manifest-path"] is None:
+    check_one_connector(options.connector, options.manifest_path)
+    if options.connector is None and options.manifest_path is None:
         raise click.UsageError(
             "Missing argument 'PIPELINE', or options '--connector' or '--manifest-path' and '--target': what to sync?"
         )
-    if options["--target"] is None:
+    if options.target is None:
         raise click.UsageError("Missing option '--target': a folder, or an address in a store, for the tables")
 
 
 def given_pipeline(
-    options: Mapping[str, object], secrets: Secrets, *, trusted: bool, events: Events | None = None
+    options: GivenOptions, secrets: Secrets, *, trusted: bool, events: Events | None = None
 ) -> tuple[Pipeline, Source]:
     """The pipeline that options describe, and its source, which reports to `events`.
 
@@ -52,38 +73,37 @@ def given_pipeline(
 
     Raises ConfigError and CatalogError naming the option or the file.
     """
-    connector, manifest = options["--connector"], options["--manifest-path"]
-    if isinstance(manifest, Path):
-        source, source_options = manifest_source(manifest, trusted=trusted), {"manifest": str(manifest)}
+    if options.manifest_path is not None:
+        text = str(options.manifest_path)
+        source, key = manifest_source(options.manifest_path, trusted=trusted), "manifest"
     else:
-        source, source_options = find_source(str(connector)), {"connector": str(connector)}
+        text = str(options.connector)
+        source, key = find_source(text), "connector"
     source.events = events or source.events
-    file, catalog = options["--config"], options["--catalog"]
-    path = file if isinstance(file, Path) else None
+    catalog = options.catalog
     value: dict[str, object] = {
-        "name": options["--name"] or _name_of(source_options),
-        "source": {**source_options, "config": read_config(path, secrets)},
-        "target": {"path": options["--target"]},
+        "name": options.name or _name_of(text),
+        "source": {key: text, "config": read_config(options.config, secrets)},
+        "target": {"path": options.target},
     }
-    if isinstance(catalog, Path):
+    if catalog is not None:
         value["streams"] = dict(_options(item, str(catalog)) for item in load_catalog(catalog).streams)
     try:
         pipeline = Pipeline.model_validate(value)
     except ValidationError as error:
         problems = [f"{_option(keys, catalog)}: {text}" for keys, text in refusals(error, value)]
         raise ConfigError("; ".join(problems)) from None
-    pipeline = pipeline.prepared(source, config_name(path), secrets)
-    return _allowing_empty(pipeline, source) if options.get("--allow-empty") else pipeline, source
+    pipeline = pipeline.prepared(source, config_name(options.config), secrets)
+    return _allowing_empty(pipeline, source) if options.allow_empty else pipeline, source
 
 
-def _option(loc: Sequence[str | int], catalog: object) -> str:
+def _option(loc: Sequence[str | int], catalog: Path | None) -> str:
     """Which option said what is wrong."""
     return f"{catalog} {dotted(loc)}" if loc[:1] == ("streams",) else f"--{loc[0]}"
 
 
-def _name_of(source_options: Mapping[str, str]) -> str:
+def _name_of(text: str) -> str:
     """What a pipeline is called that nobody named: as its connector, and a `manifest.yaml` as its folder."""
-    (text,) = source_options.values()
     path = Path(text).resolve()
     name = text if path.suffix not in {".py", ".yaml", ".yml"} else path.stem
     return _NAME.sub("-", path.parent.name if name == "manifest" else name).strip("._-") or "sync"

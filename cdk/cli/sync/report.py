@@ -38,10 +38,13 @@ class SyncReport:
             return
         result = None if self.runner is None else self.runner.result
         facts = replace(self._facts, ended=self._clock()) if result is None else result.run
-        if isinstance(error, KeyboardInterrupt):
-            facts = replace(facts, interrupted=True)
-        elif error is not None:
-            facts = replace(facts, failure=Failure.of(error))
+        match error:
+            case None:
+                pass
+            case KeyboardInterrupt():
+                facts = replace(facts, interrupted=True)
+            case _:
+                facts = replace(facts, failure=Failure.of(error))
         config_mask = facts.mask
         facts = replace(facts, mask=lambda text: self._secrets.mask(config_mask(text)))
         try:

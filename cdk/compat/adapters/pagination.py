@@ -3,7 +3,7 @@
 from typing import Any
 
 from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject
-from cdk.compat.airbyte.http.response import ResponseFacade, native_outcome
+from cdk.compat.airbyte.http.response import ResponseFacade, native_response
 from cdk.compat.airbyte.plain_types import Record
 from cdk.compat.facades.slices import fill, request_arguments
 from cdk.declarative.components.requests.requesters import join
@@ -114,7 +114,7 @@ class _Through(HttpClient):
         )
         if answer is None:
             return Response(404, Headers(), b"", request.url, request)
-        response = native_outcome(answer)
-        if not isinstance(response, Response):
+        response = native_response(answer)
+        if response is None:
             raise CustomCodeError(f"{self._custom.name}.send_request gave {type(answer).__name__}, expected a response")
         return response

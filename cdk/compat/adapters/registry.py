@@ -12,9 +12,10 @@ from cdk.compat.airbyte.http import adapters as adapt_http
 from cdk.compat.airbyte.partition_routers import DatetimeBasedCursor
 from cdk.compat.airbyte.retrievers import SimpleRetriever
 from cdk.compat.facades.facades import DecoderFacade, PartitionRouterFacade, RequestOptionsFacade
-from cdk.compat.facades.instantiate import instance, selector
+from cdk.compat.facades.instantiate import authenticator, instance, selector
 from cdk.compat.facades.slices import fill, slice_arguments
 from cdk.compat.loading.custom_module import custom_class
+from cdk.declarative.components.custom import CustomAuthenticator
 from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as ManifestCursor
 from cdk.declarative.components.streams.partition_routers import Product
 from cdk.declarative.components.streams.retrievers import RecordSelector
@@ -33,7 +34,7 @@ from cdk.declarative.model.plug_points import (
 )
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, HttpClient, JsonDocument
-from cdk.rest.auth.token_owner import TokenOwner, collecting, report
+from cdk.rest.auth.token_owner import collecting, report
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
 
@@ -47,11 +48,11 @@ def build(component: Component, ctx: BuildContext, *parts: object) -> object:
 
     parts: what the family's `build` takes besides. Raises ManifestError: the class is missing, or cannot be made.
     """
-    name = type(component).__name__
-    if name in _BUILDERS:
-        return _BUILDERS[name](component, ctx, *parts)
-    assert isinstance(component, CustomComponent)
-    return _ADAPTERS[name](instance(component, ctx), ctx, *parts)
+    return _BUILDERS.get(type(component).__name__, _adapted)(component, ctx, *parts)
+
+
+def _adapted(component: CustomComponent, ctx: BuildContext, *parts: object) -> object:
+    return _ADAPTERS[type(component).__name__](instance(component, ctx), ctx, *parts)
 
 
 _ADAPTERS: Mapping[str, Callable[..., object]] = {
@@ -69,12 +70,13 @@ _ADAPTERS: Mapping[str, Callable[..., object]] = {
 """What stands between an object and the plug point, for the types whose class takes only what the manifest gives."""
 
 
-def _authenticator(component: CustomComponent, ctx: BuildContext) -> Authenticator:
+def _authenticator(component: CustomAuthenticator, ctx: BuildContext) -> Authenticator:
     with collecting() as inside:
-        custom = instance(component, ctx)
-    signer = adapt_http.signer(custom)
+        custom = authenticator(component, ctx)
+    native = custom.get("native")
+    signer = adapt_http.CustomSigner(custom) if native is None else native
     # Which of the parts it was given are used, only the object knows: it may choose one of them by the config.
-    if isinstance(signer, TokenOwner) or (inside and isinstance(signer, adapt_http.CustomSigner)):
+    if native in inside or (inside and native is None):
         report(signer)
     return signer
 

@@ -80,13 +80,14 @@ class CustomRetrieverAdapter:
                 raise
             if record is None:
                 return
-            if isinstance(record, AirbyteMessage):
-                if record.log is not None:
-                    logger.log(_LEVELS.get(record.log.level, logging.INFO), "%s", record.log.message)
-                if record.record is None:
-                    continue
-                record = record.record.data
-            if not isinstance(record, Mapping):
-                kind = type(record).__name__
-                raise CustomCodeError(f"{self._custom.name}.read_records gave {kind}, expected a record")
-            yield record if type(record) is dict else dict(record)
+            match record:
+                case AirbyteMessage(log=log, record=message):
+                    if log is not None:
+                        logger.log(_LEVELS.get(log.level, logging.INFO), "%s", log.message)
+                    if message is not None:
+                        yield message.data
+                case Mapping():
+                    yield record if type(record) is dict else dict(record)
+                case _:
+                    kind = type(record).__name__
+                    raise CustomCodeError(f"{self._custom.name}.read_records gave {kind}, expected a record")

@@ -159,10 +159,13 @@ class SubstreamPartitionRouter(Placing):
             )
 
         for item in child_partitions(parent.stream.native, child, self._resume_from.get(name) if followed else None):
-            if not isinstance(item, ParentState):
-                yield item
-            elif followed:
-                self._progress[name] = item.state
+            match item:
+                case StreamSlice():
+                    yield item
+                case ParentState(state=state) if followed:
+                    self._progress[name] = state
+                case _:
+                    pass
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         for parent in self.parent_stream_configs:

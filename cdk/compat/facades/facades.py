@@ -12,7 +12,7 @@ from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator
 from cdk.compat.airbyte.http.error_handlers import BackoffStrategy, ErrorHandler, ErrorResolution, resolution
 from cdk.compat.airbyte.http.pagination import PaginationStrategy
 from cdk.compat.airbyte.http.requesters import RequestOptionsProvider
-from cdk.compat.airbyte.http.response import ResponseFacade, native_outcome
+from cdk.compat.airbyte.http.response import ResponseFacade, native_outcome, native_response
 from cdk.compat.airbyte.partition_routers import PartitionRouter
 from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState, Token
 from cdk.compat.airbyte.records import Decoder, HttpSelector, RecordExtractor, RecordFilter, RecordTransformation
@@ -52,8 +52,8 @@ class Facade(Generic[N]):
 
 
 def _response(facade: requests.Response) -> Response:
-    response = native_outcome(facade)
-    assert isinstance(response, Response)
+    response = native_response(facade)
+    assert response is not None
     return response
 
 

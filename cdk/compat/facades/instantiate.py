@@ -88,6 +88,27 @@ def instance(component: CustomComponent, ctx: BuildContext, **known: object) -> 
 
     known: arguments that the manifest does not give. Raises ManifestError: an argument is missing, or making it fails.
     """
+    return _instantiated(component, ctx, known)[0]
+
+
+def authenticator(component: CustomAuthenticator, ctx: BuildContext) -> CustomObject:
+    """As `instance`; if it says how it gets a token, that is obtained where those of the run are."""
+    custom, arguments = _instantiated(component, ctx, {})
+    # Those with the same definition, and name where they take the stream's, share their tokens.
+    name = arguments.get("name")
+    own = custom.get("get_access_token")
+    shared = isinstance(getattr(own, "__self__", None), CustomTokens)
+    if callable(own) and hasattr(custom.instance, "__dict__") and not shared:
+        login = ["custom", name if isinstance(name, str) else None, definition(component, ctx)]
+        CustomTokens(custom, login, learner(ctx))
+        report(CustomSigner(custom))
+    return custom
+
+
+def _instantiated(
+    component: CustomComponent, ctx: BuildContext, known: Mapping[str, object]
+) -> tuple[CustomObject, Mapping[str, object]]:
+    """The object, and the arguments that its class was given."""
     where = ctx.where(component, "class_name")
     kind = custom_class(component.class_name, ctx, where)
     fields = dict(component.model_extra or {})
@@ -98,7 +119,7 @@ def instance(component: CustomComponent, ctx: BuildContext, **known: object) -> 
         "options": dict(component.parameters),
         "name": component.parameters.get("name") or ctx.stream,
     }
-    arguments = {name: value for name, value in (offered | known).items() if name in names}
+    arguments = {name: value for name, value in {**offered, **known}.items() if name in names}
     for name, value in fields.items():
         if name in names and name not in known and name not in ("config", "parameters", "options"):
             arguments[name] = _value(name, value, ctx)
@@ -116,23 +137,7 @@ def instance(component: CustomComponent, ctx: BuildContext, **known: object) -> 
             f"{where}: {component.class_name} cannot be made: {type(error).__name__}: {error}"
         ) from error
     _behind(custom.instance, fields, component, ctx)
-    if isinstance(component, CustomAuthenticator):
-        _hand_out(custom, component, ctx, arguments.get("name"))
-    return custom
-
-
-def _hand_out(custom: CustomObject, component: CustomAuthenticator, ctx: BuildContext, name: object) -> None:
-    """Have the tokens of an authenticator obtained where those of the run are, if it says how it gets one.
-
-    name: the stream's, if it takes one. Those with the same definition and name share their tokens.
-    """
-    own = custom.get("get_access_token")
-    shared = isinstance(getattr(own, "__self__", None), CustomTokens)
-    if callable(own) and hasattr(custom.instance, "__dict__") and not shared:
-        CustomTokens(
-            custom, ["custom", name if isinstance(name, str) else None, definition(component, ctx)], learner(ctx)
-        )
-        report(CustomSigner(custom))
+    return custom, arguments
 
 
 def _behind(custom: Any, fields: JsonObject, component: CustomComponent, ctx: BuildContext) -> None:  # noqa: ANN401
@@ -205,8 +210,6 @@ def _accepted(kind: type) -> tuple[set[str], set[str]]:
 
 def show(component: Component, ctx: BuildContext) -> Any:  # noqa: ANN401 - what the field of a custom class takes
     """What custom code is given for a component: an object with the methods it expects, else the component itself."""
-    if isinstance(component, CustomComponent):
-        return instance(component, ctx).instance
     facade = next((_FACADES[kind] for kind in type(component).__mro__ if kind in _FACADES), None)
     return component if facade is None else facade(component, ctx)
 
@@ -272,6 +275,8 @@ def _requester(component: requesters.HttpRequester, ctx: BuildContext) -> HttpRe
 
 
 _FACADES: Mapping[type, Callable[[Any, BuildContext], object]] = {
+    CustomAuthenticator: lambda component, ctx: authenticator(component, ctx).instance,
+    CustomComponent: lambda component, ctx: instance(component, ctx).instance,
     routers.ParentStreamConfig: _parent,
     options.RequestOption: lambda component, _: _option(component),
     requesters.HttpRequester: _requester,

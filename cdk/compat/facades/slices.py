@@ -30,17 +30,18 @@ class RequestOptions(Protocol):
 
 def slice_in(names: Names) -> StreamSlice:
     """The slice in names, as custom code sees it."""
-    slice = names.get("stream_slice")
-    if slice is None:
-        return _EMPTY
-    if isinstance(slice, StreamSlice):
-        return slice
-    fields = slice if isinstance(slice, Mapping) else {}
-    return StreamSlice(
-        partition=dict(getattr(slice, "partition", fields)),
-        cursor_slice=getattr(slice, "cursor_slice", {}),
-        extra_fields=getattr(slice, "extra_fields", {}),
-    )
+    match names.get("stream_slice"):
+        case None:
+            return _EMPTY
+        case StreamSlice() as facade:
+            return facade
+        case slice:
+            fields = slice if isinstance(slice, Mapping) else {}
+            return StreamSlice(
+                partition=dict(getattr(slice, "partition", fields)),
+                cursor_slice=getattr(slice, "cursor_slice", {}),
+                extra_fields=getattr(slice, "extra_fields", {}),
+            )
 
 
 def request_arguments(names: Names) -> dict[str, object]:

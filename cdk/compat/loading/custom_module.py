@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import getmembers, isclass
 from pathlib import Path
 from types import ModuleType
 
@@ -33,8 +34,8 @@ def custom_class(name: str, ctx: BuildContext, where: str) -> type:
         raise ManifestError(f"{where}: found {name!r}, expected a module and a class, such as 'components.MyExtractor'")
     module = _module(module_name, ctx, where)
     kind = getattr(module, class_name, None)
-    if not isinstance(kind, type):
-        hint = did_you_mean(class_name, [n for n, value in vars(module).items() if isinstance(value, type)])
+    if not isclass(kind):
+        hint = did_you_mean(class_name, [name for name, _ in getmembers(module, isclass)])
         raise ManifestError(f"{where}: {module.__file__ or module_name} has no class {class_name!r}{hint}")
     return kind
 

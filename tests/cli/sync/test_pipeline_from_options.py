@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
-from cdk.cli.sync.pipeline_from_options import given_pipeline
+from cdk.cli.sync.pipeline_from_options import GivenOptions, given_pipeline
 from tests.cli.conftest import CommandLine
 from tests.cli.shop_pipeline import SECRET
 
@@ -49,15 +49,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def allowed(*options: str, catalog: str | None = None) -> dict[str, bool]:
     """Which streams may leave their tables without rows."""
-    given: dict[str, object] = {
-        "--connector": "my shop.py",
-        "--config": Path("config.json"),
-        "--target": "tables",
-        "--name": None,
-        "--manifest-path": None,
-        "--catalog": catalog and Path(catalog),
-        "--allow-empty": options == ("--allow-empty",),
-    }
+    given = GivenOptions(
+        connector="my shop.py",
+        config=Path("config.json"),
+        target="tables",
+        catalog=None if catalog is None else Path(catalog),
+        allow_empty=options == ("--allow-empty",),
+    )
     pipeline, _ = given_pipeline(given, Secrets(), trusted=False)
     streams = pipeline.streams or {}
     return {name: one.remove_stale is not None and one.remove_stale.allow_empty for name, one in streams.items()}
@@ -139,8 +137,9 @@ def test_generations_of_a_catalog_decide_what_becomes_of_older_rows(
 ) -> None:
     number, least = generations
     want(folder, destination_sync_mode=mode, generation_id=number, minimum_generation_id=least)
-    options = {"--connector": "my shop.py", "--target": "t", "--config": folder / "config.json", "--name": None}
-    options |= {"--manifest-path": None, "--catalog": folder / "catalog.json"}
+    options = GivenOptions(
+        connector="my shop.py", target="t", config=folder / "config.json", catalog=folder / "catalog.json"
+    )
 
     pipeline, _ = given_pipeline(options, Secrets(), trusted=False)
 

@@ -155,11 +155,13 @@ def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkErro
     if resolution.verdict is not None and resolution.verdict.error is not None:
         return resolution.verdict.error
     message, kind = resolution.error_message, _KINDS.get(resolution.failure_type, FatalError)
-    if not isinstance(outcome, Response):
-        return kind(message) if message else outcome
-    if not message:
-        return error_for(outcome)
-    return kind(f"{outcome.request} answered {outcome.status}: {outcome.request.hide(message)}")
+    match outcome:
+        case Response() if message:
+            return kind(f"{outcome.request} answered {outcome.status}: {outcome.request.hide(message)}")
+        case Response():
+            return error_for(outcome)
+        case CdkError():
+            return kind(message) if message else outcome
 
 
 def custom_backoff(custom: CustomObject) -> WaitStrategy:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Protocol
+from typing import ClassVar, Protocol
 from urllib.parse import urlencode
 
 import requests
@@ -234,6 +234,8 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     refresh_request_headers: Mapping[str, JsonValue] | None = None
     grant_type_name: Text = "grant_type"
     grant_type: Text = "refresh_token"
+    single_use: ClassVar[bool] = False
+    """A refresh token works once, and the config gets the next one."""
 
     def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
@@ -290,14 +292,15 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     def set_token_expiry_date(self, value: JsonValue | datetime) -> None:
         """Take the seconds for which the token lives, or the moment at which it expires."""
-        if value is None or value == "":
-            self._expires = None
-        elif isinstance(value, datetime):
-            self._expires = value
-        elif self.token_expiry_is_time_of_expiration:
-            self._expires = ab_datetime_parse(value)
-        else:
-            self._expires = runtime().clock() + timedelta(seconds=float(str(value)))
+        match value:
+            case None | "":
+                self._expires = None
+            case datetime():
+                self._expires = value
+            case _ if self.token_expiry_is_time_of_expiration:
+                self._expires = ab_datetime_parse(value)
+            case _:
+                self._expires = runtime().clock() + timedelta(seconds=float(str(value)))
 
     def refresh_access_token(self) -> tuple[str, JsonValue]:
         """A new token, and how long it lives."""

@@ -14,7 +14,6 @@ from cdk.base.errors import CredentialsError
 from cdk.base.values import JsonValue
 from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.auth import LENT, DeclarativeOauth2Authenticator
-from cdk.compat.airbyte.http.single_use_tokens import DeclarativeSingleUseRefreshTokenOauth2Authenticator
 from cdk.rest import Request, Response
 from cdk.rest.auth.token_owner import TokenOwner
 from cdk.rest.auth.token_response import usable_until
@@ -76,7 +75,7 @@ class CustomTokens(TokenOwner):
 
     @property
     def _single_use(self) -> bool:
-        return isinstance(self._custom.instance, DeclarativeSingleUseRefreshTokenOauth2Authenticator)
+        return self._known is not None and self._known.single_use
 
     def _begin(self, state: TokenState, now: datetime) -> None:
         if self._known is not None and state.started is None and (token := self._known.access_token):

@@ -6,12 +6,10 @@ from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-import requests
-
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError
 from cdk.compat.airbyte.custom_object import runtime
-from cdk.compat.airbyte.http.response import native_outcome
+from cdk.compat.airbyte.http.response import native_outcome, native_response
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
 from cdk.compat.airbyte.models import FailureType
 from cdk.compat.airbyte.plain_types import Config, Parameters
@@ -116,8 +114,8 @@ class HttpResponseFilter:
 
     def matches(self, response_or_exception: object) -> ErrorResolution | None:
         """What the answer means; None for one that is not judged here."""
-        outcome = native_outcome(response_or_exception)
-        if isinstance(outcome, CdkError) or not self._applies(outcome):
+        outcome = native_response(response_or_exception)
+        if outcome is None or not self._applies(outcome):
             return None
         action = self.action or ResponseAction.FAIL
         kind = self.failure_type or FailureType.system_error
@@ -195,8 +193,8 @@ class HttpStatusErrorHandler(ErrorHandler):
         return self._max_retries
 
     def interpret_response(self, response_or_exception: object) -> ErrorResolution:
-        if isinstance(response_or_exception, requests.Response):
-            mapped = self._mapping.get(response_or_exception.status_code)
+        if (response := native_response(response_or_exception)) is not None:
+            mapped = self._mapping.get(response.status)
         else:
             kinds = type(response_or_exception).__mro__
             mapped = next((self._mapping[kind] for kind in kinds if kind in self._mapping), None)
@@ -253,8 +251,8 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
         self._header = InterpolatedString.create(self.header, parameters=parameters)
 
     def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:  # noqa: ARG002
-        outcome = native_outcome(response_or_exception)
-        if isinstance(outcome, CdkError):
+        outcome = native_response(response_or_exception)
+        if outcome is None:
             return None
         name = self._header.text(self.config)
         text = outcome.headers.get(name, "")

@@ -32,9 +32,13 @@ class HttpRequestMatcher:
 
     def __call__(self, request: object) -> bool:
         """Whether a request is one of these."""
-        prepared = request.prepare() if isinstance(request, requests.Request) else request
-        if not isinstance(prepared, requests.PreparedRequest):
-            return False
+        match request:
+            case requests.Request():
+                prepared = request.prepare()
+            case requests.PreparedRequest():
+                prepared = request
+            case _:
+                return False
         url, _, query = str(prepared.url).partition("?")
         if self._method is not None and self._method != prepared.method:
             return False

@@ -75,16 +75,25 @@ def outcome_facade(outcome: Response | CdkError) -> requests.Response | ErrorFac
 def native_outcome(outcome: object) -> Response | CdkError:
     """The response or error behind what custom code passes on."""
     match outcome:
-        case ResponseFacade() | ErrorFacade():
+        case ErrorFacade():
             return outcome.native
         case CdkError():
             return outcome
-        case requests.Response():
-            request_: requests.PreparedRequest | None = getattr(outcome, "request", None)
-            request = Request("GET", outcome.url or "") if request_ is None else from_prepared(request_)
-            return Response(outcome.status_code, Headers(outcome.headers), outcome.content or b"", outcome.url, request)
         case _:
-            return Timeout(f"the request failed: {outcome}")
+            return native_response(outcome) or Timeout(f"the request failed: {outcome}")
+
+
+def native_response(answer: object) -> Response | None:
+    """The response behind what custom code passes on; None where that is none."""
+    match answer:
+        case ResponseFacade():
+            return answer.native
+        case requests.Response():
+            request_: requests.PreparedRequest | None = getattr(answer, "request", None)
+            request = Request("GET", answer.url or "") if request_ is None else from_prepared(request_)
+            return Response(answer.status_code, Headers(answer.headers), answer.content or b"", answer.url, request)
+        case _:
+            return None
 
 
 def prepared(request: Request) -> requests.PreparedRequest:

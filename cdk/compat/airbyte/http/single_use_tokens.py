@@ -32,6 +32,8 @@ _PASSED_ON = frozenset(
 class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authenticator):
     """Reads its tokens in the config, and has them saved there again when they were exchanged."""
 
+    single_use = True
+
     def __init__(
         self,
         connector_config: Config,
