@@ -96,7 +96,7 @@ class FilterPushdown:
             return None
         if isinstance(upper, datetime) and is_later(cursor, window.start, upper):
             return None
-        if not window.last or not isinstance(slice.start, Start):
+        if not window.last or slice.start != Start():
             return slice
         if isinstance(lower, int):
             start: FieldValue = max(window.start, lower - 1)

@@ -6,12 +6,12 @@ there were. A stream without a cursor moves partition by partition, from its sta
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import FieldValue
-from cdk.state.position import Checkpoint, Done, Position
+from cdk.state.position import Checkpoint, Done, Position, Start
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
@@ -36,10 +36,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class Step:
-    """A slice, and where its partition stands behind it."""
+    """A slice, and where its partition stands behind it; or, without a slice, how far parents are covered."""
 
-    slice: Slice
-    position: Position
+    slice: Slice | None = None
+    position: Position = field(default_factory=Start)
+    parents: Mapping[str, StreamState] = field(default_factory=dict)
 
 
 def check_streamable(stream: Stream, state: StreamState) -> None:
@@ -65,7 +66,7 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
             stream=stream.name,
             path=stream.name,
         )
-    if any(isinstance(at, Checkpoint) and at.resume is not None for at in state.positions.values()):
+    if any(at.resume is not None for at in state.positions.values()):
         raise BadState("option state", "the state of a read that was cut", "one of a read that came to its end")
 
 
@@ -96,9 +97,7 @@ def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
     return Bound(until if again is None else again.start)
 
 
-def micro_batch_steps(
-    stream: Stream, state: StreamState, now: datetime, lag: timedelta
-) -> Iterator[Step | ParentState]:
+def micro_batch_steps(stream: Stream, state: StreamState, now: datetime, lag: timedelta) -> Iterator[Step]:
     """What there is to read beyond `state`, in order; between slices, how far the parents are covered once they are."""
     bound = None if stream.cursor is None else find_bound(stream, now, lag)
     if stream.cursor is not None and bound is None:
@@ -106,19 +105,19 @@ def micro_batch_steps(
     keys: set[str] = set()
     for item in stream.partitions_since(state.parents):
         if isinstance(item, ParentState):
-            yield item
+            yield Step(parents={item.name: item.state})
         elif item.key not in keys:
             keys.add(item.key)
-            yield from _partition(stream.cursor, item, state.of(item), bound)
+            for slice, position in _partition(stream.cursor, item, state.of(item), bound):
+                yield Step(slice, position)
 
 
-def state_after(state: StreamState, steps: Iterable[Step | ParentState]) -> StreamState:
+def state_after(state: StreamState, steps: Iterable[Step]) -> StreamState:
     """The state behind some steps."""
     positions, parents = dict(state.positions), dict(state.parents)
     for step in steps:
-        if isinstance(step, ParentState):
-            parents[step.name] = step.state
-        else:
+        parents.update(step.parents)
+        if step.slice is not None:
             positions[step.slice.partition.bare] = step.position
     return replace(state, positions=positions, parents=parents)
 
@@ -148,11 +147,10 @@ def slices_between(
         if stream.cursor is not None:
             value = _value(stream.cursor, position)
             # The end of a cursor that was closed is its own, whatever time it is.
-            bound = Bound(_end(stream.cursor, _FAR), closing=True) if isinstance(position, Done) else Bound(value)
+            bound = Bound(_end(stream.cursor, _FAR), closing=True) if position.done else Bound(value)
         reached = before
-        for step in _partition(stream.cursor, partition, before, bound):
-            reached = step.position
-            yield step.slice
+        for slice, reached in _partition(stream.cursor, partition, before, bound):  # noqa: B007 - the last one counts
+            yield slice
         if reached != position:
             raise BadState(
                 f"the offset of {stream.name} {bare.key}",
@@ -162,17 +160,19 @@ def slices_between(
             )
 
 
-def _partition(cursor: Cursor | None, partition: Partition, position: Position, bound: Bound | None) -> Iterator[Step]:
-    if isinstance(position, Done):
+def _partition(
+    cursor: Cursor | None, partition: Partition, position: Position, bound: Bound | None
+) -> Iterator[tuple[Slice, Position]]:
+    """The slices of a partition, and where it stands behind each."""
+    if position.done:
         return
     if cursor is None or bound is None:
-        yield Step(Slice(partition, start=position), Done())
+        yield Slice(partition, start=position), Done()
         return
-    after = _value(cursor, position)
-    edge = position.edge if isinstance(position, Checkpoint) else None
+    after, edge = _value(cursor, position), position.edge
     for window in _windows(cursor, after, bound):
         at: Position = Done() if window.last else Checkpoint({cursor.field: window.until})
-        yield Step(Slice(partition, window, edge=edge), at)
+        yield Slice(partition, window, edge=edge), at
         edge = None
 
 
@@ -189,7 +189,7 @@ def _windows(cursor: Cursor, after: FieldValue, bound: Bound) -> Iterator[Window
 
 
 def _value(cursor: Cursor, position: Position) -> FieldValue:
-    return position.cursor.get(cursor.field) if isinstance(position, Checkpoint) else None
+    return None if position.cursor is None else position.cursor.get(cursor.field)
 
 
 def _within(name: str, cursor: Cursor, upper: datetime) -> FieldValue:

@@ -1,14 +1,14 @@
 """`spark.readStream.format("cdk")`: a stream read on and on, its state as the query's offset.
 
 An offset is `{"state": TEXT}`, the stream's state in its exact wire form. Spark keeps it in the query's checkpoint. A
-batch lies between two states, and the later one is known before it is read (`walk`), so a batch that is repeated after
-a restart asks for the same windows.
+batch lies between two states, and the later one is known before it is read (`micro_batch_steps`), so a batch that is
+repeated after a restart asks for the same windows.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
+from math import inf
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -36,7 +36,7 @@ from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.partitions import without_states
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
 
@@ -117,35 +117,31 @@ class _Walk:
         self.at, self.ended, self.run = start, False, run
         self.known: dict[str, Partition] = {}
         self._stream, self._state = stream, _state(stream, start)
-        self._steps: Iterator[Step | ParentState] = micro_batch_steps(stream, self._state, now, lag)
+        self._steps: Iterator[Step] = micro_batch_steps(stream, self._state, now, lag)
 
     def go(self, most: int | None) -> Offset:
         """Take so many slices at most, and return the offset behind them."""
         if self.ended:
             return self.at
-        taken: list[Step | ParentState] = []
-        slices = (step for step in self._recorded(taken) if isinstance(step, Step))
-        count = sum(1 for _ in islice(slices, most))
+        taken: list[Step] = []
+        remaining = inf if most is None else most
+        while remaining and (step := next(self._steps, None)) is not None:
+            taken.append(step)
+            if step.slice is not None:
+                self.known[step.slice.partition.key] = step.slice.partition
+                remaining -= 1
         self._state = state_after(self._state, taken)
-        if most is None or count < most:
+        if remaining:
             self.ended = True
             self._state = drop_shared_cursor(self._state)
         if taken:
             self.at = _offset(self._stream, self._state)
         return self.at
 
-    def _recorded(self, taken: list[Step | ParentState]) -> Iterator[Step | ParentState]:
-        for step in self._steps:
-            taken.append(step)
-            if isinstance(step, Step):
-                self.known[step.slice.partition.key] = step.slice.partition
-            yield step
-
 
 def _listed(stream: Stream, state: StreamState) -> Mapping[str, Partition]:
     """The partitions there are, for a batch that an earlier process planned."""
-    listed = (item for item in stream.partitions_since(state.parents) if isinstance(item, Partition))
-    return {partition.key: partition for partition in listed}
+    return {partition.key: partition for partition in without_states(stream.partitions_since(state.parents))}
 
 
 def _most(limit: ReadLimit) -> int | None:
