@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
+from cdk.spark.cluster.spark_versions import Ability, require
 
 SCHEME = "sc://"
 """How the addresses of such servers begin."""
@@ -19,8 +20,9 @@ def connect(name: str, address: str, conf: Mapping[str, str], *, patience: float
     """Open a session on the server at `address`: `sc://HOST:PORT`, with parameters behind `/;`.
 
     patience: how many seconds the server has to answer. Errors do not tell the parameters, for a token may be there.
-    Raises ConfigError: no such server, none that can be understood, or it refuses a setting.
+    Raises ConfigError: no such server, none that can be understood, or it refuses a setting; Spark is too old.
     """
+    require(Ability.CONNECT)
     host = SCHEME + re.split("[;/?#]", address.removeprefix(SCHEME))[0].rpartition("@")[2]
     try:
         _expect_answer(address, patience)
@@ -43,6 +45,9 @@ def connect(name: str, address: str, conf: Mapping[str, str], *, patience: float
 def _expect_answer(address: str, patience: float) -> None:
     import grpc  # noqa: PLC0415 - an extra
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - it needs grpc
+
+    if address == SCHEME:
+        raise ValueError(address)  # this machine, to pyspark 4.0
 
     with DefaultChannelBuilder(address).toChannel() as channel:
         try:

@@ -138,7 +138,7 @@ class JvmDriver:
         self.session.sparkContext.setJobDescription(text)
 
     def send(self, archive: Path) -> None:
-        self.session.addArtifacts(str(archive), pyfile=True)
+        self.session.sparkContext.addPyFile(str(archive))
 
     def begin(self, digest: str) -> None:
         # A Python worker keeps the modules it has imported, and lives on; one with another environment is new.

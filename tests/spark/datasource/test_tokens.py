@@ -185,7 +185,8 @@ def test_batches_of_a_query_go_on_with_the_refresh_token_of_the_last_one(more: d
     given = {name: str(tmp_path / value) for name, value in more.items()}
     with serving(Login(life=0)) as login:
         source = CdkDataSource(options("python", tmp_path, login.address, slices_per_batch="2", **given))
-        reader: StreamReader = source.streamReader(source.schema())
+        reader = source.streamReader(source.schema())
+        assert isinstance(reader, StreamReader)
         at = reader.initialOffset()
         for calls in (1, 2, 3):
             end = reader.latestOffset(at, reader.getDefaultReadLimit())

@@ -1,0 +1,51 @@
+"""How Spark gets to know the data source `cdk`."""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+from cdk.base.errors import ConfigError
+from cdk.spark.cluster.driver import finding_the_kit, translate_lost
+from cdk.spark.cluster.spark_versions import Ability, require
+
+
+def register(session: SparkSession) -> None:
+    """Let `session.read.format("cdk")` and `session.readStream.format("cdk")` read streams.
+
+    Relative paths are from now on relative to the present folder, and connectors are looked for where this process
+    finds its modules. Sets nothing else of the session.
+    Raises ConfigError: Spark is too old, or the Python workers of a cluster do not find the kit.
+    """
+    require(Ability.READ)
+    from cdk.spark.datasource.source import CdkDataSource  # noqa: PLC0415 - older versions lack what it imports
+
+    data_source = type("CdkDataSource", (CdkDataSource,), {"folder": str(Path.cwd()), "path": tuple(sys.path)})
+    if is_remote():
+        session.dataSource.register(data_source)
+        return
+    with finding_the_kit(session):
+        _check_workers(session)
+        session.dataSource.register(data_source)
+
+
+def _check_workers(session: SparkSession) -> None:
+    """Raise ConfigError where workers on other machines do not find the kit."""
+    context = session.sparkContext
+    if str(context.master).startswith("local"):
+        return
+
+    # By value: what stands in a module of the kit is not found where the kit is not.
+    def without_kit(_: int) -> str | None:
+        from importlib.util import find_spec  # noqa: PLC0415 - runs elsewhere
+
+        return sys.executable if find_spec("cdk") is None else None
+
+    with translate_lost("start a Python worker", "see to the Python of the cluster, and PYSPARK_PYTHON"):
+        (python,) = context.parallelize([0], 1).map(without_kit).collect()
+    if python is not None:
+        raise ConfigError(
+            f"the Python workers of {context.master} run {python}, which does not find the package `cdk`; install "
+            "spark-cdk there, or set PYSPARK_PYTHON, before the session starts, to a Python that has it"
+        )
