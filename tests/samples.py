@@ -195,7 +195,7 @@ STREAMS: list[Stream] = [
 
 def told(row: Mapping[str, Json], stream: Stream | None = None) -> dict[str, Json]:
     """The record of a table's row: fields that `stream` does not declare lie in columns of their own, as text."""
-    declared = {} if stream is None else stream.json_schema().get("properties", {})
+    declared: Json = {} if stream is None else stream.json_schema().get("properties", {})
     own = {name: value for name, value in row.items() if value is not None and not name.startswith("_airbyte_")}
     return {name: value if name in declared else _value(value) for name, value in own.items()}
 

@@ -47,7 +47,7 @@ def secret_values(schema: JsonSchema, config: JsonValue) -> Iterator[str]:
     return (text for _, text in secret_places(schema, config))
 
 
-def secret_places(schema: JsonSchema, config: JsonValue, path: str = "") -> Iterator[tuple[str, str]]:
+def secret_places(schema: JsonValue, config: JsonValue, path: str = "") -> Iterator[tuple[str, str]]:
     """As `secret_values`, each behind its place in the config, such as `accounts.0.password`."""
     if not isinstance(schema, Mapping):
         # The schema is a connector's, and looked through before anything has been checked.

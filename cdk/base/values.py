@@ -32,8 +32,8 @@ Json: TypeAlias = Any
 Record: TypeAlias = Mapping[str, FieldValue]
 """One row as the source gave it: a JSON object."""
 
-JsonSchema: TypeAlias = Mapping[str, Any]
-"""A JSON Schema document (draft 7, as the Airbyte protocol uses it). `Any`: people write it as a literal."""
+JsonSchema: TypeAlias = Mapping[str, JsonValue]
+"""A JSON Schema document (draft 7, as the Airbyte protocol uses it)."""
 
 Keys: TypeAlias = tuple[str | int, ...]
 """The names and indexes that lead from the top of a document to a value."""

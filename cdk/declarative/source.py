@@ -11,7 +11,7 @@ from typing import cast
 from cdk.base.errors import ManifestError
 from cdk.base.run import current_run
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import JsonSchema, JsonValue, Stored, canonical, from_json, to_json
+from cdk.base.values import JsonSchema, JsonValue, canonical, from_json, to_json
 from cdk.declarative.components.records.config_normalization import ConfigRules
 from cdk.declarative.components.streams.partition_routers import ParentStreamConfig
 from cdk.declarative.components.streams.source import DeclarativeSource
@@ -194,5 +194,6 @@ class Recipe:
 def _rebuilt(recipe: Recipe) -> Mapping[str, Stream]:
     runtime = Runtime(folder=recipe.folder, custom=recipe.custom)
     source = ManifestSource(Manifest(from_json(recipe.manifest)), runtime)
-    config: Stored = from_json(recipe.config)
+    config = from_json(recipe.config)
+    assert isinstance(config, Mapping)
     return {stream.name: stream for stream in source.open(config)}

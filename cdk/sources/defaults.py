@@ -7,13 +7,13 @@ airbyte-cdk 7.39.1 into none. So a manifest is written for configs that have the
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
-from cdk.base.values import FieldValue, JsonSchema, canonical
+from cdk.base.values import FieldValue, JsonSchema, JsonValue, canonical
 from cdk.sources.schema_precheck import misfits, plainly_fits
 
 _MISSING = object()
 
 
-def with_defaults(config: FieldValue, schema: JsonSchema) -> FieldValue:
+def with_defaults(config: FieldValue, schema: JsonValue) -> FieldValue:
     """`config` with each value that it lacks and that `schema` has a default for; `config` itself is left as it is.
 
     Looks through properties, items, `allOf`, and that branch of a `oneOf` or `anyOf` whose constants the config has.

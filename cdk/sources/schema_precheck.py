@@ -80,8 +80,9 @@ def _is_plain(schema: JsonSchema) -> bool:
 
 
 def _no_others(config: FieldValue, rule: FieldValue, schema: JsonSchema) -> bool:
-    known = schema.get("properties") or {}
-    return rule is True or (rule is False and isinstance(config, dict) and config.keys() <= known.keys())
+    known = schema.get("properties")
+    names = known.keys() if isinstance(known, Mapping) else set()
+    return rule is True or (rule is False and isinstance(config, dict) and config.keys() <= names)
 
 
 def _items(config: FieldValue, rule: FieldValue) -> bool:

@@ -105,7 +105,7 @@ class Stream(metaclass=_StreamType):
     supports_checkpointing: bool = False
     chosen_by_state: bool = False
     """Whether its state decides which of several streams it is."""
-    schema: JsonSchema | type | None = None
+    schema: Mapping[str, object] | type | None = None
     partition_field: str | None = None
     secrets: SecretMarks = SecretMarks()
 

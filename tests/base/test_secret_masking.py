@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.secret_masking import SecretMarks, Secrets, secret_values, spellings
-from cdk.base.values import JsonObject
+from cdk.base.values import Json, JsonObject, JsonSchema
 
-SCHEMA = {
+SCHEMA: Json = {
     "properties": {
         "host": {"type": "string"},
         "token": {"type": "string", "airbyte_secret": True},
@@ -86,7 +86,7 @@ def test_secrets_learned_during_a_run_are_hidden_too() -> None:
         {"properties": {"token": 1}},
     ],
 )
-def test_a_schema_that_is_none_hides_nothing(schema: dict[str, object]) -> None:
+def test_a_schema_that_is_none_hides_nothing(schema: JsonSchema) -> None:
     assert list(secret_values(schema, {"token": "t"})) == []
 
 

@@ -262,8 +262,9 @@ class Columns(SchemaLoader):
 
     stream = built.streams({"more": ["hour"]})[0]
 
-    assert list(stream.json_schema()["properties"]) == ["day", "hour"]
-    assert stream.json_schema() == stream.json_schema()
+    schema: Json = stream.json_schema()
+    assert list(schema["properties"]) == ["day", "hour"]
+    assert stream.json_schema() == schema
 
 
 def test_what_custom_code_raises_names_the_component(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_what_plainly_fits_is_valid(config: Json, schema: JsonSchema) -> None:
     [({"key": "k", "start": "2024-01-01"}, True), ({"key": "k", "extra": 1}, True), ({"key": 1}, False), ({}, False)],
 )
 def test_the_usual_schema_needs_no_more_than_a_look(config: Json, fits: bool) -> None:  # noqa: FBT001
-    schema = {
+    schema: Json = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
         "required": ["key"],

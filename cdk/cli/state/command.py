@@ -1,12 +1,12 @@
 """`spark-cdk state`: look at the states of a pipeline's streams. The verbs that change them are beside it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import click
 import orjson
 
-from cdk.base.values import FieldValue
 from cdk.cli.state.edit import reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
@@ -64,16 +64,16 @@ def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: 
     admin = pipeline.admin()
     commits = {table.name: list(islice(_entries(admin, table), limit)) for table in pipeline.tables(names)}
     if as_json:
-        streams = [{"stream": name, "commits": entries} for name, entries in commits.items()]
+        streams = [{"stream": name, "commits": [*map(_entry_json, entries)]} for name, entries in commits.items()]
         print_json("spark-cdk-state-log/1", pipeline.name, streams=streams)
         return 0
     for name, entries in commits.items():
         click.echo(name)
         for entry in entries:
             click.echo(f"  {_entry_line(entry)}")
-            for move in entry["moves"][:_MOVES]:
+            for move in entry.moves[:_MOVES]:
                 click.echo(f"      {move}")
-            if (more := len(entry["moves"]) - _MOVES) > 0:
+            if (more := len(entry.moves) - _MOVES) > 0:
                 click.echo(f"      and {more} more")
     return 0
 
@@ -97,7 +97,7 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
     return 0
 
 
-def _status_json(status: StreamStatus) -> Mapping[str, FieldValue]:
+def _status_json(status: StreamStatus) -> Mapping[str, object]:
     saved = status.saved
     return {
         "stream": status.stream,
@@ -141,21 +141,30 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
         yield f"  kept: {', '.join(map(str, status.retained))}"
 
 
-def _entries(admin: Admin, table: StreamLocation) -> Iterator[dict[str, FieldValue]]:
-    """The commits that moved the state or the rows back, newest first, each with what moved since the one before."""
+class _Entry(NamedTuple):
+    """A commit, its state if that is kept, and what moved since the one before."""
+
+    commit: Commit
+    saved: TableState | None
+    moves: Sequence[str]
+
+
+def _entries(admin: Admin, table: StreamLocation) -> Iterator[_Entry]:
+    """The commits that moved the state or the rows back, newest first."""
     newer: tuple[Commit, TableState | None] | None = None
     for commit, saved in admin.log(table):
         if commit.state is None and commit.operation != "RESTORE":
             continue
         if newer is not None:
             known = newer[1] is not None and saved is not None
-            yield _entry(*newer, [str(m) for m in moves(saved.state, newer[1].state)] if known else [])  # type: ignore[union-attr]  # both are there where they are known
+            yield _Entry(*newer, [str(m) for m in moves(saved.state, newer[1].state)] if known else [])  # type: ignore[union-attr]  # both are there where they are known
         newer = commit, saved
     if newer is not None:
-        yield _entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
+        yield _Entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
 
 
-def _entry(commit: Commit, saved: TableState | None, moved: list[str]) -> dict[str, FieldValue]:
+def _entry_json(entry: _Entry) -> Mapping[str, object]:
+    commit, saved, moved = entry
     return {
         "version": commit.version,
         "at": None if commit.at is None else commit.at.isoformat(timespec="seconds"),
@@ -170,20 +179,21 @@ def _entry(commit: Commit, saved: TableState | None, moved: list[str]) -> dict[s
     }
 
 
-def _entry_line(entry: Mapping[str, FieldValue]) -> str:
+def _entry_line(entry: _Entry) -> str:
+    commit, saved, _ = entry
     parts = [
-        entry["at"] or "at an unknown time",
-        f"version {entry['version']}",
-        "rows restored" if entry["number"] is None else f"state {entry['number']}",
-        f"{entry['rows']:,} rows" if entry["rows"] is not None else "rows unknown",
+        "at an unknown time" if commit.at is None else commit.at.isoformat(timespec="seconds"),
+        f"version {commit.version}",
+        "rows restored" if commit.state is None else f"state {number(commit.state)}",
+        "rows unknown" if commit.rows is None else f"{commit.rows:,} rows",
     ]
-    if entry["note"]:
-        parts.append(orjson.loads(entry["note"])["what"])
-    if entry["kept"]:
-        parts.append("complete" if entry["complete"] else "cut")
-        parts.append(f"sync {entry['sync'][:8]}" if entry["sync"] else "no sync")
-    else:
+    if commit.note:
+        parts.append(orjson.loads(commit.note)["what"])
+    if saved is None:
         parts.append("not kept")
+    else:
+        parts.append("complete" if saved.complete else "cut")
+        parts.append(f"sync {saved.sync[:8]}" if saved.sync else "no sync")
     return ", ".join(parts)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cdk.base.errors import ConfigError, StateError
-from cdk.base.values import FieldValue, JsonValue, to_json
+from cdk.base.values import JsonValue, to_json
 from cdk.cli.input_files import read_documents
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.state.options import (
@@ -104,7 +104,7 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
 
 def _states(file: Path, streams: Mapping[str, Stream]) -> dict[str, JsonValue]:
     """The state of each stream that a file has, of any kind that is understood. Raises StateError and ConfigError."""
-    documents: list[FieldValue] = [value for _, value in read_documents(file)]
+    documents = [value for _, value in read_documents(file)]
     singer = [value for value in documents if is_singer(value)]
     if singer:
         return dict(from_singer(singer[-1], streams))

@@ -96,8 +96,8 @@ class TypeTransformer:
 
 def _walk(value: JsonValue, schema: JsonSchema, cast: Transform) -> None:
     """Cast what lies in an object or a list: what is inside first, then the value itself."""
-    if isinstance(value, dict):
-        for name, inner in (schema.get("properties") or {}).items():
+    if isinstance(value, dict) and isinstance(properties := schema.get("properties"), Mapping):
+        for name, inner in properties.items():
             if name in value and isinstance(inner, Mapping):
                 _walk(value[name], inner, cast)
                 value[name] = cast(value[name], inner)

@@ -220,7 +220,7 @@ def _array(schema: JsonSchema) -> _Convert | None:
     """Makes a list of a value that is none; None where the elements are told to be of one type, or hold others."""
     items = schema.get("items")
     kinds = items.get("type") if isinstance(items, Mapping) else None
-    if isinstance(kinds, str) or (kinds is not None and ("object" in kinds or "array" in kinds)):
+    if isinstance(kinds, str) or (isinstance(kinds, list | tuple) and ("object" in kinds or "array" in kinds)):
         return None
     return lambda value: value if isinstance(value, list | dict) else [value]
 

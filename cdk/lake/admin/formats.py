@@ -1,6 +1,7 @@
 """States from and to the forms of other programs: Airbyte's state messages, Singer's bookmarks, dlt's state."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.suggestions import did_you_mean
@@ -21,7 +22,7 @@ def message(location: StreamLocation, saved: TableState, *, exact: bool) -> Json
     return {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": blob or {}}}
 
 
-def is_singer(document: JsonValue) -> bool:
+def is_singer(document: JsonValue) -> TypeGuard[Mapping[str, JsonValue]]:
     """Whether a document is a Singer state, or the message that carries one."""
     if not isinstance(document, Mapping):
         return False
@@ -55,7 +56,7 @@ def from_singer(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]
             yield name, _cursor(bookmark, field, path)
 
 
-def is_dlt(document: JsonValue) -> bool:
+def is_dlt(document: JsonValue) -> TypeGuard[Mapping[str, JsonValue]]:
     """Whether a document is the state of a dlt pipeline."""
     return isinstance(document, Mapping) and "sources" in document and not {"type", "stream"} & document.keys()
 

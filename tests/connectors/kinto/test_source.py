@@ -91,7 +91,8 @@ def test_without_auth_a_closed_server_is_told(config: Config) -> None:
 
 
 def test_the_secrets_of_the_config_are_marked() -> None:
-    basic, bearer = Kinto.config_schema["properties"]["auth"]["oneOf"]
+    schema: Json = Kinto.config_schema
+    basic, bearer = schema["properties"]["auth"]["oneOf"]
 
     assert basic["properties"]["password"]["airbyte_secret"] is True
     assert bearer["properties"]["token"]["airbyte_secret"] is True
@@ -109,8 +110,8 @@ def test_the_config_schema_takes_what_the_connector_takes(config: Config) -> Non
 
 def test_every_stream_has_a_schema_that_names_its_key(config: Config) -> None:
     for stream in Kinto().streams(config):
-        properties = stream.json_schema()["properties"]
+        schema: Json = stream.json_schema()
 
-        assert {field for [field] in stream.key_paths} <= properties.keys()
+        assert {field for [field] in stream.key_paths} <= schema["properties"].keys()
         assert stream.cursor_field == "last_modified"
         assert stream.supports_checkpointing

@@ -3,7 +3,7 @@ from contextlib import closing
 
 import pytest
 
-from cdk import Record, Stream, StreamState, TransientError
+from cdk import Json, Record, Stream, StreamState, TransientError
 from cdk.engine.executors import threads
 from cdk.engine.read import read
 from cdk.state.wire import decode, encode
@@ -122,7 +122,8 @@ def test_the_source_lists_its_streams_and_finds_the_shop(address: str) -> None:
     source.check(config)
 
     assert [stream.name for stream in source.streams(config)] == ["products", "orders", "customers", "visits"]
-    assert all(stream.json_schema()["properties"]["id"] for stream in source.streams(config))
+    schemas: list[Json] = [stream.json_schema() for stream in source.streams(config)]
+    assert all(schema["properties"]["id"] for schema in schemas)
 
 
 def test_the_source_says_so_when_the_shop_is_not_there() -> None:

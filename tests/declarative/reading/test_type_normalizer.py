@@ -156,7 +156,11 @@ def test_a_reference_is_followed_into_objects_and_casts_no_value_itself(
 
 
 def test_a_schema_that_is_a_reference_is_followed() -> None:
-    schema = {"$ref": "#/d", "properties": {"f": {"type": "string"}}, "d": {"properties": {"g": {"type": "string"}}}}
+    schema: Json = {
+        "$ref": "#/d",
+        "properties": {"f": {"type": "string"}},
+        "d": {"properties": {"g": {"type": "string"}}},
+    }
     record: dict[str, Json] = {"f": 3, "g": 3}
     normalizer(schema)([record])
     assert record == {"f": "3", "g": "3"}
@@ -171,7 +175,7 @@ def test_fields_of_a_schema_that_a_record_lacks_stay_away() -> None:
 def test_a_field_that_does_not_fit_is_warned_of_once_and_its_value_is_not_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    schema = {"properties": {"a": {"items": {"type": ["null", "integer"]}}, "b": {"type": "number"}}}
+    schema: Json = {"properties": {"a": {"items": {"type": ["null", "integer"]}}, "b": {"type": "number"}}}
     normalizer(schema, "users")([{"a": ["s3cret", "s3cret"], "b": 1}, {"a": ["s3cret"], "b": {"s3cret": 1}}])
     assert caplog.messages == [
         "users: the field 'a.*': found string, expected null or integer; such values are left as they are",

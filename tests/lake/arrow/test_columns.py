@@ -186,7 +186,7 @@ def test_a_reference_is_what_it_leads_to(reference: Json, kind: ColumnType) -> N
 
 
 def test_the_schema_of_a_stream_may_itself_be_a_reference() -> None:
-    schema = {"$ref": "#/definitions/user", "definitions": {"user": {"properties": {"id": {"type": "integer"}}}}}
+    schema: Json = {"$ref": "#/definitions/user", "definitions": {"user": {"properties": {"id": {"type": "integer"}}}}}
 
     assert columns(schema) == {"id": INT}
 

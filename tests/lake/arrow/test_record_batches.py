@@ -28,7 +28,7 @@ NOW = datetime(2024, 5, 6, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 NAN, INFINITY = math.nan, math.inf
 MOMENT = {"type": "string", "format": "date-time"}
-SCHEMA = {
+SCHEMA: Json = {
     "properties": {
         "int": {"type": "integer"},
         "num": {"type": ["null", "number"]},

@@ -19,7 +19,7 @@ from cdk.lake.arrow.typed_json_reader import TypedJsonReader
 NOW = datetime(2024, 5, 6, tzinfo=UTC)
 BIG = {"type": "integer", "airbyte_type": "big_integer"}
 DATE_TIME = {"type": "string", "format": "date-time"}
-SCHEMA = {
+SCHEMA: Json = {
     "properties": {
         "int": {"type": "integer"},
         "num": {"type": "number"},

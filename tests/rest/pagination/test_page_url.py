@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json, canonical
+from cdk.base.values import Json, JsonSchema, canonical
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
@@ -103,7 +103,7 @@ class Echo:
                 return f"page {page} {key}"
 
 
-SPEC = {"type": "object", "properties": {"key": {"type": "string", "airbyte_secret": True}}}
+SPEC: JsonSchema = {"type": "object", "properties": {"key": {"type": "string", "airbyte_secret": True}}}
 
 
 class Items(HttpStream):

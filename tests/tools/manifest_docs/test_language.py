@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import Json
 from cdk.declarative.manifest import Manifest
 from tools.manifest_docs.language import PAGES, json_schema, write_pages
 from tools.manifest_docs.pages import component_pages
@@ -32,12 +32,12 @@ MANIFEST = {
 
 
 @pytest.fixture(scope="module")
-def schema() -> JsonSchema:
+def schema() -> Json:
     return json_schema()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_type_of_the_language_is_there_with_its_fields(name: str, schema: JsonSchema) -> None:
+def test_every_type_of_the_language_is_there_with_its_fields(name: str, schema: Json) -> None:
     assert name in schema["definitions"]
     made = schema["definitions"][name]
 
@@ -45,13 +45,13 @@ def test_every_type_of_the_language_is_there_with_its_fields(name: str, schema: 
     assert sorted(NAMES[name]["required"]) == sorted(made.get("required", ()))
 
 
-def test_the_schema_is_a_schema_whose_references_lead_somewhere(schema: JsonSchema) -> None:
+def test_the_schema_is_a_schema_whose_references_lead_somewhere(schema: Json) -> None:
     Draft7Validator.check_schema(schema)
 
     assert sorted(_references(schema) - {f"#/definitions/{name}" for name in schema["definitions"]}) == []
 
 
-def test_everything_in_the_schema_is_described(schema: JsonSchema) -> None:
+def test_everything_in_the_schema_is_described(schema: Json) -> None:
     silent = [
         f"{name}.{key}"
         for name, made in schema["definitions"].items()
@@ -63,7 +63,7 @@ def test_everything_in_the_schema_is_described(schema: JsonSchema) -> None:
     assert [name for name, made in schema["definitions"].items() if not made["description"]] == []
 
 
-def test_a_manifest_that_loads_fits_the_schema(schema: JsonSchema) -> None:
+def test_a_manifest_that_loads_fits_the_schema(schema: Json) -> None:
     manifest = Manifest(MANIFEST)
     manifest.root()
 
@@ -80,9 +80,7 @@ def test_a_manifest_that_loads_fits_the_schema(schema: JsonSchema) -> None:
         (("streams", 0, "retriever", "partition_router"), {"type": "NoPagination"}),
     ],
 )
-def test_what_does_not_load_does_not_fit_the_schema(
-    path: tuple[str | int, ...], value: Json, schema: JsonSchema
-) -> None:
+def test_what_does_not_load_does_not_fit_the_schema(path: tuple[str | int, ...], value: Json, schema: Json) -> None:
     resolved = json.loads(json.dumps(Manifest(MANIFEST).resolved()))
     node = resolved
     for key in path[:-1]:

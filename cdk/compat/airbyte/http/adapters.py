@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from cdk.base.errors import CdkError, ConfigError, FatalError, TransientError
-from cdk.base.values import Stored, from_json, to_json
+from cdk.base.values import from_json, to_json
 from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.error_handlers import ErrorResolution, ResponseAction
 from cdk.compat.airbyte.http.response import from_prepared, outcome_facade, prepared, texts
@@ -108,7 +108,8 @@ class CustomSigner:
             text = form if isinstance(form, str) else urlencode(form)
             signed = replace(signed, body=b"&".join(filter(None, (signed.body, text.encode()))))
         if fields := self._more("get_request_body_json"):
-            known: Stored = from_json(signed.body) if signed.body else {}
+            known = from_json(signed.body) if signed.body else {}
+            assert isinstance(known, Mapping)
             signed = replace(signed, body=to_json({**known, **fields}))
             signed = signed.with_headers({"Content-Type": "application/json"})
         return signed

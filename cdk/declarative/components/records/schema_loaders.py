@@ -1,6 +1,6 @@
 """Schema loaders: where a stream's JSON Schema comes from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -95,7 +95,8 @@ def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSche
     def load() -> JsonSchema:
         properties: JsonObject = {}
         for part in reversed([loader() for loader in loaders]):
-            properties |= part.get("properties") or {}
+            if isinstance(more := part.get("properties"), Mapping):
+                properties |= more
         return {
             "$schema": "http://json-schema.org/draft-07/schema#",
             "type": ["null", "object"],
