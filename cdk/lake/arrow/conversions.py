@@ -153,10 +153,11 @@ def _floating(value: object) -> float:
         as_float = float(number)
     except OverflowError:
         raise CoercionError("more than a double holds") from None
-    if isinstance(number, Decimal) and math.isinf(as_float):
-        raise CoercionError("more than a double holds")
-    if isinstance(number, int | Decimal) and _is_integral(number) and int(as_float) != number:
-        raise CoercionError("more digits than a double holds")
+    match number:
+        case Decimal() if math.isinf(as_float):
+            raise CoercionError("more than a double holds")
+        case int() | Decimal() if _is_integral(number) and int(as_float) != number:
+            raise CoercionError("more digits than a double holds")
     return as_float
 
 
@@ -170,27 +171,37 @@ def _integer(value: object, bits: int) -> int:
 
 
 def _number(value: object) -> float | Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise CoercionError("not a number")
-    return value
+    match value:
+        case int() | float() | Decimal() if value is not True and value is not False:
+            return value
+        case _:
+            raise CoercionError("not a number")
 
 
 def _big_integer(value: object) -> Decimal:
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        digits = value.lstrip("+-").lstrip("0") or "0"
-        # Counted first: Python refuses to read a number of thousands of digits.
-        number = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
-        value = -number if value.startswith("-") else number
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not _is_integral(value):
-        raise CoercionError("not a whole number")
-    if abs(value) >= 10**_BIG_DIGITS:
+    match value:
+        case str() if _INTEGER.fullmatch(value):
+            digits = value.lstrip("+-").lstrip("0") or "0"
+            # Counted first: Python refuses to read a number of thousands of digits.
+            size: float | Decimal = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
+            number = -size if value.startswith("-") else size
+        case bool():
+            raise CoercionError("not a whole number")
+        case int() | float() | Decimal() if _is_integral(value):
+            number = value
+        case _:
+            raise CoercionError("not a whole number")
+    if abs(number) >= 10**_BIG_DIGITS:
         raise CoercionError(f"more than {_BIG_DIGITS} digits")
-    return Decimal(int(value))
+    return Decimal(int(number))
 
 
 def _is_integral(value: float | Decimal) -> bool:
-    # A Decimal has no remainder where it has more digits than its context.
-    return value == value.to_integral_value() if isinstance(value, Decimal) else not value % 1
+    match value:
+        case Decimal():  # has no remainder where it has more digits than its context
+            return value == value.to_integral_value()
+        case _:
+            return not value % 1
 
 
 def _date(value: object) -> date:

@@ -27,6 +27,7 @@ from cdk.lake.arrow.columns import (
     EXTRACTED_AT,
     GENERATION,
     INFERRED,
+    JSON_TEXT,
     META,
     MOMENT,
     RAW_ID,
@@ -163,7 +164,7 @@ class RecordBatchBuilder:
     def _column(self, name: str, values: Sequence[FieldValue], changes: dict[int, list[Change]]) -> pa.Array:
         """The values of a field as its column holds them; one that was inferred becomes as wide as they need."""
         kind = self._columns[name]
-        if name in self._follows and isinstance(kind, pa.DataType):
+        if name in self._follows and kind is not JSON_TEXT:
             # A double takes whole numbers, too, and not each of them decides alone whether a column can be one.
             if kind != pa.float64() or int not in set(map(type, values)):
                 array = to_array(values, kind)

@@ -67,8 +67,10 @@ def text_of(value: object) -> str | None:
             return value or None
         case bool():
             return "true" if value else "false"
-        case int() | Decimal():
-            return f"{value:f}" if isinstance(value, Decimal) else str(value)
+        case int():
+            return str(value)
+        case Decimal():
+            return f"{value:f}"
         case datetime():
             zone = None if value.tzinfo is None else UTC
             text = (value if zone is None else value.astimezone(zone)).isoformat(timespec="microseconds")

@@ -229,7 +229,11 @@ class LocalFolder(Folder):
 
 def as_folder(where: Folder | Path) -> Folder:
     """A path is a folder on a disk."""
-    return LocalFolder(where) if isinstance(where, Path) else where
+    match where:
+        case Path():
+            return LocalFolder(where)
+        case Folder():
+            return where
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

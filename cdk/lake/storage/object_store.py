@@ -139,9 +139,11 @@ class ObjectStoreFolder(Folder):
     def explain(self, error: Exception, stream: str = "") -> Exception:
         """As in Folder. A FileNotFoundError stays one, and so does what delta-rs itself refuses."""
         text = str(error)
-        about_tables = isinstance(error, DeltaError) and not _OF_A_STORE.search(text)
-        if isinstance(error, FileNotFoundError | CdkError) or about_tables:
-            return error
+        match error:
+            case FileNotFoundError() | CdkError():
+                return error
+            case DeltaError() if not _OF_A_STORE.search(text):
+                return error
         reason = _in_one_line(text)
         mask = Secrets(secrets_of(dict(self.options))).mask
         where = {"path": str(self), "stream": stream, "detail": mask(f"{type(error).__name__}: {reason}")}

@@ -103,8 +103,11 @@ def lineage(
     events.emit("START")
     try:
         yield
+    except KeyboardInterrupt as error:
+        events.emit("ABORT", Failure.of(error).message)
+        raise
     except BaseException as error:
-        events.emit("ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL", Failure.of(error).message)
+        events.emit("FAIL", Failure.of(error).message)
         raise
     reports = [run.standing for _, run in streams]
     complete = all(report.status is Status.DONE for report in reports)
@@ -216,12 +219,15 @@ def _hurry(transport: "Transport") -> None:
     from openlineage.client.transport.composite import CompositeTransport  # noqa: PLC0415 - see the module
     from openlineage.client.transport.http import HttpTransport  # noqa: PLC0415
 
-    if isinstance(transport, CompositeTransport):
-        for part in transport.transports:
-            _hurry(part)
-    elif isinstance(transport, HttpTransport):
-        transport.timeout = min(transport.timeout, _PATIENCE)
-        transport.config.retry = {**transport.config.retry, "total": 1, "respect_retry_after_header": False}
+    match transport:
+        case CompositeTransport():
+            for part in transport.transports:
+                _hurry(part)
+        case HttpTransport():
+            transport.timeout = min(transport.timeout, _PATIENCE)
+            transport.config.retry = {**transport.config.retry, "total": 1, "respect_retry_after_header": False}
+        case _:
+            pass
 
 
 def _name(table: Folder) -> tuple[str, str]:

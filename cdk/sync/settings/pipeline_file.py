@@ -75,11 +75,13 @@ def _by_name(value: FieldValue) -> FieldValue:
 
 def _switched(value: FieldValue) -> FieldValue:
     """What may be turned on and off as well as described."""
-    if isinstance(value, bool):
-        return {} if value else None
-    if value is None or isinstance(value, Mapping | BaseModel):
-        return value
-    raise ValueError("expected true, false or an object")
+    match value:
+        case bool():
+            return {} if value else None
+        case None | Mapping() | BaseModel():
+            return value
+        case _:
+            raise ValueError("expected true, false or an object")
 
 
 class _Part(BaseModel):
