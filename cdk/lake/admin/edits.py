@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from cdk.base.errors import BadState, StateError
-from cdk.base.values import FieldValue, JsonValue
+from cdk.base.values import JsonValue
 from cdk.lake.admin.diff import Move, moves
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import traits_of
@@ -150,7 +150,7 @@ def _partition_in(state: StreamState, partition: Partition) -> Partition:
     raise StateError(f"the state has no partition {partition.key}, expected one that it has: there are {available}")
 
 
-def _cursor_value(cursor: Cursor, to: str) -> FieldValue:
+def _cursor_value(cursor: Cursor, to: str) -> object:
     """`to` as the cursor writes its values: where a window that begins there starts."""
     window = next(iter(cursor.windows(to, _FAR, again=False)), None)
     if window is None:
@@ -158,7 +158,7 @@ def _cursor_value(cursor: Cursor, to: str) -> FieldValue:
     return window.start
 
 
-def _rewound_position(cursor: Cursor, position: Position, target: FieldValue) -> Position:
+def _rewound_position(cursor: Cursor, position: Position, target: object) -> Position:
     """A position no further than `target`. Digests of records go with the value they belong to."""
     match position:
         case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
@@ -172,6 +172,6 @@ def _rewound_position(cursor: Cursor, position: Position, target: FieldValue) ->
             return position
 
 
-def _beyond(cursor: Cursor, value: FieldValue, target: FieldValue) -> bool:
+def _beyond(cursor: Cursor, value: object, target: object) -> bool:
     """Whether a value lies after another. Of equals the later one in the list counts as the greatest."""
     return bool(value != target and cursor.greatest([value, target]) == value)

@@ -15,11 +15,9 @@ from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.parquet.table_files import (
-    LogAction,
     LoggedFile,
-    actions,
     apply_commit,
-    changes_rows,
+    commit_at,
     oldest,
     rows_of,
     total_rows,
@@ -121,18 +119,17 @@ def audit(root: Folder, stream: str = "") -> Audit:
     other_commits: list[OtherCommit] = []
     wrong: list[str] = []
     for version in range(since + 1 if since else 0, now + 1):
-        lines = actions(root, version)
-        info: LogAction = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
-        operation, gained = str(info.get("operation", "")), apply_commit(files, lines)
+        commit = commit_at(root, version)
+        operation, gained = commit.operation, apply_commit(files, commit)
         where = f"{root}, version {version}"
-        if RECEIPT in info:
+        if RECEIPT in commit.info:
             try:
-                receipt = Receipt.from_text(str(info[RECEIPT]), where)
+                receipt = Receipt.from_text(str(commit.info[RECEIPT]), where)
                 total, receipts = total + receipt, receipts + 1
                 receipt.check(gained, stream=stream, path=where)
             except (BadState, ReceiptError) as error:
                 wrong.append(f"version {version} contradicts its receipt: {error.message}")
-        elif changes_rows(lines):
+        elif commit.changes_rows:
             other_commits.append(OtherCommit(version, operation, gained))
         elif gained:
             other_commits.append(OtherCommit(version, operation, gained))

@@ -18,7 +18,7 @@ from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
-from cdk.lake.parquet.table_files import actions, missing_files
+from cdk.lake.parquet.table_files import commit_at, missing_files
 from cdk.lake.storage.folder import Folder
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
@@ -195,10 +195,10 @@ def _named(root: Folder) -> set[str]:
         files = {str(uri).rpartition("/")[2] for uri in table.file_uris()}
     for version in range(table.version(), -1, -1):
         try:
-            lines = actions(root, version)
+            commit = commit_at(root, version)
         except FileNotFoundError:
             break
-        files |= {line[kind]["path"] for line in lines for kind in ("add", "remove") if kind in line}
+        files |= {*commit.add, *commit.remove}
     return files
 
 

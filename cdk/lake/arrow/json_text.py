@@ -5,7 +5,6 @@ import json
 import orjson
 
 from cdk.base.records.plain_values import json_of, plain
-from cdk.base.values import FieldValue
 
 NO_JSON = "NaN and infinity are no JSON"
 _NAN = "\0"
@@ -28,7 +27,7 @@ def json_text(value: object) -> str | None:
     return text
 
 
-def from_json_text(text: str) -> FieldValue:
+def from_json_text(text: str) -> object:
     """The value that `json_text` wrote. Other decoders refuse the lone surrogates that it escapes."""
     return json.loads(text)
 

@@ -20,7 +20,7 @@ from cdk.base.errors import FatalError
 from cdk.base.records.plain_values import ALREADY, json_of, plain
 from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import FieldValue, NotJson, Record
+from cdk.base.values import JsonValue, NotJson, Record
 from cdk.lake.arrow.coerce import Change, change, coerce_value
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
@@ -148,7 +148,7 @@ class RecordBatchBuilder:
             self._grow([records[i] for i in odd])
         arrays: dict[str, pa.Array] = {}
         for name in list(self._columns):
-            values: Sequence[FieldValue] | None
+            values: Sequence[JsonValue] | None
             values = [record.get(name) for record in records] if fields is None else fields.get(name)
             if values is not None:
                 arrays[name] = self._column(name, values, changes)
@@ -158,10 +158,10 @@ class RecordBatchBuilder:
         """Whether a record has undeclared fields that there are no columns for, and that are not null as always."""
         return not self._names.issuperset(record) or any(record.get(name) is not None for name in self._nulls)
 
-    def _any_in_nulls(self, fields: Mapping[str, Sequence[FieldValue]]) -> bool:
+    def _any_in_nulls(self, fields: Mapping[str, Sequence[JsonValue]]) -> bool:
         return any(any(value is not None for value in fields.get(name, ())) for name in self._nulls)
 
-    def _column(self, name: str, values: Sequence[FieldValue], changes: dict[int, list[Change]]) -> pa.Array:
+    def _column(self, name: str, values: Sequence[JsonValue], changes: dict[int, list[Change]]) -> pa.Array:
         """The values of a field as its column holds them; one that was inferred becomes as wide as they need."""
         kind = self._columns[name]
         if name in self._follows and kind is not JSON_TEXT:
@@ -181,7 +181,7 @@ class RecordBatchBuilder:
 
         A name that a column could not have as it is would need another, and two tasks might choose the same.
         """
-        undeclared: dict[str, list[FieldValue]] = {}
+        undeclared: dict[str, list[JsonValue]] = {}
         for record in records:
             for name, value in record.items():
                 if name not in self._columns and column_name(name) == name and name.lower() not in self._taken:
@@ -285,7 +285,7 @@ def _rest(fields: Record, noted: list[Change]) -> str | None:
     return text
 
 
-def _column(name: str, values: Sequence[FieldValue], kind: ColumnType, changes: dict[int, list[Change]]) -> pa.Array:
+def _column(name: str, values: Sequence[JsonValue], kind: ColumnType, changes: dict[int, list[Change]]) -> pa.Array:
     """The values as `kind`: at once where each is of the right type, else one by one."""
     if (array := to_array(values, kind)) is not None:
         return array

@@ -14,7 +14,7 @@ import pyarrow as pa
 from orjson import dumps
 
 from cdk.base.records.plain_values import ALREADY
-from cdk.base.values import FieldValue, NotJson
+from cdk.base.values import FieldValue, JsonValue, NotJson
 from cdk.lake.arrow.columns import JSON_TEXT, ColumnType
 from cdk.lake.arrow.conversions import NeedsCoercion, conversion, list_array
 from cdk.lake.arrow.json_text import json_text
@@ -22,7 +22,7 @@ from cdk.lake.arrow.json_text import json_text
 _LISTS = frozenset({list, NoneType})
 
 
-def to_array(values: Sequence[FieldValue], kind: ColumnType) -> pa.Array | None:
+def to_array(values: Sequence[object], kind: ColumnType) -> pa.Array | None:
     """The values as `kind`; None if one of them may not fit as it is."""
     try:
         return _array(values, kind)
@@ -30,7 +30,7 @@ def to_array(values: Sequence[FieldValue], kind: ColumnType) -> pa.Array | None:
         return None
 
 
-def by_field(objects: Sequence[Mapping[str, FieldValue]]) -> Mapping[str, Sequence[FieldValue]] | None:
+def by_field(objects: Sequence[Mapping[str, JsonValue]]) -> Mapping[str, Sequence[JsonValue]] | None:
     """The values of each field, object by object, where all have the same fields; else None.
 
     Two thirds of the time that asking each object for each field takes.
@@ -62,7 +62,7 @@ def _array(values: Sequence[FieldValue], kind: ColumnType) -> pa.Array:
     raise NeedsCoercion
 
 
-def _texts(values: Sequence[FieldValue], *, quoted: bool) -> pa.Array:
+def _texts(values: Sequence[object], *, quoted: bool) -> pa.Array:
     """Values as JSON. quoted: texts, too; otherwise they stay what they are."""
     if not ALREADY.issuperset(map(type, values)):
         raise NeedsCoercion
@@ -82,7 +82,7 @@ def _structs(values: Sequence[FieldValue], kind: pa.StructType) -> pa.Array:
     types = set(map(type, values))
     if not types <= {dict, NoneType}:
         raise NeedsCoercion
-    objects: Sequence[Mapping[str, FieldValue]] = values
+    objects: Sequence[Mapping[str, JsonValue]] = values
     missing = None
     if NoneType in types:
         objects = [{} if value is None else value for value in values]

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import orjson
-
 from cdk.lake.delta.stream_table import NOTE
-from cdk.lake.parquet.table_files import LogAction, actions
+from cdk.lake.parquet.table_files import commit_at, row_count_of, total_rows
 from cdk.lake.storage.folder import Folder
 
 
@@ -34,23 +32,16 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
     """The commits up to `version`, newest first, as far back as the log reaches. app: the application of the state."""
     for at in range(version, -1, -1):
         try:
-            lines = actions(root, at)
+            commit = commit_at(root, at)
         except FileNotFoundError:
             return
-        info: LogAction = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
-        added = [_rows(line["add"]) for line in lines if "add" in line]
-        moved = [line["txn"]["version"] for line in lines if line.get("txn", {}).get("appId") == app]
+        made = commit.info.get("timestamp")
         yield Commit(
             at,
-            datetime.fromtimestamp(info["timestamp"] / 1000, UTC) if "timestamp" in info else None,
-            str(info.get("operation", "")),
-            state=moved[0] if moved else None,
-            rows=None if None in added else sum(n for n in added if n is not None),
-            replaced=any("remove" in line for line in lines),
-            note=str(info.get(NOTE, "")),
+            datetime.fromtimestamp(made / 1000, UTC) if isinstance(made, int) else None,
+            commit.operation,
+            state=commit.markers.get(app),
+            rows=total_rows([row_count_of(add) for add in commit.add.values()]),
+            replaced=bool(commit.remove),
+            note=str(commit.info.get(NOTE, "")),
         )
-
-
-def _rows(add: LogAction) -> int | None:
-    rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
-    return rows

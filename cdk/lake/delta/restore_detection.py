@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateError
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.table_files import actions, apply_commit, changes_rows, logged_files, oldest, rows_of
+from cdk.lake.parquet.table_files import apply_commit, commit_at, logged_files, oldest, rows_of
 from cdk.lake.storage.folder import Folder
 
 _MOVES = 20
@@ -44,25 +44,25 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
     moves: list[int] = []
     while at >= 0:
         try:
-            lines = actions(root, at)
+            commit = commit_at(root, at)
         except FileNotFoundError:
             if not restored:
                 return RowsState(marker, certain=False, moves=tuple(moves))
             why = f"the log no longer has version {at}, to which the table was restored"
             raise _unknown(why, root, stream) from None
-        for line in lines:
-            if line.get("txn", {}).get("appId") == app:
-                return RowsState(line["txn"]["version"], certain=True, moves=tuple(moves))
-        if any("add" in line for line in lines) and not changes_rows(lines):
+        if app in commit.markers:
+            return RowsState(commit.markers[app], certain=True, moves=tuple(moves))
+        if commit.add and not commit.changes_rows:
             moves.append(at)
         at -= 1
-        for info in (line.get("commitInfo", {}) for line in lines):
-            if info.get("operation") == "RESTORE":
-                to, restored = info.get("operationParameters", {}).get("version"), True
-                if to is None:
+        if commit.operation == "RESTORE":
+            restored = True
+            match commit.info.get("operationParameters"):
+                case {"version": int() | str() as to}:
+                    at = int(to)
+                case _:
                     why = "the table was restored to a timestamp; restore it to a version, by its number"
                     raise _unknown(why, root, stream)
-                at = int(to)
     return RowsState(None if restored else marker, certain=True, moves=tuple(moves))
 
 
@@ -111,18 +111,17 @@ def check_moves(root: Folder, stream: str, moves: Sequence[int]) -> None:
                 files = logged_files(DeltaTable(root.uri, version=version - 1, storage_options=root.storage_options))
             except DeltaError:
                 continue  # the log was cleaned up
-            before, lines = rows_of(files), actions(root, version)
-            apply_commit(files, lines)
+            before, commit = rows_of(files), commit_at(root, version)
+            apply_commit(files, commit)
             after = rows_of(files)
         if before is None or after is None or before == after:
             continue
-        name = next((line["commitInfo"].get("operation", "") for line in lines if "commitInfo" in line), "")
         raise StateError(
-            f"version {version}, {name or 'unnamed'}, says that rows only move, and the table had {before:,} rows "
-            f"before it and {after:,} after it. So it is when two jobs join the same files at once. Restore the "
-            f"table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync again: what this "
-            "pipeline has read is there, and what others have added since leaves. If somebody has corrected the rows "
-            "already, take the state that fits them with `spark-cdk state rollback`",
+            f"version {version}, {commit.operation or 'unnamed'}, says that rows only move, and the table had "
+            f"{before:,} rows before it and {after:,} after it. So it is when two jobs join the same files at once. "
+            f"Restore the table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync again: "
+            "what this pipeline has read is there, and what others have added since leaves. If somebody has corrected "
+            "the rows already, take the state that fits them with `spark-cdk state rollback`",
             path=str(root),
             stream=stream,
         )

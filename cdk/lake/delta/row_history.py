@@ -29,7 +29,7 @@ from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.rewrite import TableLayout
-from cdk.lake.parquet.table_files import TableFile, actions, missing_files
+from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
@@ -181,11 +181,10 @@ class RowHistory:
         yielded = set()
         for version in range(self.main.version + 1):
             try:
-                lines = actions(root, version)
+                commit = commit_at(root, version)
             except FileNotFoundError:
                 continue  # cleaned up
-            for add in (line["add"] for line in lines if "add" in line):
-                path = add["path"]
+            for path, add in commit.add.items():
                 if path not in yielded and root.has([unquote(path)]):
                     yielded.add(path)
                     yield path, {name: text or None for name, text in add.get("partitionValues", {}).items()}

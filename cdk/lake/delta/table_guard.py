@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum, auto
+from typing import TypedDict
 
 import orjson
 from deltalake import DeltaTable
@@ -19,8 +20,6 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue
-from cdk.lake.parquet.table_files import LogAction
 from cdk.lake.storage.folder import Folder
 
 
@@ -49,14 +48,23 @@ class Way(StrEnum):
     REFUSED = "refused"
 
 
+class _Field(TypedDict, total=False):
+    """A field of a table's schema, as Delta's JSON has it."""
+
+    name: str
+    type: object
+    nullable: bool
+    metadata: Mapping[str, object] | None
+
+
 @dataclass(frozen=True)
 class _Log:
-    """What the log says about a table. fields: each field by its path, at any depth, as Delta's JSON has it."""
+    """What the log says about a table. fields: each field by its path, at any depth."""
 
     features: frozenset[str]
     writer: int
     properties: Mapping[str, str]
-    fields: Mapping[str, LogAction]
+    fields: Mapping[str, _Field]
 
     def enabled(self, name: str) -> bool:
         return self.properties.get(name, "").lower() == "true"
@@ -333,21 +341,21 @@ def _log(handle: DeltaTable) -> _Log:
     )
 
 
-def _fields(fields: Sequence[LogAction], path: str) -> Iterator[tuple[str, LogAction]]:
+def _fields(fields: Sequence[_Field], path: str) -> Iterator[tuple[str, _Field]]:
     for field in fields:
         location = f"{path}{field['name']}"
         yield location, field
         yield from _inner(field["type"], f"{location}.")
 
 
-def _inner(kind: FieldValue, path: str) -> Iterator[tuple[str, LogAction]]:
+def _inner(kind: object, path: str) -> Iterator[tuple[str, _Field]]:
     match kind:
-        case {"type": "struct", "fields": fields}:
+        case {"type": "struct", "fields": list(fields)}:
             yield from _fields(fields, path)
-        case {"type": "array", "elementType": element, "containsNull": nullable}:
+        case {"type": "array", "elementType": element, "containsNull": bool(nullable)}:
             yield f"{path}element", {"nullable": nullable}
             yield from _inner(element, f"{path}element.")
-        case {"type": "map", "valueType": value, "valueContainsNull": nullable}:
+        case {"type": "map", "valueType": value, "valueContainsNull": bool(nullable)}:
             yield f"{path}value", {"nullable": nullable}
             yield from _inner(value, f"{path}value.")
         case _:

@@ -1,8 +1,9 @@
 """What a table remembers of its stream between runs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdk.base.values import Stored
+from cdk.base.values import JsonValue, Stored
 from cdk.lake.parquet.writer import DataFile
 
 
@@ -36,7 +37,7 @@ class TableState:
 
     None: nobody counted them.
     """
-    source: Stored = None
+    source: Mapping[str, JsonValue] | None = None
     """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
 
     None: the sync did not ask for them.

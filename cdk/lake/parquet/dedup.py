@@ -15,7 +15,6 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdk.base.values import FieldValue
 from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, LOCAL_TIME, META, MOMENT, RAW_ID
 from cdk.lake.arrow.conversions import to_timestamps
 from cdk.lake.arrow.json_text import from_json_text
@@ -178,7 +177,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
     fallback = rest([META, ADDITIONAL], missing)
     names = {cursor.field, cursor.column}
     values = [
-        noted(note, names) or (None if text is None else from_json_text(text).get(cursor.field))
+        noted(note, names) or _additional(text, cursor.field)
         for note, text in zip(fallback[META].to_pylist(), fallback[ADDITIONAL].to_pylist(), strict=True)
     ]
     ranks = [None if value is None else cursor.order.rank(value) for value in values]
@@ -208,7 +207,16 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
     return _array_of([None if value is None else order.rank(value) for value in values]).take(encoded.indices)
 
 
-def _json(text: str | None) -> FieldValue:
+def _additional(text: str | None, field: str) -> object:
+    """The value of a field that has no column. text: the row's `_airbyte_additional`."""
+    match None if text is None else from_json_text(text):
+        case {**fields}:
+            return fields.get(field)
+        case _:
+            return None
+
+
+def _json(text: str | None) -> object:
     try:
         return None if text is None else from_json_text(text)
     except ValueError:  # from before the column held JSON

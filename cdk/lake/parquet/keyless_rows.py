@@ -13,12 +13,15 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdk.base.values import FieldValue, JsonValue, NotJson, canonical
+from cdk.base.values import JsonValue, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.columns import DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID
 
 Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
+
+Note: TypeAlias = Mapping[str, Sequence[Mapping[str, str | None] | None] | None] | None
+"""A row's `_airbyte_meta`."""
 
 _VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
 """Columns of the kit that differ from read to read, or that removing stale rows sets."""
@@ -85,7 +88,7 @@ class _Part:
     raw: bool
 
 
-def _part(text: str | None, note: FieldValue, names: frozenset[str], kind: pa.DataType) -> _Part | None:
+def _part(text: str | None, note: Note, names: frozenset[str], kind: pa.DataType) -> _Part | None:
     """A part of a doubtful key; None: unknown. text: the value of the column. note: the row's `_airbyte_meta`."""
     original = noted(note, names)
     if original is None:
@@ -94,11 +97,11 @@ def _part(text: str | None, note: FieldValue, names: frozenset[str], kind: pa.Da
     return _Part(original, raw=not (text is None and pa.types.is_string(kind)))
 
 
-def noted(note: FieldValue, names: Collection[str]) -> str | None:
+def noted(note: Note, names: Collection[str]) -> str | None:
     """The original of a value that did not fit its column, from `_airbyte_meta`."""
     for entry in (note or {}).get("changes") or ():
         if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
-            return None if entry["original"] is None else str(entry["original"])
+            return entry["original"]
     return None
 
 

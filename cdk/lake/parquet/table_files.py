@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, TypeAlias
+from typing import Required, TypeAlias, TypedDict
 from urllib.parse import unquote
 
 import orjson
@@ -13,13 +13,43 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from cdk.base.values import FieldValue
+from cdk.base.values import JsonValue
 from cdk.lake.parquet.partitioning import Texts, text_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 
-LogAction: TypeAlias = Mapping[str, Any]
-"""A line of a commit of Delta's log, or a part of one. `Any`: Delta's protocol says what its fields are."""
+Bound: TypeAlias = int | str | date | None
+"""A bound of a column's values; None where the log has none, or none that can be compared."""
+
+
+class AddEntry(TypedDict, total=False):
+    """A file that a commit adds, as Delta's protocol has it."""
+
+    path: Required[str]
+    partitionValues: Texts
+    stats: str | None
+    deletionVector: Mapping[str, int] | None
+
+
+@dataclass(frozen=True)
+class LoggedCommit:
+    """What the log says of one commit."""
+
+    info: Mapping[str, JsonValue]
+    """What its writer says of it."""
+    add: Mapping[str, AddEntry]
+    """The files that come, by path."""
+    remove: Collection[str]
+    """The paths of files that leave."""
+    markers: Mapping[str, int]
+    """The transaction versions that it moves applications to."""
+    changes_rows: bool
+    """Whether it says that rows come or go, and do not just move from file to file."""
+
+    @property
+    def operation(self) -> str:
+        """What its writer calls it; empty where it does not."""
+        return str(self.info.get("operation", ""))
 
 
 @dataclass(frozen=True)
@@ -29,9 +59,9 @@ class TableFile:
     path: str
     """As the log spells it."""
     rows: int
-    low: FieldValue = None
-    """The lower bound of the first key's values; None where the log has none."""
-    high: FieldValue = None
+    low: Bound = None
+    """The lower bound of the first key's values."""
+    high: Bound = None
     """The upper bound."""
     partition: Texts = field(default_factory=dict)
     """Its partition in a partitioned table. Not every writer keeps the partition columns in the file."""
@@ -116,33 +146,42 @@ def total_rows(counts: Collection[int | None]) -> int | None:
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def actions(root: Folder, version: int) -> list[LogAction]:
-    """The actions of one commit. Raises FileNotFoundError: the log has it no more."""
-    return [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
+def commit_at(root: Folder, version: int) -> LoggedCommit:
+    """The commit that made a version. Raises FileNotFoundError: the log has it no more."""
+    lines = [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
+    infos, adds, removes, transactions = (
+        [line[kind] for line in lines if kind in line] for kind in ("commitInfo", "add", "remove", "txn")
+    )
+    return LoggedCommit(
+        next(iter(infos), {}),
+        {add["path"]: add for add in adds},
+        {remove["path"] for remove in removes},
+        {transaction["appId"]: transaction["version"] for transaction in transactions},
+        any(file.get("dataChange", True) for file in (*adds, *removes)),
+    )
 
 
-def changes_rows(lines: Sequence[LogAction]) -> bool:
-    """Whether a commit says that rows come or go, and do not just move from file to file."""
-    files = [line[kind] for line in lines for kind in ("add", "remove") if kind in line]
-    return any(file.get("dataChange", True) for file in files)
-
-
-def apply_commit(files: dict[str, LoggedFile], lines: Sequence[LogAction]) -> int | None:
+def apply_commit(files: dict[str, LoggedFile], commit: LoggedCommit) -> int | None:
     """Let the files of a commit come and go; the rows that come less those that leave, None where some are not counted.
 
     A file that gets a deletion vector leaves and comes; one that is there already is only described anew.
     """
-    come = {line["add"]["path"]: _added(line["add"]) for line in lines if "add" in line}
-    leave = {*come, *(line["remove"]["path"] for line in lines if "remove" in line)} & files.keys()
+    come = {path: _added(add) for path, add in commit.add.items()}
+    leave = {*come, *commit.remove} & files.keys()
     removed = total_rows([files.pop(path).counted for path in leave])
     files.update(come)
     added = rows_of(come)
     return None if added is None or removed is None else added - removed
 
 
-def _added(add: LogAction) -> LoggedFile:
+def row_count_of(add: AddEntry) -> int | None:
+    """The rows of a file, those that a deletion vector deletes too; None where its writer has not counted them."""
     rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
-    return LoggedFile(rows, int((add.get("deletionVector") or {}).get("cardinality", 0)))
+    return rows
+
+
+def _added(add: AddEntry) -> LoggedFile:
+    return LoggedFile(row_count_of(add), int((add.get("deletionVector") or {}).get("cardinality", 0)))
 
 
 def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
@@ -213,19 +252,25 @@ def file_actions(
     ]
 
 
-def _nulls(row: LogAction, keys: Sequence[str], partition_by: Sequence[str]) -> int | None:
+def _nulls(row: Mapping[str, object], keys: Sequence[str], partition_by: Sequence[str]) -> int | None:
     total = 0
     for key in keys:
         if key in partition_by:
             count = row["num_records"] if row[f"partition.{key}"] is None else 0
         else:
             count = row.get(f"null_count.{key}")
-        if count is None:
+        if not isinstance(count, int):
             return None
         total += count
     return total
 
 
-def _bound(value: FieldValue) -> FieldValue:
+def _bound(value: object) -> Bound:
     """A bound of the log, if it can be compared: the log rounds those of timestamps, and has none of other types."""
-    return value if type(value) in (int, str, date) else None
+    match value:
+        case bool() | datetime():
+            return None
+        case int() | str() | date():
+            return value
+        case _:
+            return None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cdk.base.values import Stored, from_json
+from cdk.base.values import from_json
 
 HISTORY = "_history"
 """Ends the name of the folder of a table's history."""
@@ -53,5 +53,8 @@ def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | No
 def _is_history(root: Path, pipeline: str) -> bool:
     """Whether the states beside a table are those of a history: a stream of its own may have such a name."""
     names = sorted((root / "_cdk_state" / pipeline).glob("*.json"))
-    blobs: list[Stored] = [from_json(name.read_bytes()) for name in names[-1:]]
-    return any(str(blob.get("stream", "")).endswith("/history") for blob in blobs)
+    match [from_json(name.read_bytes()) for name in names[-1:]]:
+        case [{"stream": str(stream)}]:
+            return stream.endswith("/history")
+        case _:
+            return False

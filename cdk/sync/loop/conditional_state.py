@@ -17,7 +17,7 @@ from datetime import datetime
 from hashlib import sha256
 
 from cdk.base.errors import BadState, StateTooLarge
-from cdk.base.values import Stored, canonical, to_json
+from cdk.base.values import JsonValue, canonical, to_json
 from cdk.lake.delta.table_state import TableState
 from cdk.state.log.slot_value import StateValue
 from cdk.state.source_state.http_validators import HttpSnapshot
@@ -127,7 +127,7 @@ class ConditionalState(ReadCondition):
 
     def described(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:
         value = to_value(self._known)
-        document = {
+        document: dict[str, JsonValue] = {
             "kind": value.kind,
             "version": value.version,
             "value": value.value,
@@ -153,21 +153,22 @@ class ConditionalState(ReadCondition):
         """What is known of this generation's requests and of the others; nothing of either where it does not count."""
         path, parts = f"source of {self._stream}", _parts(before.source, self._stream)
         value = requests_of(parts, path)
-        earlier = before.source.get("earlier")
+        source = before.source or {}
+        earlier = source.get("earlier")
         others = {} if earlier is None else requests_of(StateValue(parts.kind, parts.version, earlier), path)
         newest = before.history[0] if before.history else None
-        if before.source.get("after") != newest or before.source.get("selection") != self._selection:
+        if source.get("after") != newest or source.get("selection") != self._selection:
             return {}, {}
         return value, others
 
 
-def foreign_source_state(before: TableState | None) -> Stored:
+def foreign_source_state(before: TableState | None) -> Mapping[str, JsonValue] | None:
     """What a sync that does not follow keeps of a source: what is of a kind that is not known here, untouched."""
     source = None if before is None else before.source
-    return None if isinstance(source, Mapping) and source.get("kind") == KIND.name else source
+    return None if source is not None and source.get("kind") == KIND.name else source
 
 
-def about_source(source: Stored) -> Iterator[str]:
+def about_source(source: JsonValue) -> Iterator[str]:
     """What a state knows of its source, a line for each request, for people; of what is not understood, its kind."""
     if source is None:
         return
@@ -182,7 +183,7 @@ def about_source(source: Stored) -> Iterator[str]:
         yield f"source {request[:_SHOWN]}: {validator}, read at {validators.read_at or 'an unknown time'}"
 
 
-def _parts(source: Stored, stream: str) -> StateValue:
+def _parts(source: JsonValue, stream: str) -> StateValue:
     match source:
         case {"kind": str(kind), "version": int(version), "value": value}:
             return StateValue(kind, version, value)

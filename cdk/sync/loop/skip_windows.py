@@ -12,7 +12,7 @@ from datetime import datetime
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, Stored, canonical
+from cdk.base.values import JsonValue, canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.state.handlers.redundant import RedundantRunSkipHandler
 from cdk.state.handlers.run import StatefulRun, stateful_run
@@ -119,8 +119,11 @@ def _standing(plan: StreamPlan, tables: OpenTables, stood: Mapping[str, int]) ->
     )
 
 
-def _stood(effects: Sequence[Stored]) -> Iterator[tuple[str, int]]:
+def _stood(effects: Sequence[JsonValue]) -> Iterator[tuple[str, int]]:
     """Where the log says that each table's marker was."""
     for effect in effects:
-        if isinstance(effect, Mapping) and isinstance(txn := effect.get("txn"), Mapping):
-            yield str(effect.get("stream")), int(txn["version"])
+        match effect:
+            case {"stream": stream, "txn": {"version": int(version)}}:
+                yield str(stream), version
+            case _:
+                pass

@@ -11,7 +11,7 @@ from typing import Literal
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
-from cdk.base.values import JsonValue, Stored, to_json
+from cdk.base.values import JsonValue, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.table_state import TableState
@@ -99,26 +99,24 @@ def _mirror_states(
     """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
     with open_session(log, run={"id": sync}) as session:
         logged = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
-        effects: list[Stored] = []
+        effects: dict[str, Mapping[str, JsonValue]] = {}
         for location in locations:
             table = tables.existing(location)
             if table is None or table.saved is None:
                 continue  # the stream says so itself, if its state is lost
             session.propose(f"stream:{location.name}", STREAM.of(_value(table.saved)))
-            effects.append(
-                {
-                    "sink": f"delta:{location.root}",
-                    "stream": location.name,
-                    "table_version": table.version,
-                    "txn": {"app": location.app(log.key.pipeline), "version": table.state_version},
-                    "rows": table.saved.records,
-                }
-            )
+            effects[location.name] = {
+                "sink": f"delta:{location.root}",
+                "stream": location.name,
+                "table_version": table.version,
+                "txn": {"app": location.app(log.key.pipeline), "version": table.state_version},
+                "rows": table.saved.records,
+            }
         # A table that was compacted has another version and stands where it stood.
-        moved = [effect for effect in effects if effect["txn"] != logged.get(effect["stream"], {}).get("txn")]
-        unchanged = [effect for name, effect in logged.items() if name not in {effect["stream"] for effect in effects}]
+        moved = [name for name, effect in effects.items() if effect["txn"] != logged.get(name, {}).get("txn")]
+        unchanged = [effect for name, effect in logged.items() if name not in effects]
         ends = status == "final" and session.head is not None and session.head.status == "partial"
-        session.commit(status, [*unchanged, *effects] if moved or ends else [])
+        session.commit(status, [*unchanged, *effects.values()] if moved or ends else [])
 
 
 def _begin_anew(location: StreamLocation, tables: OpenTables, sync: str) -> None:
@@ -147,5 +145,5 @@ def _value(saved: TableState) -> Mapping[str, JsonValue]:
     }
 
 
-def _stream(effect: Stored) -> str:
+def _stream(effect: JsonValue) -> str:
     return str(effect.get("stream")) if isinstance(effect, Mapping) else ""

@@ -97,7 +97,7 @@ def _status(run: RunFacts, streams: Sequence[StreamReport]) -> str:
     return "done" if done else "failed"
 
 
-def _sums(streams: Sequence[StreamReport]) -> Report:
+def _sums(streams: Sequence[StreamReport]) -> Mapping[str, JsonValue]:
     return {
         "read": sum(stream.read for stream in streams),
         "written": sum(stream.written for stream in streams),
@@ -106,7 +106,7 @@ def _sums(streams: Sequence[StreamReport]) -> Report:
     }
 
 
-def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Report:
+def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, JsonValue]:
     detailed, others = stream.by_slice.listed, stream.by_slice.others
     in_detail = stream.by_commit.listed
     return {
@@ -149,7 +149,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Report:
     }
 
 
-def _stale(stale: StaleCount) -> Report:
+def _stale(stale: StaleCount) -> Mapping[str, JsonValue]:
     return {
         "removal": stale.removal,
         "previous": stale.previous,
@@ -160,7 +160,7 @@ def _stale(stale: StaleCount) -> Report:
     }
 
 
-def _counted(count: RecordCounts) -> Report:
+def _counted(count: RecordCounts) -> Mapping[str, JsonValue]:
     return {
         "read": count.read,
         "written": count.written,

@@ -24,7 +24,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.durations import Duration
 from cdk.base.validation_messages import refusals
-from cdk.base.values import FieldValue, Keys, dotted, json_kind
+from cdk.base.values import JsonValue, Keys, dotted, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
@@ -63,7 +63,7 @@ def _target(path: str) -> str:
     return path
 
 
-def _by_name(value: FieldValue) -> FieldValue:
+def _by_name(value: object) -> object:
     if isinstance(value, dict):
         return {name: {} if options is None else options for name, options in value.items()}
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
@@ -73,7 +73,7 @@ def _by_name(value: FieldValue) -> FieldValue:
     raise ValueError("expected a list of names alone, or an object of names and options")
 
 
-def _switched(value: FieldValue) -> FieldValue:
+def _switched(value: object) -> object:
     """What may be turned on and off as well as described."""
     match value:
         case bool():
@@ -93,7 +93,7 @@ class SourceOptions(_Part):
 
     connector: str | None = None
     manifest: str | None = None
-    config: Mapping[str, FieldValue] | str = Field(default_factory=dict)
+    config: Mapping[str, JsonValue] | str = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "SourceOptions":
@@ -180,7 +180,7 @@ class ProviderOptions(_Part):
     """A store of state logs, as `cdk.state.open_store` takes it."""
 
     type: str
-    config: Mapping[str, FieldValue] = Field(default_factory=dict, repr=False)
+    config: Mapping[str, JsonValue] = Field(default_factory=dict, repr=False)
 
 
 class StateOptions(_Part):
@@ -259,7 +259,7 @@ class Pipeline(_Part):
         return pipeline
 
     @property
-    def config(self) -> Mapping[str, FieldValue]:
+    def config(self) -> Mapping[str, JsonValue]:
         """The connector's config, of a pipeline whose file was loaded: a path has given way to what the file has."""
         assert not isinstance(self.source.config, str)
         return self.source.config
@@ -276,7 +276,7 @@ def _beside(state: StateOptions, folder: Path) -> StateOptions:
     return state.model_copy(update={"state_provider": provider.model_copy(update={"config": config})})
 
 
-def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, FieldValue]:
+def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, JsonValue]:
     config = pipeline.source.config
     if not isinstance(config, str):
         return config
