@@ -257,8 +257,8 @@ BUGS = [
     Bug(
         "a refresh hides its rows until it is whole",
         "sync/loop/resume",
-        "plan.traits.one_row_per_key else hidden",
-        "plan.traits.one_row_per_key else False",
+        "plan.traits.merges else hidden",
+        "plan.traits.merges else False",
     ),
     Bug(
         "a refresh of a table with keys removes older rows",
@@ -1207,7 +1207,7 @@ BUGS = [
     Bug(
         "no partition is forgotten where rows are appended",
         "sync/settings/stream_plan",
-        "replaces = traits.one_row_per_key and",
+        "replaces = traits.merges and",
         "replaces =",
         "tests/spark/test_missing_partitions.py",
     ),

@@ -52,7 +52,7 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
     means, traits = [_consequence(saved, "The next sync reads the stream from its start.")], traits_of(saved.write_mode)
     if traits.repeats_rows:
         means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
-    records = saved.records if traits.one_row_per_key else 0
+    records = saved.records if traits.merges else 0
     new = TableState(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
     return Change("reset", new, tuple(moves(saved.state, None)), tuple(means))
 

@@ -53,10 +53,10 @@ class StreamLocation:
         except StateError as error:
             return self.open(pipeline, lost=True), str(error)
 
-    def complete_history(self, pipeline: str, table: StreamTable) -> None:
-        """Add missing rows to the history, before the table's state moves. Raises what `RowHistory.follow` raises."""
-        if self.history is not None and table.saved is not None:
-            RowHistory(self.history, table, pipeline, self.stream).catch_up()
+    @property
+    def of_history(self) -> "StreamLocation | None":
+        """Where the history is, whether it exists or not; None: there is to be none."""
+        return None if self.history is None else StreamLocation(f"{self.stream}/history", self.history)
 
 
 class OpenTables:
@@ -83,14 +83,33 @@ class OpenTables:
         self._tables[location.root] = table = location.open(self.pipeline, lost=True)
         return table
 
-    def create(self, location: StreamLocation, schema: pa.Schema, partition_by: Sequence[str]) -> StreamTable:
-        """The stream's table, which did not exist, with these columns.
+    def create(
+        self, location: StreamLocation, schema: pa.Schema, partition_by: Sequence[str], *, lost: bool = False
+    ) -> StreamTable:
+        """The stream's table, which did not exist, with these columns. lost: see StreamTable.
 
         Raises ConfigError, StateError and TransientError: see StreamTable.
         """
-        table = StreamTable(location.root, self.pipeline, location.stream, schema, partition_by=partition_by)
+        table = StreamTable(location.root, self.pipeline, location.stream, schema, partition_by=partition_by, lost=lost)
         self._tables[location.root] = table
         return table
+
+    def history(self, location: StreamLocation, main: StreamTable, bounded: Sequence[str] = ()) -> RowHistory | None:
+        """The history of a table, created with its columns if it does not exist; None: there is to be none.
+
+        bounded: columns whose bounds go into the log. Raises ConfigError, StateError and TransientError: see
+        StreamTable.
+        """
+        if (place := location.of_history) is None:
+            return None
+        # Its state only saves work: without it, the rows say what it has.
+        table = self.existing(place) or self.create(place, main.schema, main.partition_by, lost=True)
+        return RowHistory(table, main, bounded)
+
+    def complete_history(self, location: StreamLocation, main: StreamTable) -> None:
+        """Add missing rows to the history, before the table's state moves. Raises what `RowHistory.follow` raises."""
+        if main.saved is not None and (history := self.history(location, main)) is not None:
+            history.catch_up()
 
 
 def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:

@@ -17,7 +17,7 @@ from cdk.base.errors import StateConflict, StateError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.admin.diff import moves
 from cdk.lake.admin.edits import Change, reset, rolled_back
-from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.commit_log import Commit, commits
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import NOTE, StreamTable, successor
@@ -175,7 +175,7 @@ class Admin:
         change = replace(change, what=f"{change.what}, rows of version {to}", means=(rows,))
         if self.dry:
             return EditResult(location.name, change)
-        location.complete_history(self.pipeline, table)
+        OpenTables(self.pipeline).complete_history(location, table)
         return EditResult(location.name, change, self._restore(location, table, change, to))
 
     def fork(self, location: StreamLocation, name: str) -> EditResult:
@@ -202,7 +202,7 @@ class Admin:
         self.check(location.name, change.saved)
         if self.dry or change.saved == table.saved:
             return EditResult(location.name, change)
-        location.complete_history(self.pipeline, table)
+        OpenTables(self.pipeline).complete_history(location, table)
         table.commit(change.saved, note=self._note(change))
         return EditResult(location.name, change, table.version)
 

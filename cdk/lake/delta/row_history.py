@@ -32,25 +32,19 @@ from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Folder
 
 
 class RowHistory:
     """The table of all rows that came to `main`. Its state is the version of the state of `main` it has followed to."""
 
-    def __init__(
-        self, root: Folder, main: StreamTable, pipeline: str, stream: str, bounded: Sequence[str] = ()
-    ) -> None:
-        """Open it, or create it with the columns of `main`. bounded: columns whose bounds go into the log.
+    def __init__(self, table: StreamTable, main: StreamTable, bounded: Sequence[str] = ()) -> None:
+        """bounded: columns whose bounds go into the log.
 
-        Raises ConfigError, StateError and TransientError: see StreamTable.
+        Raises ConfigError: other columns divide the table than `main`. StateError: rows stand twice in it.
         """
-        self.main, self._stream, self._bounded = main, stream, tuple(bounded)
-        # Its state only saves work: without it, the rows say what it has.
-        self.table = StreamTable(
-            root, pipeline, f"{stream}/history", main.schema, lost=True, partition_by=main.partition_by
-        )
-        self.table.check_moves()
+        self.table, self.main, self._stream, self._bounded = table, main, main.stream, tuple(bounded)
+        table.check_partition_by(main.partition_by)
+        table.check_moves()
 
     def follow(self) -> None:
         """Add the rows of the last commit to the table, and all others that are missing.

@@ -57,11 +57,16 @@ class Traits:
     reread: str
     """What becomes of rows when a stream is read again from its start, as the end of a message."""
     one_row_per_key: bool = False
-    """Rows need a primary key, and a new row replaces the one of its key."""
+    """Rows need a primary key, and no two of them have the same."""
     hidden_until_complete: bool = False
     """No reader sees a generation before all of it is there; it then replaces the rows of the one before."""
     repeats_rows: bool = False
     """What is read again is there once more."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether a new row replaces the one of its key, whenever that was read."""
+        return self.one_row_per_key and not self.hidden_until_complete
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Opening:
     """How rows are told apart, where the mode has one row per key."""
     bounded: tuple[str, ...] = ()
     """Columns whose bounds go into the log."""
-    history: Callable[[], RowHistory] | None = None
+    history: Callable[[], RowHistory | None] = lambda: None
     """Opens the history, if there is to be one."""
 
 
@@ -252,9 +257,8 @@ class AppendDedup(WriteMode):
         assert opening.identity is not None  # as its traits say
         self.identity, self._bounded, self._stream = opening.identity, opening.bounded, opening.stream
         self._history: RowHistory | None = None
-        if opening.history is not None:
-            with self._logging_history_errors():
-                self._history = opening.history()
+        with self._logging_history_errors():
+            self._history = opening.history()
 
     def prepare(self, spread: TaskMap) -> None:
         remove_scratch(self.table.root, system_clock() - _LONGEST_MERGE)

@@ -19,7 +19,7 @@ def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
     if plan.generation > saved.generation:
         return plan.replaces
     hidden = traits_of(saved.write_mode).hidden_until_complete
-    refreshing = plan.replaces if plan.traits.one_row_per_key else hidden
+    refreshing = plan.replaces if plan.traits.merges else hidden
     return refreshing and not saved.complete and saved.sync_mode == "incremental"
 
 
@@ -47,6 +47,6 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
     if same and not newer and (not saved.complete or sync == saved.sync or generation == saved.generation):
         return replace(saved, sync=sync), True
     # A table with one row per key goes on with the rows it has.
-    records = saved.records if saved.write_mode == write_mode and plan.traits.one_row_per_key else 0
+    records = saved.records if saved.write_mode == write_mode and plan.traits.merges else 0
     number = saved.generation + 1 if generation is None else generation
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False

@@ -125,7 +125,7 @@ def _begin_anew(location: StreamLocation, tables: OpenTables, sync: str) -> None
     if table is None or table.state_version is None or (table.saved is not None and table.saved.sync == sync):
         return
     new = reset(table.saved or TableState("", "")).saved
-    location.complete_history(tables.pipeline, table)
+    tables.complete_history(location, table)
     table.commit(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
 
 

@@ -1,7 +1,7 @@
 """StreamCommit: how what an epoch brought of a stream is committed, as chosen once for a sync.
 
 Rows and state are one commit, and the last of them says that the generation is complete. Where rows that the source has
-no more are to leave (`RemovingCommit`), the rows come first, and the commit that completes the generation removes.
+no more are to leave, the rows come first, and the commit that completes the generation removes.
 Where the source is asked whether it has changed, nothing is committed until it has (`ReadCondition.waits`).
 """
 
@@ -35,7 +35,7 @@ class CommitOutcome:
 
 
 class StreamCommit:
-    """Commits of a stream; the rows that a complete read did not see stay. Belongs to the driver's thread."""
+    """Commits of a stream. Belongs to the driver's thread."""
 
     def __init__(
         self,
@@ -43,9 +43,16 @@ class StreamCommit:
         writing: TableWriting,
         check: Callable[[TableState], None],
         followed: FollowSettings | None,
+        removal: RemovalRequest | None = None,
     ) -> None:
-        """check: raises for a state that may not be kept. followed: how the source is asked whether it has changed."""
+        """check: raises for a state that may not be kept. followed: how the source is asked whether it has changed.
+
+        removal: what is to become of rows that a complete read did not see; None: they stay. Raises ConfigError: the
+        table cannot flag rows.
+        """
         self._plan, self._writing, self._check, self._followed = plan, writing, check, followed
+        self._request, self._removal = removal, None if removal is None else StaleRemoval(plan, writing, removal)
+        self._begins = True
         self.source = ReadCondition()
 
     def begin(self, saved: TableState, *, resumed: bool) -> TableState:
@@ -53,10 +60,9 @@ class StreamCommit:
 
         resumed: its generation was begun. Raises BadState.
         """
-        return self._begin(saved, None, resumed=resumed)
-
-    def _begin(self, saved: TableState, removal: RemovalRequest | None, *, resumed: bool) -> TableState:
-        before = self._writing.table.saved
+        # Else rows of the generation were added before anybody counted those that were there.
+        self._begins = not resumed or (saved.state is None and not saved.complete)
+        before, removal = self._writing.table.saved, self._request
         if self._followed is not None:
             self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
         return replace(saved, source=foreign_source_state(before))
@@ -73,7 +79,9 @@ class StreamCommit:
             yield self._leave(saved)
 
     def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[CommitOutcome]:
-        if rows.finished and not rows.files and (refusal := self._empties(saved)) is not None:
+        if self._removal is not None:
+            yield from self._commit_removing(self._removal, saved, rows, spread)
+        elif rows.finished and not rows.files and (refusal := self._empties(saved)) is not None:
             yield self._restart(saved, refusal)
         else:
             yield self._add(saved, rows, spread, complete=rows.finished)
@@ -121,38 +129,18 @@ class StreamCommit:
             table.commit(saved)
         return CommitOutcome(Committed(saved, done=begun), refusal=refusal)
 
-
-class RemovingCommit(StreamCommit):
-    """Commits of a stream whose last one removes the rows that the read did not see."""
-
-    def __init__(
-        self,
-        plan: StreamPlan,
-        writing: TableWriting,
-        check: Callable[[TableState], None],
-        followed: FollowSettings | None,
-        request: RemovalRequest,
-    ) -> None:
-        """request: what is to become of those rows. Raises ConfigError: the table cannot flag rows."""
-        super().__init__(plan, writing, check, followed)
-        self._request, self._removal = request, StaleRemoval(plan, writing, request)
-        self._begins = True
-
-    def begin(self, saved: TableState, *, resumed: bool) -> TableState:
-        # Else rows of the generation were added before anybody counted those that were there.
-        self._begins = not resumed or (saved.state is None and not saved.complete)
-        return self._begin(saved, self._request, resumed=resumed)
-
-    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[CommitOutcome]:
+    def _commit_removing(
+        self, removal: StaleRemoval, saved: TableState, rows: EpochRows, spread: TaskMap
+    ) -> Iterator[CommitOutcome]:
         if self._begins and saved.known is None:
-            saved = replace(saved, known=self._removal.known(saved.generation, spread))
+            saved = replace(saved, known=removal.known(saved.generation, spread))
         added = self._add(saved, rows, spread, complete=False)
         yield added
         if not rows.finished:
             return
         saved = self._with_source(added.committed.saved, finished=True)
-        saved, stale, receipt = self._removal.commit(saved, spread)
-        refusal = RemovalRefused(stale.kept_because, path=self._removal.where) if stale.refused else None
+        saved, stale, receipt = removal.commit(saved, spread)
+        refusal = RemovalRefused(stale.kept_because, path=removal.where) if stale.refused else None
         yield CommitOutcome(Committed(saved, done=True, receipt=receipt), stale, refusal=refusal)
         if self.source.conditional and stale.unremoved:
             # They can leave only with a read, so the next sync has to be one.

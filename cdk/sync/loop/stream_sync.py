@@ -26,7 +26,7 @@ from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
-from cdk.sync.loop.stream_commit import CommitOutcome, RemovingCommit, StreamCommit
+from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -78,11 +78,7 @@ class StreamSync:
             )
         if self._writing.refreshes_keys:
             removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
-        self._commits = (
-            StreamCommit(plan, self._writing, check, followed)
-            if removal is None
-            else RemovingCommit(plan, self._writing, check, followed, removal)
-        )
+        self._commits = StreamCommit(plan, self._writing, check, followed, removal)
         self._warn_of_pages, self._warn_of_mismatch = FirstWarning(), FirstWarning()
         resumed = self._begin(resumed=resumed)
         status = Status.DONE if self.saved.complete else Status.READING

@@ -22,7 +22,7 @@ from cdk.lake.arrow.columns import (
 )
 from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_guard import Guard, Use, guard_at
+from cdk.lake.delta.table_guard import Guard, Use
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import check_columns
 from cdk.streams.order import NaturalOrder
@@ -39,7 +39,7 @@ def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | 
         return None
     check_moves(stream_plan, table)
     planned = planned_columns(stream_plan, declared, table)
-    check_guards(stream_plan, declared, planned, table.guard, history_guard(stream_plan))
+    check_guards(stream_plan, declared, planned, table.guard, history_guard(stream_plan, tables))
     identity(stream_plan, planned.schema, planned.columns)
     return table
 
@@ -162,11 +162,12 @@ def check_guards(
     history.check([Use.HISTORY, *also], written)
 
 
-def history_guard(stream_plan: StreamPlan) -> Guard:
+def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
     """What may be done to the table's history; everything where there is none, or it cannot be read."""
-    if stream_plan.history is not None:
+    if (place := stream_plan.location.of_history) is not None:
         with suppress(DeltaError):  # it stops no sync
-            return guard_at(stream_plan.history, f"{stream_plan.stream.name}/history")
+            if (table := tables.existing(place)) is not None:
+                return table.guard
     return Guard()
 
 

@@ -20,7 +20,6 @@ from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import Grown, SchemaChange, with_columns
 from cdk.lake.delta.pinned_table import FilesGone, TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
-from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, Opening, WriteMode
@@ -79,17 +78,17 @@ class TableWriting:
         self._plan = stream_plan
         check_moves(stream_plan, self.table)
         self._columns = self._planned()
-        history = history_guard(stream_plan)
+        history = history_guard(stream_plan, tables)
         check_guards(stream_plan, self._declared, self._columns, self.table.guard, history)
         warn_of_string_columns(stream_plan, self._columns.columns, self._declared)
         self._may_widen = not any(guard.refusals([Use.WIDEN]) for guard in (self.table.guard, history))
         self.bounded = bounded_columns(stream_plan, self._columns.schema)
         """Columns whose bounds go into the log."""
-        self.refreshes_keys = refreshed and stream_plan.traits.one_row_per_key
+        self.refreshes_keys = refreshed and stream_plan.traits.merges
         """All is read again, and what has another generation then is stale."""
-        self.mode = self._mode(tables.pipeline, by_generation=removes_stale or self.refreshes_keys)
+        self.mode = self._mode(tables, by_generation=removes_stale or self.refreshes_keys)
 
-    def _mode(self, pipeline: str, *, by_generation: bool) -> WriteMode:
+    def _mode(self, tables: OpenTables, *, by_generation: bool) -> WriteMode:
         """How rows get into the table.
 
         by_generation: of a key, what was read last wins, so that each key that was read has this generation's number.
@@ -100,9 +99,7 @@ class TableWriting:
         key = identity(plan, schema, self._columns.columns)
         if key is not None and by_generation:
             key = replace(key, cursor=None)
-        history = None
-        if plan.history is not None:
-            history = partial(RowHistory, plan.history, table, pipeline, name, self.bounded)
+        history = partial(tables.history, plan.location, table, self.bounded)
         return MODES[plan.write_mode](Opening(table, schema, name, key, self.bounded, history))
 
     def target(self, generation: int) -> WriteTarget:

@@ -114,7 +114,7 @@ def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> Strea
             f"name its columns in {where}.primary_key, or use append"
         )
     for name, enabled in (("deletes", options.deletes == "hard"), ("history", options.history)):
-        if enabled and not traits.one_row_per_key:
+        if enabled and not traits.merges:
             raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
     _check_replaces(options, sync_mode, write_mode, where)
     if options.follow_source is not None:
@@ -160,7 +160,7 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
             raise ConfigError(f"{where}.forget_partitions_after: a full refresh keeps no partitions; leave it out")
         return None
     if after is None:
-        replaces = traits.one_row_per_key and not options.history and options.deletes == "soft"
+        replaces = traits.merges and not options.history and options.deletes == "soft"
         return _FORGET_AFTER if replaces else None
     return None if after == "never" else after
 
@@ -184,7 +184,7 @@ def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: Wri
     if not options.minimum_generation_id or sync_mode == "incremental":
         return
     traits = traits_of(write_mode)
-    if traits.repeats_rows or (traits.one_row_per_key and options.remove_stale is None):
+    if traits.repeats_rows or (traits.merges and options.remove_stale is None):
         other = FULL_REFRESH_DEFAULT if traits.repeats_rows else f"{where}.remove_stale with removal: hard"
         raise ConfigError(
             f"{where}.minimum_generation_id: rows of earlier generations are to leave, and {write_mode} keeps them; "

@@ -14,10 +14,10 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.task_map import run_inline
+from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.columns import DELETED_AT, MOMENT
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.receipt import RecordCounts
-from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup, Committed, EpochRows, Opening
@@ -56,8 +56,9 @@ class Lake:
             given_ = FEATURES[feature]
             give(self.root, replace(given_, properties={**given_.properties, **_small(feature)}))
         self.table = StreamTable(self.root, "shop", "users", schema)
-        place = LocalFolder(folder / f"{feature}_history")
-        opened = partial(RowHistory, place, self.table, "shop", "users", ("id",)) if history else None
+        beside = LocalFolder(folder / f"{feature}_history") if history else None
+        location = StreamLocation("users", self.table.root, history=beside)
+        opened = partial(OpenTables("shop").history, location, self.table, ("id",))
         self.mode = AppendDedup(Opening(self.table, schema, "users", identity, ("id",), opened))
         self.mode.prepare(run_inline)
         assert len(self.mode.tables) == 1 + history

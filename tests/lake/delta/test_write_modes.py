@@ -16,9 +16,9 @@ from deltalake.schema import PrimitiveType
 
 from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Source, Stream
 from cdk.base.task_map import run_inline
+from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
 from cdk.lake.delta.receipt import RecordCounts
-from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import MODES, AppendDedup, EpochRows, Opening, WriteModeName, traits_of
@@ -245,7 +245,8 @@ def staged(mode: AppendDedup, *ids: int) -> list[DataFile]:
 
 def with_history(lake: Path) -> AppendDedup:
     table = StreamTable(lake / "users", "test", "users", SCHEMA)
-    history = partial(RowHistory, LocalFolder(lake / "users_history"), table, "test", "users")
+    location = StreamLocation("users", table.root, history=LocalFolder(lake / "users_history"))
+    history = partial(OpenTables("test").history, location, table)
     mode = AppendDedup(Opening(table, SCHEMA, "users", Identity(("id",)), history=history))
     mode.prepare(run_inline)
     return mode

@@ -45,12 +45,16 @@ def test_a_sync_opens_each_table_once(caplog: pytest.LogCaptureFixture, tmp_path
         "skip_redundant_runs": {"force_rerun": True},
         "streams": {"orders": {}, "users": {"write_mode": "append_dedup", "primary_key": "id", "remove_stale": True}},
     }
+    merged = {"write_mode": "append_dedup", "primary_key": "id", "history": True}
 
     assert opens(caplog, tmp_path / "lake") == opens(caplog, tmp_path / "lake") == once
     for _ in range(2):  # one that makes the tables, one that goes on
         assert opens(caplog, tmp_path / "logged", **settings) == once
     again = {**settings, "state": {**settings["state"], "ignore_old_state": True}}
     assert opens(caplog, tmp_path / "logged", **again) == once
+    for _ in range(2):
+        found = opens(caplog, tmp_path / "followed", streams={"orders": {}, "users": merged})
+        assert found == {**once, "users_history": 1}
 
 
 def test_a_table_that_somebody_else_has_changed_is_opened_again(tmp_path: Path) -> None:
