@@ -1500,8 +1500,8 @@ BUGS = [
     Bug(
         "a sync that is refused adds no column",
         "sync/loop/table_writer",
-        "return MODES[plan.write_mode](Opening(table, schema, name, key, self.bounded, history))",
-        "mode = MODES[plan.write_mode](Opening(table, schema, name, key, self.bounded, history))\n"
+        "return MODES[plan.write_mode](Opening(table, schema, key, self.bounded, history))",
+        "mode = MODES[plan.write_mode](Opening(table, schema, key, self.bounded, history))\n"
         "        mode.add(self._columns.add)\n"
         "        return mode",
         "tests/lake/delta/test_write_modes.py",

@@ -100,10 +100,10 @@ class OpenTables:
         bounded: columns whose bounds go into the log. Raises ConfigError, StateError and TransientError: see
         StreamTable.
         """
-        if (place := location.of_history) is None:
+        if (beside := location.of_history) is None:
             return None
         # Its state only saves work: without it, the rows say what it has.
-        table = self.existing(place) or self.create(place, main.schema, main.partition_by, lost=True)
+        table = self.existing(beside) or self.create(beside, main.schema, main.partition_by, lost=True)
         return RowHistory(table, main, bounded)
 
     def complete_history(self, location: StreamLocation, main: StreamTable) -> None:

@@ -1,12 +1,13 @@
 """The type that holds the values of two types: what a column becomes when its schema changes."""
 
+from collections.abc import Iterator
 from itertools import chain
 
 import pyarrow as pa
 
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
 
-_DATES = (pa.date32(), MOMENT, LOCAL_TIME)
+_SIMPLE_TYPES = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, pa.date32(), MOMENT, LOCAL_TIME)
 # A double has 53 bits for a whole number.
 _SURELY_EXACT_BITS = 32
 
@@ -31,12 +32,17 @@ def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> p
 
 def writable(kind: pa.DataType) -> bool:
     """Whether the kit writes values of this type; a table that something else made may have others."""
+    return all(part in _SIMPLE_TYPES or pa.types.is_signed_integer(part) for part in leaves(kind))
+
+
+def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """The types of which a type is made by structs and lists, or itself."""
     if pa.types.is_struct(kind):
-        return all(writable(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return writable(kind.value_type)
-    simple_types = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, *_DATES)
-    return kind in simple_types or pa.types.is_signed_integer(kind)
+        yield from chain.from_iterable(leaves(field.type) for field in kind)
+    elif pa.types.is_list(kind):
+        yield from leaves(kind.value_type)
+    else:
+        yield kind
 
 
 def only_gains(old: pa.DataType, new: pa.DataType) -> bool:
@@ -50,11 +56,8 @@ def only_gains(old: pa.DataType, new: pa.DataType) -> bool:
 
 def _readable(kind: pa.DataType) -> bool:
     """Whether `cdk.lake.arrow.cast` can make text of this type."""
-    if pa.types.is_struct(kind):
-        return all(_readable(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return _readable(kind.value_type)
-    return writable(kind) or pa.types.is_float32(kind) or pa.types.is_decimal(kind)
+    parts = leaves(kind)
+    return all(writable(part) or pa.types.is_float32(part) or pa.types.is_decimal(part) for part in parts)
 
 
 def _struct(old: pa.StructType, new: pa.StructType, *, exact: bool) -> pa.DataType | None:

@@ -35,10 +35,10 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             commit = commit_at(root, at)
         except FileNotFoundError:
             return
-        made = commit.info.get("timestamp")
+        timestamp = commit.info.get("timestamp")
         yield Commit(
             at,
-            datetime.fromtimestamp(made / 1000, UTC) if isinstance(made, int) else None,
+            datetime.fromtimestamp(timestamp / 1000, UTC) if isinstance(timestamp, int) else None,
             commit.operation,
             state=commit.markers.get(app),
             rows=total_rows([row_count_of(add) for add in commit.add.values()]),

@@ -24,8 +24,8 @@ class RecordCounts:
 
     read: int = 0
     written: int = 0
-    skipped: int = 0
     rejected: int = 0
+    skipped: int = 0
     restarted: int = 0
     done: int = 0
     """Slices that were read to their end."""

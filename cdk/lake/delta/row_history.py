@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cdk.base.errors import StateError
 from cdk.base.logs import logger
@@ -30,7 +29,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
-from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.table_rows import rows_of, schema_of
 from cdk.lake.parquet.writer import DataFile
 
 
@@ -133,8 +132,7 @@ class RowHistory:
         readable: list[DataFile] = []
         outdated: list[DataFile] = []
         for file in files:
-            with self.table.root.explaining(self._stream), self.table.root.reader(file.path) as source:
-                written = pq.read_schema(source)
+            written = schema_of(self.table.root, file.path, self._stream)
             same = all(only_gains(field.type, kinds.get(field.name, field.type)) for field in written)
             (readable if same else outdated).append(file)
         old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in outdated]

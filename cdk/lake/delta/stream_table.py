@@ -26,6 +26,7 @@ from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import to_json
+from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
 from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable
@@ -382,11 +383,7 @@ def successor(version: int | None) -> int:
 
 def _zoneless(kind: pa.DataType) -> bool:
     """Whether a type is, or contains, a timestamp without a zone."""
-    if pa.types.is_struct(kind):
-        return any(_zoneless(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return _zoneless(kind.value_type)
-    return pa.types.is_timestamp(kind) and kind.tz is None
+    return any(pa.types.is_timestamp(part) and part.tz is None for part in leaves(kind))
 
 
 def _for_people(saved: TableState) -> str:

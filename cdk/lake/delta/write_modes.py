@@ -76,7 +76,6 @@ class Opening:
     table: StreamTable
     schema: pa.Schema
     """What files are written with; the table may lack some of it yet."""
-    stream: str
     identity: Identity | None = None
     """How rows are told apart, where the mode has one row per key."""
     bounded: tuple[str, ...] = ()
@@ -129,11 +128,11 @@ class WriteMode(ABC):
     @property
     def staging(self) -> Folder:
         """The folder that tasks write their files into."""
-        return self.table.root
+        return self.tables[-1].root
 
     @property
     def tables(self) -> Sequence[StreamTable]:
-        """The tables that rows get into."""
+        """The tables that rows get into; files are written into the folder of the last one."""
         return [self.table]
 
     @abstractmethod
@@ -255,7 +254,7 @@ class AppendDedup(WriteMode):
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
         assert opening.identity is not None  # as its traits say
-        self.identity, self._bounded, self._stream = opening.identity, opening.bounded, opening.stream
+        self.identity, self._bounded = opening.identity, opening.bounded
         self._history: RowHistory | None = None
         with self._logging_history_errors():
             self._history = opening.history()
@@ -276,11 +275,7 @@ class AppendDedup(WriteMode):
         except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
             text = "%s: its history lacks rows: %s. The next sync adds them; if it cannot, move the folder of "
             text += "the history away, and the next sync makes it anew from the table's log"
-            logger.warning(text, self._stream, error)
-
-    @property
-    def staging(self) -> Folder:
-        return self.table.root if self._history is None else self._history.table.root
+            logger.warning(text, self.table.stream, error)
 
     @property
     def tables(self) -> Sequence[StreamTable]:
@@ -300,8 +295,7 @@ class AppendDedup(WriteMode):
         return Committed(saved, True, merged.add, receipt, merged.apart)
 
     def _merged(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
-        table, files = self.table, rows.files
-        source = self.tables[-1]
+        table, source, files = self.table, self.tables[-1], rows.files
         staged_in = None if source is table else source.root
         merge = Merge(table.layout(self._bounded), self.identity, spread, staged_in)
         source.check_files(files)

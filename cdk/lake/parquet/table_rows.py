@@ -28,6 +28,12 @@ def rows_of(
             yield restored(without_encoding(batch), texts, schema)
 
 
+def schema_of(folder: Folder, path: str, stream: str = "") -> pa.Schema:
+    """The columns that a file was written with. Raises what the folder raises."""
+    with folder.explaining(stream), folder.reader(path) as source:
+        return pq.read_schema(source)
+
+
 def without_encoding(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch without types of other writers that pyarrow cannot filter or take from.
 

@@ -164,9 +164,9 @@ def check_guards(
 
 def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
     """What may be done to the table's history; everything where there is none, or it cannot be read."""
-    if (place := stream_plan.location.of_history) is not None:
+    if (beside := stream_plan.location.of_history) is not None:
         with suppress(DeltaError):  # it stops no sync
-            if (table := tables.existing(place)) is not None:
+            if (table := tables.existing(beside)) is not None:
                 return table.guard
     return Guard()
 

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import chain
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cdk.base.errors import StateError
 from cdk.base.logs import logger
@@ -25,6 +24,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, Opening, WriteMode
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, lost_files
+from cdk.lake.parquet.table_rows import schema_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.sync.loop.resume import is_refreshed
@@ -95,12 +95,12 @@ class TableWriting:
         With the newest by cursor, a row that came back with an older value would look as if it had not been read.
         """
         plan, table = self._plan, self.table
-        schema, name = self._columns.schema, plan.stream.name
+        schema = self._columns.schema
         key = identity(plan, schema, self._columns.columns)
         if key is not None and by_generation:
             key = replace(key, cursor=None)
         history = partial(tables.history, plan.location, table, self.bounded)
-        return MODES[plan.write_mode](Opening(table, schema, name, key, self.bounded, history))
+        return MODES[plan.write_mode](Opening(table, schema, key, self.bounded, history))
 
     def target(self, generation: int) -> WriteTarget:
         """What tasks need to know to read and write the stream."""
@@ -303,8 +303,4 @@ def _named(file: DataFile) -> TableFile:
 
 def _schemas(folder: Folder, files: Sequence[DataFile]) -> dict[str, pa.Schema]:
     """The columns that files were written with, by path."""
-    schemas = {}
-    for file in files:
-        with folder.explaining(), folder.reader(file.path) as source:
-            schemas[file.path] = pq.read_schema(source)
-    return schemas
+    return {file.path: schema_of(folder, file.path) for file in files}

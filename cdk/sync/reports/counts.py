@@ -17,8 +17,8 @@ def counted(before: RecordCounts, progress: SliceResult) -> RecordCounts:
     return RecordCounts(
         before.read + progress.read,
         before.written + progress.rows,
-        before.skipped + progress.skipped,
         before.rejected + progress.rejected,
+        before.skipped + progress.skipped,
         before.restarted + progress.restarted,
         before.done + progress.done,
     )

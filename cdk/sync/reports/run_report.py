@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,7 +11,6 @@ import orjson
 
 from cdk.base.errors import FailureType
 from cdk.base.values import JsonValue
-from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.storage.folder import sync_to_disk
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import StaleCount
@@ -124,8 +123,8 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
             "done": stream.slices,
             "restarted": stream.restarted,
             # Masked before it is cut: half a secret would not be found.
-            "listed": [{"slice": mask(name)[:_LONGEST_NAME], **_counted(counts)} for name, counts in detailed.items()],
-            "others": _counted(others),
+            "listed": [{"slice": mask(name)[:_LONGEST_NAME], **asdict(counts)} for name, counts in detailed.items()],
+            "others": asdict(others),
         },
         "commits": {
             "count": stream.commits,
@@ -157,17 +156,6 @@ def _stale(stale: StaleCount) -> Mapping[str, JsonValue]:
         "gone": stale.missing,
         "removed": stale.removed,
         "kept": stale.kept_because or None,
-    }
-
-
-def _counted(count: RecordCounts) -> Mapping[str, JsonValue]:
-    return {
-        "read": count.read,
-        "written": count.written,
-        "rejected": count.rejected,
-        "skipped": count.skipped,
-        "restarted": count.restarted,
-        "done": count.done,
     }
 
 

@@ -59,7 +59,7 @@ class Lake:
         beside = LocalFolder(folder / f"{feature}_history") if history else None
         location = StreamLocation("users", self.table.root, history=beside)
         opened = partial(OpenTables("shop").history, location, self.table, ("id",))
-        self.mode = AppendDedup(Opening(self.table, schema, "users", identity, ("id",), opened))
+        self.mode = AppendDedup(Opening(self.table, schema, identity, ("id",), opened))
         self.mode.prepare(run_inline)
         assert len(self.mode.tables) == 1 + history
         self.saved = TableState("incremental", "append_dedup")

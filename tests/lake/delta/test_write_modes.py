@@ -247,7 +247,7 @@ def with_history(lake: Path) -> AppendDedup:
     table = StreamTable(lake / "users", "test", "users", SCHEMA)
     location = StreamLocation("users", table.root, history=LocalFolder(lake / "users_history"))
     history = partial(OpenTables("test").history, location, table)
-    mode = AppendDedup(Opening(table, SCHEMA, "users", Identity(("id",)), history=history))
+    mode = AppendDedup(Opening(table, SCHEMA, Identity(("id",)), history=history))
     mode.prepare(run_inline)
     return mode
 
