@@ -41,6 +41,8 @@ class CdkError(Exception):
     """
 
     failure_type: ClassVar[FailureType] = "system_error"
+    wait: float | None = None
+    """Seconds that the source asked to wait, when it said so."""
 
     def __init__(self, message: str, *, detail: str = "", stream: str = "", path: str = "") -> None:
         super().__init__(message)
@@ -105,7 +107,7 @@ class TransientError(ReadError):
 
 
 class RateLimited(TransientError):
-    """The source asked to slow down and the retry budget is spent. `wait`: seconds it asked for, when it said so."""
+    """The source asked to slow down and the retry budget is spent."""
 
     def __init__(self, message: str, *, wait: float | None = None, detail: str = "", stream: str = "") -> None:
         super().__init__(message, detail=detail, stream=stream)

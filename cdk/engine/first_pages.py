@@ -31,9 +31,11 @@ def _first_pages(stream: Stream) -> Iterator[Sequence[Record]]:
     pages = count = 0
     with closing(read(stream, StreamState())) as items:
         for item in items:
-            if isinstance(item, StreamState):
-                continue
-            yield item
-            pages, count = pages + 1, count + len(item)
+            match item:
+                case StreamState():
+                    continue
+                case records:
+                    yield records
+                    pages, count = pages + 1, count + len(records)
             if pages >= PAGES or count >= RECORDS:
                 return

@@ -43,7 +43,11 @@ def failure_type(error: BaseException) -> FailureType:
 
 def error_text(error: BaseException) -> str:
     """What people read of an error: its own words if it is one of the kit's, else its kind and its words."""
-    return str(error) if isinstance(error, CdkError) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    match error:
+        case CdkError():
+            return str(error)
+        case _:
+            return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def status_line(

@@ -219,12 +219,13 @@ class JobReader:
             for i, target in islice(enumerate(targets), job.done, None):
                 after = None if i + 1 == len(targets) else _position(job, i + 1, len(targets))
                 for item in self._api.download(job, target, page):
-                    if not isinstance(item, Page):
-                        yield item
-                    elif item.next is None:
-                        yield Page(item.records, after)
-                    else:
-                        yield Page(item.records, _position(job, i, len(targets), item.next))
+                    match item:
+                        case Page(records, None):
+                            yield Page(records, after)
+                        case Page(records, following):
+                            yield Page(records, _position(job, i, len(targets), following))
+                        case _:
+                            yield item
                 page = None
         except _REFUSALS as refused:
             if job.resumed:

@@ -9,7 +9,7 @@ from cdk.base.logs import logger
 from cdk.base.times.clock import Sleep, sleep
 from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
-from cdk.rest.errors.status_errors import error_text
+from cdk.rest.errors.status_errors import answered
 from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
@@ -52,14 +52,15 @@ class HttpClient:
         while True:
             outcome = self._outcome(request)
             verdict = self._error_handler.judge(outcome, attempt)
-            match verdict.action:
-                case Action.SUCCESS | Action.IGNORE if isinstance(outcome, Response):
-                    if verdict.action is Action.IGNORE:
-                        logger.info("%s answered %s, which is ignored", request, outcome.status)
-                    return outcome
-                case Action.RETRY | Action.RATE_LIMITED:
+            match verdict.action, outcome:
+                case Action.SUCCESS, Response() as response:
+                    return response
+                case Action.IGNORE, Response() as response:
+                    logger.info("%s answered %s, which is ignored", request, response.status)
+                    return response
+                case ((Action.RETRY | Action.RATE_LIMITED), _):
                     self._wait(_retry_reason(request, outcome), verdict, attempt)
-                case Action.REFRESH_TOKEN_THEN_RETRY:
+                case Action.REFRESH_TOKEN_THEN_RETRY, _:
                     renewed = self._renew(outcome, renewed=renewed)
                     self._wait(_retry_reason(request, outcome), verdict, attempt)
                 case _:
@@ -125,13 +126,14 @@ class HttpClient:
         if not isinstance(self._authenticator, Renewable):
             return False
         if renewed:
-            if isinstance(outcome, CdkError):
-                raise outcome
-            words = error_text(outcome)
-            raise CredentialsError(
-                f"{outcome.request} answered {outcome.status}{f': {words}' if words else ''}, also with a new access "
-                "token; check what the credentials may read, or renew them in the config"
-            )
+            match outcome:
+                case CdkError():
+                    raise outcome
+                case Response():
+                    raise CredentialsError(
+                        f"{answered(outcome)}, also with a new access token; check what the credentials may read, or "
+                        "renew them in the config"
+                    )
         self._authenticator.forget()
         return True
 
@@ -147,17 +149,22 @@ class HttpClient:
 
 def _retry_reason(request: Request, outcome: Response | CdkError) -> str:
     """Why there is another attempt. An answer is of no more use then."""
-    if isinstance(outcome, CdkError):
-        return outcome.message
-    outcome.close()
-    return f"{request} answered {outcome.status}"
+    match outcome:
+        case CdkError(message=message):
+            return message
+        case Response(status=status):
+            outcome.close()
+            return f"{request} answered {status}"
 
 
 def _error(outcome: Response | CdkError, verdict: Verdict) -> CdkError:
-    if verdict.error is not None:
-        return verdict.error
-    if isinstance(outcome, CdkError):
-        return outcome
-    return BugError(
-        f"{outcome.request} answered {outcome.status}: the error handler says {verdict.action.name} without an error"
-    )
+    match outcome:
+        case _ if verdict.error is not None:
+            return verdict.error
+        case CdkError():
+            return outcome
+        case Response():
+            action = verdict.action.name
+            return BugError(
+                f"{outcome.request} answered {outcome.status}: the error handler says {action} without an error"
+            )

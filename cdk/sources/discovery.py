@@ -50,21 +50,30 @@ def find_source(connector: str) -> Source:
 
 def source_of(candidate: object, name: str) -> Source:
     """The source that `found` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
-    if isinstance(candidate, Source):
-        return candidate
-    if inspect.isclass(candidate) and issubclass(candidate, Source):
-        return candidate()
-    if not isinstance(candidate, ModuleType):
-        raise ConfigError(f"{name}: found a {type(candidate).__name__}, expected a Source or a module that holds one")
-    if isinstance(source_object := vars(candidate).get("source"), Source):
-        return source_object
-    sources = [cls for cls in _defined(candidate) if issubclass(cls, Source)]
+    match candidate:
+        case Source():
+            return candidate
+        case type() if issubclass(candidate, Source):
+            return candidate()
+        case ModuleType():
+            return _source_in(candidate, name)
+        case _:
+            raise ConfigError(
+                f"{name}: found a {type(candidate).__name__}, expected a Source or a module that holds one"
+            )
+
+
+def _source_in(module: ModuleType, name: str) -> Source:
+    """The one source that a module names or defines; else one that has its streams."""
+    if isinstance(source := vars(module).get("source"), Source):
+        return source
+    sources = [cls for cls in _defined(module) if issubclass(cls, Source)]
     if len(sources) > 1:
         names = ", ".join(cls.__name__ for cls in sources)
         raise ConfigError(f"{name}: found the sources {names}, expected one; say `source = ...` in the module")
     if sources:
         return sources[0]()
-    classes = [cls for cls in _classes(candidate) if issubclass(cls, Stream)]
+    classes = [cls for cls in _classes(module) if issubclass(cls, Stream)]
     # What others derive from is there for them. A base that is a stream, too, takes a Source that lists it.
     leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
     for cls in leaves:

@@ -88,7 +88,11 @@ def _read(
 ) -> ReadResult:
     run = ReadResult()
     try:
-        streams = [source] if isinstance(source, Stream) else list(source.open(config))
+        match source:
+            case Stream():
+                streams: Sequence[Stream] = [source]
+            case _:
+                streams = source.open(config)
     except CdkError as error:
         run.error = error
         return run

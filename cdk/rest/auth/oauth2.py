@@ -141,10 +141,11 @@ class OAuth2(TokenOwner):
         self._began, initial = True, text_of(self.access_token) or None
         if state.started is not None:
             return  # another one with the same login was here before
-        expires = self.expires
-        if expires is not None and not isinstance(expires, datetime):
-            expires = saved_expiry(text_of(expires), self.expiry_format)
-        state.expires = expires
+        match self.expires:
+            case None | datetime() as expires:
+                state.expires = expires
+            case setting:
+                state.expires = saved_expiry(text_of(setting), self.expiry_format)
         state.access_token, state.started = initial, now
 
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:

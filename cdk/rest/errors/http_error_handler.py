@@ -66,12 +66,14 @@ class HttpErrorHandler:
         self.retry_policy = retry_policy or RetryPolicy()
 
     def find(self, outcome: Response | CdkError) -> Outcome:
-        if isinstance(outcome, CdkError):
-            return _RETRY if isinstance(outcome, TransientError) else _FAIL
-        for rule in self._rules:
-            if (match := rule(outcome)) is not None:
-                return match
-        return self._statuses.get(outcome.status) or (_SUCCESS if outcome.ok else _RETRY)
+        match outcome:
+            case Response(status=status):
+                ruled = next((meaning for rule in self._rules if (meaning := rule(outcome)) is not None), None)
+                return ruled or self._statuses.get(status) or (_SUCCESS if outcome.ok else _RETRY)
+            case TransientError():
+                return _RETRY
+            case CdkError():
+                return _FAIL
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
         return decide(self.find(outcome), outcome, attempt, self.retry_policy)

@@ -42,10 +42,16 @@ def final_error(meaning: Outcome, outcome: Response | CdkError, *, wait: float |
 
     wait: seconds the API asked to wait, for RateLimited.
     """
-    if meaning.error is not None:
-        return meaning.error
-    if isinstance(outcome, CdkError):
-        return outcome
+    match outcome:
+        case _ if meaning.error is not None:
+            return meaning.error
+        case CdkError():
+            return outcome
+        case Response():
+            return _error_of(meaning, outcome, wait)
+
+
+def _error_of(meaning: Outcome, outcome: Response, wait: float | None) -> CdkError:
     usual = _usual(meaning.action, outcome, wait)
     failure_type = meaning.failure_type if meaning.action is Action.FAIL else None
     kind = type(usual) if failure_type in (None, usual.failure_type) else _KINDS[failure_type or "system_error"]
@@ -57,11 +63,13 @@ def final_error(meaning: Outcome, outcome: Response | CdkError, *, wait: float |
 
 def signal(meaning: Outcome, outcome: Response | CdkError) -> CdkError:
     """The signal that a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is for whoever reads pages."""
-    if meaning.error is not None or isinstance(outcome, CdkError):
-        return final_error(meaning, outcome)
-    kind, advice = _SIGNALS[meaning.action]
-    answer, text = answered(outcome), outcome.request.hide(meaning.text)
-    return kind(text or f"{answer}; {advice}", detail=answer if text else "")
+    match outcome:
+        case Response() if meaning.error is None:
+            kind, advice = _SIGNALS[meaning.action]
+            usual, text = answered(outcome), outcome.request.hide(meaning.text)
+            return kind(text or f"{usual}; {advice}", detail=usual if text else "")
+        case _:
+            return final_error(meaning, outcome)
 
 
 def _usual(action: Action, response: Response, wait: float | None) -> CdkError:

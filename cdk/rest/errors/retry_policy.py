@@ -47,22 +47,28 @@ class RetryPolicy:
             return _worth_it(default, LONGEST_WAIT, outcome)
         if (requested := self.requested(outcome)) is None:
             return self.backoff.seconds(attempt)
-        if self.shortens and isinstance(outcome, Response):
-            return min(requested, self.max_wait.total_seconds())
-        return _worth_it(requested, self.max_wait, outcome)
+        match outcome:
+            case Response() if self.shortens:
+                return min(requested, self.max_wait.total_seconds())
+            case _:
+                return _worth_it(requested, self.max_wait, outcome)
 
     def requested(self, outcome: Response | CdkError) -> float | None:
         """The wait that the API asks for; None when it does not."""
-        if isinstance(outcome, Response):
-            return retry_after(outcome, self.clock)
-        return outcome.wait if isinstance(outcome, RateLimited) else None
+        match outcome:
+            case Response():
+                return retry_after(outcome, self.clock)
+            case CdkError(wait=wait):
+                return wait
 
 
 def _worth_it(seconds: float, longest: timedelta, outcome: Response | CdkError) -> float:
     if seconds <= longest.total_seconds():
         return seconds
-    if isinstance(outcome, CdkError):
-        raise outcome
-    raise RateLimited(
-        f"{answered(outcome)}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds
-    )
+    match outcome:
+        case CdkError():
+            raise outcome
+        case Response():
+            raise RateLimited(
+                f"{answered(outcome)}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds
+            )

@@ -74,7 +74,11 @@ def error_text(response: Response) -> str:
 
 def answered(outcome: Response | CdkError) -> str:
     """What was asked and what came, in the API's own words if it has any; the message of an error."""
-    return outcome.message if isinstance(outcome, CdkError) else _with_text(outcome, str(outcome.status))
+    match outcome:
+        case CdkError(message=message):
+            return message
+        case Response(status=status):
+            return _with_text(outcome, str(status))
 
 
 def _message(response: Response, advice: str) -> str:

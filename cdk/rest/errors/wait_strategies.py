@@ -128,9 +128,13 @@ def _header_number(name: str, pattern: str | None) -> Callable[[Response | CdkEr
     expression = Pattern(pattern) if pattern else None
 
     def number(outcome: Response | CdkError) -> float | None:
-        text = outcome.headers.get(name) if isinstance(outcome, Response) else None
-        if text is not None and expression is not None and (match := expression.match(text)):
-            text = match.group()
+        match outcome:
+            case CdkError():
+                return None
+            case response:
+                text = response.headers.get(name)
+        if text is not None and expression is not None and (digits := expression.match(text)):
+            text = digits.group()
         return as_seconds(text)
 
     return number

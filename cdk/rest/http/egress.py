@@ -109,15 +109,17 @@ def is_public(address: Address) -> bool:
 
     An IPv6 address that wraps an IPv4 one is as public as that is.
     """
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-        return address in _UNICAST and address not in _TEREDO and address.is_global
-    special = address.is_multicast or address.is_reserved or address in _RELAYS or address == _INSIDE
-    return address.is_global and not special
+    match address:
+        case IPv4Address():
+            special = address.is_multicast or address.is_reserved or address in _RELAYS or address == _INSIDE
+            return address.is_global and not special
+        case IPv6Address():
+            inner = address.ipv4_mapped or address.sixtofour
+            if address in _NAT64:
+                inner = IPv4Address(int(address) & 0xFFFFFFFF)
+            if inner is not None:
+                return is_public(inner)
+            return address in _UNICAST and address not in _TEREDO and address.is_global
 
 
 @dataclass(slots=True)

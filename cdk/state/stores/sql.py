@@ -14,10 +14,10 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
-from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
-from cdk.base.errors import ConfigError, TransientError
+from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.state.stores.key import StateKey
 
 _BUSY = 30
@@ -72,10 +72,11 @@ class SqlStore:
             sqlite = address.get_backend_name() == "sqlite"
             wait = {"timeout": _BUSY} if sqlite else {}
             self._engine = sa.create_engine(address, connect_args=wait, hide_parameters=True, pool_pre_ping=True)
-        except (SQLAlchemyError, ImportError, ValueError) as error:
+        except ImportError as error:
+            raise _unopened(str(error)) from None
+        except (SQLAlchemyError, ValueError):
             # The URL is not shown: it may hold a password, and what cannot be parsed cannot be masked.
-            reason = error if isinstance(error, ImportError) else "not a URL of a database that SQLAlchemy knows"
-            raise ConfigError(f"the database cannot be opened: {reason}", path="state_provider.config.url") from None
+            raise _unopened("not a URL of a database that SQLAlchemy knows") from None
         self.location = address.render_as_string(hide_password=True)
         self._file = Path(address.database) if sqlite and address.database else None
 
@@ -196,13 +197,20 @@ class SqlStore:
                 yield connection
         except IntegrityError:
             raise
+        except (OperationalError, InterfaceError) as error:
+            # A lost connection, a full disk or a busy file, where the server does not refuse.
+            raise self._failed(ConfigError if _code(error) in _REFUSED else TransientError, error.orig) from error
+        except DatabaseError as error:
+            raise self._failed(ConfigError, error.orig) from error
         except SQLAlchemyError as error:
-            # `OperationalError` is a lost connection, a full disk or a busy file; the others are the set-up's.
-            known = isinstance(error, DatabaseError) and not isinstance(error, OperationalError)
-            reason = str(error.orig) if isinstance(error, DBAPIError) else str(error)
-            raise (ConfigError if known or _code(error) in _REFUSED else TransientError)(
-                f"the database failed: {' '.join(reason.split())}", path=self.location
-            ) from error
+            raise self._failed(TransientError, error) from error
+
+    def _failed(self, kind: type[CdkError], reason: BaseException | None) -> CdkError:
+        return kind(f"the database failed: {' '.join(str(reason).split())}", path=self.location)
+
+
+def _unopened(reason: str) -> ConfigError:
+    return ConfigError(f"the database cannot be opened: {reason}", path="state_provider.config.url")
 
 
 def _owner(key: StateKey) -> dict[str, str]:
@@ -215,5 +223,8 @@ def _of(table: sa.Table, key: StateKey) -> sa.ColumnElement[bool]:
 
 def _code(error: BaseException | None) -> object:
     """The number that a driver of MariaDB and MySQL gives first."""
-    arguments = error.orig.args if isinstance(error, DBAPIError) and error.orig is not None else ()
-    return arguments[0] if arguments else None
+    match error:
+        case DBAPIError(orig=BaseException(args=(code, *_))):
+            return code
+        case _:
+            return None
