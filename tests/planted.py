@@ -1113,7 +1113,7 @@ BUGS = [
     Bug(
         "answers behind a proxy have a deadline",
         "rest/http/requests_adapter",
-        "        manager.pool_classes_by_scheme = timed_pools(self._answer_seconds)\n",
+        "        manager.pool_classes_by_scheme = timed_pools(self._response_seconds)\n",
         "",
         "tests/rest/http/test_transport.py",
     ),

@@ -95,7 +95,7 @@ class AdaptiveThreadPool(Generic[W]):
     def _hand_out(self, readings: Iterator["_Reading[W]"]) -> None:
         """Give every worker something to read; and, when all are at work, one piece for whoever is ready first.
 
-        Where each waits 50 ms for an answer, that one piece is 3 % of the time: the caller may have a page in hand.
+        Where each waits 50 ms for a response, that one piece is 3 % of the time: the caller may have a page in hand.
         """
         most = self._level + (self._level == self._count)
         while self._more and self._busy < most and (self._busy < len(self._threads) or self._pages.empty()):

@@ -59,7 +59,7 @@ class AirbyteStream(WireModel):
 
 
 class AirbyteCatalog(WireModel):
-    """The streams that a source has, the answer to `discover`."""
+    """The streams that a source has: what `discover` gives."""
 
     streams: list[AirbyteStream]
 

@@ -38,9 +38,9 @@ _REFUSALS = (NotFound, BadRequest, Forbidden)
 class Job:
     """A job at an API.
 
-    created: what the API answered when it was asked for, see `answer`. token: what of that a state may keep, None if it
-    is secret or long. polled: the last answer to how it is. resumed: an earlier read asked for it, and downloaded
-    `done` of its targets, `count` in all, and of the next one all pages before `page`.
+    created: what the API answered when it was asked for, see `response_values`. token: what of that a state may keep,
+    None if it is secret or long. polled: the last response to how it is. resumed: an earlier read asked for it, and
+    downloaded `done` of its targets, `count` in all, and of the next one all pages before `page`.
     """
 
     slice: Slice
@@ -59,7 +59,7 @@ class JobApi(Protocol):
     def create(self, slice: Slice) -> Response: ...
 
     def status(self, job: Job) -> Status:
-        """Look how a job is, and keep the answer in `job.polled`."""
+        """Look how a job is, and keep the response in `job.polled`."""
 
     def targets(self, job: Job) -> list[str]:
         """What is to be downloaded of a completed job, in an order that does not change."""
@@ -151,7 +151,7 @@ class JobReader:
                     continue
                 if not response.ok:
                     return None
-                job = Job(slice, answer(response), _token(response) if self._resumable else None)
+                job = Job(slice, response_values(response), _token(response) if self._resumable else None)
             try:
                 if job.token is not None and not job.resumed:
                     yield Page((), {"job": job.token})
@@ -250,8 +250,8 @@ def _position(
     return token if page is None else {**token, "page": page}
 
 
-def answer(response: Response) -> Mapping[str, JsonValue]:
-    """An answer as requests that follow it see it: the fields of its JSON body, `headers`, and the `request`."""
+def response_values(response: Response) -> Mapping[str, JsonValue]:
+    """A response as requests that follow it see it: the fields of its JSON body, `headers`, and the `request`."""
     sent = response.request
     body = None if sent.body is None else sent.body.decode(errors="replace")
     request = {"method": sent.method, "url": sent.full_url, "headers": sent.headers, "body": body}
@@ -267,7 +267,7 @@ def _fields(response: Response) -> Mapping[str, JsonValue]:
 
 
 def _token(response: Response) -> JsonValue:
-    """What a state may keep of the answer that created a job; None if it holds secrets of the request, or is long."""
+    """What a state may keep of the response that created a job; None if it holds secrets of the request, or is long."""
     headers = {name: text for name, text in response.headers.items() if not (looks_secret(name) or "cookie" in name)}
     token = {"body": _fields(response), "headers": headers}
     text = canonical(token)

@@ -1,4 +1,4 @@
-"""Answers kept: for parents that several children read, and for developing without asking the API again."""
+"""Cached responses: for parents that several children read, and for developing without asking the API again."""
 
 import threading
 from collections.abc import MutableMapping
@@ -20,8 +20,8 @@ MAX_BYTES = 256 * 2**20
 _STRIPES = 64
 
 
-class Answers:
-    """Answers by the digest of their request, in memory or in a folder. Safe to use from several threads."""
+class CachedResponses:
+    """Responses by the digest of their request, in memory or in a folder. Safe to use from several threads."""
 
     def __init__(self, folder: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self._folder, self._max_bytes = folder, max_bytes
@@ -41,7 +41,7 @@ class Answers:
         self._open()
 
     def to(self, request: Request, transport: Transport) -> Response:
-        """The kept answer to `request`, or the one `transport` gives, kept from then on if it is a success."""
+        """The kept response to `request`, or the one `transport` gives, kept from then on if it is a success."""
         storage, key = self._storage(), _key(request)
         # Who asks for what another is fetching waits for it.
         with self._locks[int(key[:8], 16) % _STRIPES]:
@@ -69,23 +69,23 @@ class Answers:
 
 
 class _OfRun:
-    """The answers that a run keeps in memory, by what sent their requests, as long as that lives."""
+    """The responses that a run keeps in memory, by what sent their requests, as long as that lives."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._answers: WeakKeyDictionary[Transport, Answers] = WeakKeyDictionary()
+        self._responses: WeakKeyDictionary[Transport, CachedResponses] = WeakKeyDictionary()
 
-    def of(self, transport: Transport, max_bytes: int) -> Answers:
+    def of(self, transport: Transport, max_bytes: int) -> CachedResponses:
         with self._lock:
-            return self._answers.setdefault(transport, Answers(max_bytes=max_bytes))
+            return self._responses.setdefault(transport, CachedResponses(max_bytes=max_bytes))
 
 
 class CachedTransport:
-    """Sends a GET once and gives the same answer from then on; everything else goes through.
+    """Sends a GET once and gives the same response from then on; everything else goes through.
 
-    transport: what really sends. folder: where the answers are kept, in a SQLite file of requests-cache, from run to
+    transport: what really sends. folder: where the responses are kept, in a SQLite file of requests-cache, from run to
     run; None keeps them in memory until the run ends, one set for all that send by this transport: who syncs again in
-    the same process sees what is new. max_bytes: what this process keeps at most; later answers are not kept.
+    the same process sees what is new. max_bytes: what this process keeps at most; later responses are not kept.
 
     Only successes are kept. Requests are told apart by a digest of everything in them, credentials included; neither
     these nor other secrets of the request are written in clear. In another process it starts with what the folder
@@ -100,14 +100,14 @@ class CachedTransport:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self._transport, self._max_bytes = transport, max_bytes
-        self._answers = None if folder is None else Answers(folder, max_bytes)
+        self._responses = None if folder is None else CachedResponses(folder, max_bytes)
 
     def send(self, request: Request) -> Response:
-        """The kept answer to `request`, or a new one."""
+        """The kept response to `request`, or a new one."""
         if request.method != "GET":
             return self._transport.send(request)
-        answers = self._answers or current_run().own(_OfRun).of(self._transport, self._max_bytes)
-        return answers.to(request, self._transport)
+        responses = self._responses or current_run().own(_OfRun).of(self._transport, self._max_bytes)
+        return responses.to(request, self._transport)
 
 
 def _file(folder: Path) -> MutableMapping[str, bytes]:
@@ -115,10 +115,10 @@ def _file(folder: Path) -> MutableMapping[str, bytes]:
 
     folder.mkdir(parents=True, exist_ok=True)
     # serializer=None: bytes as they are, instead of pickles.
-    answers: MutableMapping[str, bytes] = SQLiteDict(
+    responses: MutableMapping[str, bytes] = SQLiteDict(
         folder / "responses.sqlite", table_name="responses", fast_save=True, wal=True, serializer=None
     )
-    return answers
+    return responses
 
 
 def _key(request: Request) -> str:

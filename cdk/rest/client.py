@@ -9,7 +9,7 @@ from cdk.base.logs import logger
 from cdk.base.times.clock import Sleep, sleep
 from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
-from cdk.rest.errors.status_errors import answered
+from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
@@ -43,7 +43,7 @@ class HttpClient:
         self._on_rate_limited = on_rate_limited
 
     def send(self, request: Request) -> Response:
-        """The answer to `request` that the error handler calls a success or ignores.
+        """The response to `request` that the error handler calls a success or ignores.
 
         Raises the CdkError with which it gives up: a PagingSignal where the error handler wants other pages, a
         ForeignHost where secrets would leave the request's scope.
@@ -70,7 +70,7 @@ class HttpClient:
     def obtain(self, flow: Callable[[], Generator[Request, Response, T]]) -> T:
         """What a flow of requests ends with, such as a token's; the whole flow is tried again where that helps.
 
-        Its answers are its own to judge; the error handler hears of the errors that it raises. Raises CdkErrors.
+        Its responses are its own to judge; the error handler hears of the errors that it raises. Raises CdkErrors.
         """
         attempt = 1
         while True:
@@ -131,8 +131,8 @@ class HttpClient:
                     raise outcome
                 case Response():
                     raise CredentialsError(
-                        f"{answered(outcome)}, also with a new access token; check what the credentials may read, or "
-                        "renew them in the config"
+                        f"{exchange_text(outcome)}, also with a new access token; check what the credentials may read, "
+                        "or renew them in the config"
                     )
         self._authenticator.forget()
         return True
@@ -148,7 +148,7 @@ class HttpClient:
 
 
 def _retry_reason(request: Request, outcome: Response | CdkError) -> str:
-    """Why there is another attempt. An answer is of no more use then."""
+    """Why there is another attempt. A response is of no more use then."""
     match outcome:
         case CdkError(message=message):
             return message

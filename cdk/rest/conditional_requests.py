@@ -1,4 +1,4 @@
-"""Conditional requests: an answer that has not changed is not read again. For streams that ask for it.
+"""Conditional requests: a response that has not changed is not read again. For streams that ask for it.
 
 `HttpStream.conditional` gives a stream that travels to where slices are read; `conditional_reads` passes the validators
 to the reading of a slice there, and collects the new ones.
@@ -40,11 +40,11 @@ _CONDITIONS = {"if-match", "if-modified-since", "if-none-match", "if-range", "if
 
 
 class NotModified(FatalError):
-    """The source has nothing new at this address: no error, but no answer to read either."""
+    """The source has nothing new at this address: no error, but no response to read either."""
 
 
 class ConditionalTransport:
-    """Sends each GET with the validators of its last answer. Safe to use from several threads; does not travel.
+    """Sends each GET with the validators of its last response. Safe to use from several threads; does not travel.
 
     transport: what really sends. probe: remembers the validators. passing: headers that may differ without its being
     another request. Everything but a GET goes through as it is, and so does what has conditions of its own.
@@ -55,9 +55,9 @@ class ConditionalTransport:
         self._passing = frozenset(name.lower() for name in passing)
 
     def send(self, request: Request) -> Response:
-        """The answer to `request`, if there is anything new in it.
+        """The response to `request`, if there is anything new in it.
 
-        Raises NotModified: the server says so (304), or the body is the one of the last time, or an answer that cannot
+        Raises NotModified: the server says so (304), or the body is the one of the last time, or a response that cannot
         be validated was read not long ago. Raises FatalError: a 304 that nobody asked for.
         """
         if not _conditional(request):
@@ -68,19 +68,19 @@ class ConditionalTransport:
         headers = self._probe.headers(mark)
         conditional = request.with_headers(headers) if headers else request
         response = self._transport.send(conditional)
-        response = response.answering(request) if headers else response
+        response = response.with_request(request) if headers else response
         etag, moment = response.headers.get("etag") or None, response.headers.get("last-modified") or None
         if response.status == HTTPStatus.NOT_MODIFIED:
             if not headers:
                 raise FatalError(
                     f"{request} answered 304 Not Modified, and was sent no validators; "
-                    "something between here and the source gives answers of its own"
+                    "something between here and the source gives responses of its own"
                 )
             self._probe.unchanged(mark, etag, moment)
             raise NotModified(f"{request} answered 304 Not Modified")
         if response.status == HTTPStatus.OK:
             body = None if response.is_stream else response.body
-            if not self._probe.answered(mark, etag, moment, body):
+            if not self._probe.learn(mark, etag, moment, body):
                 raise NotModified(f"{request}: the body is the same as the last time")
         return response
 
@@ -96,7 +96,7 @@ class ConditionalResult:
     """What the reading of a slice asked for, and what it learned. Travels.
 
     request: the fingerprint of what was asked for; None: nothing that can be conditional. validators: what is known of
-    its answer now; None: nothing, as it was no success. unchanged: the source had nothing new, so nothing was read.
+    its response now; None: nothing, as it was no success. unchanged: the source had nothing new, so nothing was read.
     """
 
     request: str | None = None
@@ -134,7 +134,7 @@ class _Asking:
         if result.request not in (None, mark):
             raise FatalError(
                 f"{request} is the second request of a slice, and a source is followed where one request brings all: "
-                "that one answer has not changed says nothing about another; read it without `follow_source`"
+                "that one response has not changed says nothing about another; read it without `follow_source`"
             )
         result.request, result.unchanged = mark, False
         try:

@@ -41,11 +41,11 @@ class HttpStream(PagedStream):
     records_path: where the list of records lies in a body: `("data", "items")`; `"*"` stands for every element. A null
         there is an empty list, as Go writes one; a body without the path is an error.
     decoder: reads the bodies; JSON by default.
-    error_handler: what answers mean and how often they are tried again.
+    error_handler: what responses mean and how often they are tried again.
     budget: how often the API may be called; the streams that name the same one share it.
     trusted_urls: further origins that credentials may be sent to, such as `["https://files.example.com"]`, besides
         those of `url_base` and of URLs and hosts in the config.
-    use_cache: keep answers, until the run ends, for other streams that ask the same: for parents of several children.
+    use_cache: keep responses, until the run ends, for other streams that ask the same: for parents of several children.
     transport: sends the requests; shared by all streams by default. Set another before the first read.
     sleep: waits between attempts.
     """

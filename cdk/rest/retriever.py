@@ -50,7 +50,7 @@ class PageRetriever:
     def page(self, slice: Slice, token: Token | None) -> Page:
         """The page of `token`, the first when it is None.
 
-        An answer that the error handler ignored, and that is no success, is an empty last page; so is a 204.
+        A response that the error handler ignored, and that is no success, is an empty last page; so is a 204.
 
         Raises StaleToken: `token` was saved by an earlier attempt and the source does not take it any more. Raises
         what the client and the parts raise.
@@ -64,8 +64,8 @@ class PageRetriever:
             raise
         if not response.ok:
             if saved and response.status in _TOKEN_REFUSED:
-                answer = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
-                raise StaleToken(f"the page token saved by an earlier read is refused: {answer}")
+                why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
+                raise StaleToken(f"the page token saved by an earlier read is refused: {why}")
             return Page((), None)
         if response.status == _NO_CONTENT:
             return Page((), None)

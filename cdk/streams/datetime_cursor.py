@@ -53,7 +53,7 @@ class DatetimeCursor(Cursor):
     start: first moment of a first read: a datetime, a text in one of `formats`, or a function that is asked for it
         when a read needs it; without a zone it is UTC.
     end: last moment, where it lies before the moment the read is planned; None for that one. Of a function, which gets
-        that moment, the answer counts even where it lies in the future.
+        that moment, the result counts even where it lies in the future.
     step: length of a window; None reads everything as one window.
     granularity: the smallest difference the source's filter knows. A window then ends one granule before the next
         starts, as a source with an inclusive upper bound needs it; the last one ends at the upper bound itself.

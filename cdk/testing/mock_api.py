@@ -1,4 +1,4 @@
-"""MockApi: an API made of canned answers, to put in a stream's `transport`.
+"""MockApi: an API made of canned responses, to put in a stream's `transport`.
 
 api = MockApi()
 api.get("/users", params={"page": 1}).returns(json={"data": [{"id": 1}]})
@@ -18,7 +18,7 @@ from cdk.base.errors import CdkError
 from cdk.base.values import FieldValue
 from cdk.rest import Headers, Request, Response
 
-Answer: TypeAlias = Callable[[Request], Response]
+Respond: TypeAlias = Callable[[Request], Response]
 
 
 class UnexpectedRequest(AssertionError):
@@ -26,11 +26,11 @@ class UnexpectedRequest(AssertionError):
 
 
 class Route:
-    """Requests of one kind, and their answers in order; the last answer repeats."""
+    """Requests of one kind, and their responses in order; the last response repeats."""
 
     def __init__(self, method: str, path: str, params: Mapping[str, FieldValue] | None) -> None:
         self._method, self._path, self._params = method, path, params
-        self._answers: list[Answer] = []
+        self._responses: list[Respond] = []
         self.requests: list[Request] = []
         # A `*` is any one segment.
         self._pattern = re.compile("[^/]*".join(re.escape(part) for part in path.split("*")))
@@ -43,26 +43,26 @@ class Route:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Self:
-        """Add an answer: `json`, or `body` as it is."""
+        """Add a response: `json`, or `body` as it is."""
 
-        def answer(request: Request) -> Response:
+        def respond(request: Request) -> Response:
             content = orjson.dumps(json) if body is None else body
             fields = {"Content-Type": "application/json", **(headers or {})}
             return Response(status, Headers(fields), content, request.full_url, request)
 
-        return self.answers(answer)
+        return self.answers(respond)
 
     def raises(self, error: CdkError) -> Self:
-        """Add an error in place of an answer, as a transport raises it when the connection fails."""
+        """Add an error in place of a response, as a transport raises it when the connection fails."""
 
-        def answer(_: Request) -> Response:
+        def respond(_: Request) -> Response:
             raise error
 
-        return self.answers(answer)
+        return self.answers(respond)
 
-    def answers(self, answer: Answer) -> Self:
+    def answers(self, respond: Respond) -> Self:
         """Add a function that answers."""
-        self._answers.append(answer)
+        self._responses.append(respond)
         return self
 
     def matches(self, request: Request) -> bool:
@@ -76,12 +76,12 @@ class Route:
             and all(sent.get(name) == values for name, values in _query(Request("", "", self._params or {})))
         )
 
-    def answer(self, request: Request) -> Response:
-        """The next answer of this route."""
+    def respond(self, request: Request) -> Response:
+        """The next response of this route."""
         self.requests.append(request)
-        if not self._answers:
-            raise UnexpectedRequest(f"{request}: its route {self} has no answer; add `.returns(...)`")
-        return self._answers[min(len(self.requests), len(self._answers)) - 1](request)
+        if not self._responses:
+            raise UnexpectedRequest(f"{request}: its route {self} has no response; add `.returns(...)`")
+        return self._responses[min(len(self.requests), len(self._responses)) - 1](request)
 
     def __str__(self) -> str:
         params = f" with {dict(self._params)}" if self._params else ""
@@ -117,7 +117,7 @@ class MockApi:
         self.requests.append(request)
         for route in reversed(self._routes):
             if route.matches(request):
-                return route.answer(request)
+                return route.respond(request)
         known = "".join(f"\n  {route}" for route in self._routes) or " none"
         raise UnexpectedRequest(f"no route for {request}; the routes are:{known}")
 

@@ -90,7 +90,7 @@ class HostileApi:
             plain = {**BODY, "data": [], "next": None} if self.asked % 4 == 0 else BODY
             return self._answer(request, 200, json.dumps(plain).encode(), {})
         if chance.random() < 0.1:
-            raise Timeout(f"{request}: no answer in time")
+            raise Timeout(f"{request}: no response in time")
         status = chance.choice(_STATUSES)
         headers = {name: chance.choice(values) for name, values in _HEADERS.items() if chance.random() < 0.4}
         if chance.random() < 0.5:

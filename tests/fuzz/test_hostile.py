@@ -201,7 +201,7 @@ def test_an_api_that_asks_to_wait_for_years_ends_the_read(header: str) -> None:
 
 def test_an_api_that_never_answers_ends_the_read() -> None:
     api = MockApi()
-    api.get("/users").raises(Timeout("no answer in time"))
+    api.get("/users").raises(Timeout("no response in time"))
 
     assert isinstance(read_all(plain(), api).error, Timeout)
     assert len(api.requests) < 20

@@ -28,8 +28,8 @@ class LegacySessionToken:
     header: Setting
     login_url: Setting
     _: KW_ONLY
-    answer_field: Setting
-    """The field of the login's answer that holds the token."""
+    token_field: Setting
+    """The field of the login's response that holds the token."""
     validate_url: Setting
     """Accepts the token to begin with, if it is valid."""
     token: Setting = ""
@@ -84,7 +84,7 @@ class LegacySessionToken:
 
     def _read(self, response: Response) -> JsonValue:
         body = body_of(response)
-        return body.get(text_of(self.answer_field)) if type(body) is dict else None
+        return body.get(text_of(self.token_field)) if type(body) is dict else None
 
     def _present(self, request: Request, token: str) -> Request:
         return with_header(request, text_of(self.header), token)

@@ -27,7 +27,7 @@ _FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class TokenFields:
-    """What a token server calls the fields of its requests and answers."""
+    """What a token server calls the fields of its requests and responses."""
 
     grant_type: str = "grant_type"
     client_id: str = "client_id"
@@ -55,9 +55,9 @@ class StoredTokens:
 class OAuth2(TokenOwner):
     """Sends a bearer token and gets a new one when it has expired, or once when the API refuses it (401).
 
-    A token without `expires_in` is taken to live an hour; it and the token may lie deeper in the answer. When the
-    answer brings a new refresh token, it is used from then on, and in a sync it is stored for the next one. One thread
-    renews, the others wait; those that say the same share their token for the length of a run (`cdk.rest.auth.tokens`).
+    A token without `expires_in` is taken to live an hour; it and the token may lie deeper in the response. A new
+    refresh token in the response is used from then on, and in a sync it is stored for the next one. One thread renews,
+    the others wait; those that say the same share their token for the length of a run (`cdk.rest.auth.tokens`).
     """
 
     token_url: Setting
@@ -89,7 +89,7 @@ class OAuth2(TokenOwner):
     expiry_format: str | None = None
     """Also how the server says when a token expires, if it does not say in how many seconds."""
     refusal: Refusal = field(default_factory=Refusal)
-    """Answers that mean that the credentials are no good."""
+    """Responses that mean that the credentials are no good."""
     stored: StoredTokens | None = None
     """Saves new tokens for the next run."""
     fields: TokenFields = field(default_factory=TokenFields)
@@ -104,7 +104,7 @@ class OAuth2(TokenOwner):
         report(self)
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises CredentialsError: the token request is refused, or its answer has no token."""
+        """Raises CredentialsError: the token request is refused, or its response has no token."""
         token = yield from self.token()
         response = yield _bearing(request, token)
         if response.status != HTTPStatus.UNAUTHORIZED:
@@ -149,7 +149,7 @@ class OAuth2(TokenOwner):
         state.access_token, state.started = initial, now
 
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
-        self._read_answer((yield self._token_request(state)), state, now)
+        self._read_response((yield self._token_request(state)), state, now)
 
     def _token_request(self, state: TokenState) -> Request:
         url = text_of(self.token_url)
@@ -160,7 +160,7 @@ class OAuth2(TokenOwner):
         headers = dict(self.headers() if callable(self.headers) else self.headers)
         extra = self.extra() if callable(self.extra) else self.extra
         fields = {**extra, **self._form(headers, state)}
-        # Servers echo the fields in any kind of answer, so their secrets go with the request.
+        # Servers echo the fields in any kind of response, so their secrets go with the request.
         client = text_of(self.client_id)
         hidden = frozenset(str(value) for name, value in fields.items() if value != client and name not in self._open)
         if self.credentials_in == "header":
@@ -199,22 +199,22 @@ class OAuth2(TokenOwner):
     def _refresh(self, state: TokenState) -> str | None:
         return self._first if state.refresh_token is None else state.refresh_token
 
-    def _read_answer(self, response: Response, state: TokenState, now: datetime) -> None:
+    def _read_response(self, response: Response, state: TokenState, now: datetime) -> None:
         self.refusal.check(response)
         if not response.ok:
             raise error_for(response, wait=retry_after(response, self.clock))
-        answer = body_of(response)
-        if type(answer) is not dict:
+        body = body_of(response)
+        if type(body) is not dict:
             raise CredentialsError(f"{response.request} did not answer with a JSON object; check the token URL")
-        names, token = self.fields, find(answer, self.fields.access_token)
+        names, token = self.fields, find(body, self.fields.access_token)
         if not isinstance(token, str) or not token:
-            field_names = response.request.hide(", ".join(sorted(answer)) or "none")
+            field_names = response.request.hide(", ".join(sorted(body)) or "none")
             raise CredentialsError(
                 f"{response.request} answered with the fields {field_names}, expected an {names.access_token}; "
                 f"check the token URL and the client"
             )
-        expires = expiry(find(answer, names.expires_in), self.expiry_format, now)
-        renewed = find(answer, names.refresh_token)
+        expires = expiry(find(body, names.expires_in), self.expiry_format, now)
+        renewed = find(body, names.refresh_token)
         self._hide(token)
         if isinstance(renewed, str) and renewed and self.refresh_token is not None:
             self._hide(renewed)
@@ -225,7 +225,7 @@ class OAuth2(TokenOwner):
         state.access_token, state.started, state.expires = token, now, usable
 
     def _save(self, token: str, expires: datetime, usable: datetime, state: TokenState) -> None:
-        """Have the tokens stored before the first of them is used: with the server's answer the old one is spent.
+        """Have the tokens stored before the first of them is used: with the server's response the old one is spent.
 
         Our own store comes first, for it is durable when it returns; a config's file or platform may come too late.
         """

@@ -22,7 +22,7 @@ def always(_: Request) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One of the quotas that an API has for each token. Headers of answers say what its status says at the paths."""
+    """One of the quotas that an API has for each token. Headers of responses say what its status says at the paths."""
 
     name: str
     remaining: Sequence[str]
@@ -61,7 +61,7 @@ class QuotaLeft:
         return cls(remaining, reset, _number(path(*quota.limit)(status)) if quota.limit else None)
 
     def observe(self, quota: Quota, response: Response, now: datetime) -> bool:
-        """Learn from an answer. Whether it says that another token should go on."""
+        """Learn from a response. Whether it says that another token should go on."""
         headers = response.headers
         remaining = _number(headers.get(quota.remaining_header or ""))
         reset = parse_timestamp(headers.get(quota.reset_header or ""), ("%s",))
@@ -69,7 +69,7 @@ class QuotaLeft:
         if limit is not None:
             self.limit = limit
         if remaining is not None:
-            # Answers come in any order: within one period only the lowest count is the latest.
+            # Responses come in any order: within one period only the lowest count is the latest.
             later = reset is not None and reset > self.reset
             self.remaining = remaining if later else min(remaining, self.remaining)
         if reset is not None:

@@ -1,4 +1,4 @@
-"""Session tokens: a login whose answer holds a token."""
+"""Session tokens: a login whose response holds a token."""
 
 from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass, field
@@ -13,7 +13,7 @@ from cdk.base.values import JsonValue
 from cdk.rest.auth.token_response import REFUSALS
 from cdk.rest.errors.error_handler import Action, ErrorHandler
 from cdk.rest.errors.status_errors import error_for, error_text
-from cdk.rest.http.authenticator import Authenticator, Learn, answer_to, ignore
+from cdk.rest.http.authenticator import Authenticator, Learn, ignore, response_to
 from cdk.rest.http.messages import Request, Response
 
 Present: TypeAlias = Callable[[Request, str], Request]
@@ -22,7 +22,7 @@ Present: TypeAlias = Callable[[Request, str], Request]
 
 @dataclass(eq=False, repr=False)
 class SessionToken:
-    """Logs in and sends the token of the answer; logs in again when it has expired, or once when it is refused (401).
+    """Logs in and sends the token of the response; logs in again when it has expired, or once when it is refused (401).
 
     One thread logs in, the others wait.
     """
@@ -30,7 +30,7 @@ class SessionToken:
     login: Callable[[], Request]
     """Gives the request that logs in."""
     read: Callable[[Response], JsonValue]
-    """Finds the token in its answer, None where there is none."""
+    """Finds the token in its response, None where there is none."""
     present: Present
     _: KW_ONLY
     life: timedelta | None = None
@@ -38,7 +38,7 @@ class SessionToken:
     login_as: Authenticator | None = None
     """Credentials of the login itself."""
     judge: ErrorHandler | None = None
-    """Says which answers to the login are a success, where the status does not."""
+    """Says which responses to the login are a success, where the status does not."""
     learn: Learn = ignore
     """Called with each token."""
     clock: Clock = system_clock
@@ -48,7 +48,7 @@ class SessionToken:
     _lock: ProcessLock = field(default_factory=ProcessLock, init=False)
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises CredentialsError: the login is refused, or its answer has no token."""
+        """Raises CredentialsError: the login is refused, or its response has no token."""
         token = yield from self._usable()
         response = yield self.present(request, token)
         if response.status == HTTPStatus.UNAUTHORIZED and self.life is not None:
@@ -72,7 +72,7 @@ class SessionToken:
             return self._token
 
     def _logged_in(self) -> Generator[Request, Response, str]:
-        response = yield from answer_to(self.login(), self.login_as)
+        response = yield from response_to(self.login(), self.login_as)
         self._check(response)
         token = self.read(response)
         if token is None or token == "" or isinstance(token, dict | list):

@@ -34,7 +34,7 @@ from cdk.rest.http.authenticator import Learn
 from cdk.rest.http.messages import Request, Response
 
 _HOPELESS = 2
-"""Tokens in a row that the API refuses at once, after which its answer stands."""
+"""Tokens in a row that the API refuses at once, after which its response stands."""
 
 _ENDED = (
     "the access token has ended, and no task may get another, as the refresh token works once; load the data frame "
@@ -62,7 +62,7 @@ class TokenOwner(ABC):
 
     @abstractmethod
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
-        """Have the state hold a new token. Yields the requests to send, and is sent their answers. Raises CdkErrors."""
+        """Have the state hold a new token. Yields requests to send, and is sent their responses. Raises CdkErrors."""
 
     @abstractmethod
     def _begin(self, state: TokenState, now: datetime) -> None:
@@ -106,7 +106,7 @@ class TokenOwner(ABC):
     def issue(self, seconds: float) -> Generator[Request, Response, IssuedToken]:
         """A token for tasks that use it for so many seconds, or for half of its life, whichever is shorter.
 
-        Yields the token requests to send, and is sent their answers. Raises as `token` does.
+        Yields the token requests to send, and is sent their responses. Raises as `token` does.
         """
         state = self._state()
         with state.lock:
@@ -120,7 +120,7 @@ class TokenOwner(ABC):
     def token(self) -> Generator[Request, Response, str]:
         """A token that has not expired, and that nobody was refused with.
 
-        Yields the token requests to send, and is sent their answers. Raises CredentialsError: there is none to be had.
+        Yields token requests to send, and is sent their responses. Raises CredentialsError: there is none to be had.
         TokenEnded: in a task, where the slice goes on with the next one.
         """
         used = _USED_OWNERS.get()
@@ -154,7 +154,7 @@ class TokenOwner(ABC):
             held.findings.good.add(self.key)
 
     def refused(self, token: str) -> bool:
-        """Let go of a token that the API refused; False: there is no better one, so its answer stands."""
+        """Let go of a token that the API refused; False: there is no better one, so its response stands."""
         held = held_tokens()
         issued = None if held is None else held.issued.get(self.key)
         if held is None or issued is None or issued.token != token:

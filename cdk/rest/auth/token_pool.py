@@ -34,7 +34,7 @@ class QuotaStatus:
 class TokenPool:
     """Sends one of `tokens` as long as it has calls left, then the next.
 
-    Thread-safe; each process has its own view of the quotas. The tasks of a sync divide what is left where answers do
+    Thread-safe; each process has its own view of the quotas. The tasks of a sync divide what is left where responses do
     not tell it (`remaining_header` of the quota). Raises ConfigError: there are no tokens.
     """
 
@@ -115,7 +115,7 @@ class TokenPool:
         reset = (min(each.reset for each in tokens) - now).total_seconds()
         if turn is None:
             return None, max(_SHORTEST_WAIT, reset)
-        # Where answers tell what is left, it is what all tasks have, and all of them spread it.
+        # Where responses tell what is left, it is what all tasks have, and all of them spread it.
         delay = self._delay(tokens, now, current_share().tasks if quota.remaining_header else 1)
         tokens[turn].remaining -= 1
         self._current = turn

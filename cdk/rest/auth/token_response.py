@@ -22,7 +22,7 @@ _ISO = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Answers that say that the credentials are no good, besides 400, 401 and 403.
+    """Responses that say that the credentials are no good, besides 400, 401 and 403.
 
     statuses: those of which `key` in the body, at any depth, has one of `values`; without a key, all of them.
     """
@@ -39,7 +39,7 @@ class Refusal:
         return not self.key or str(find(body_of(response), self.key)) in self.values
 
     def check(self, response: Response) -> None:
-        """Raise CredentialsError for an answer that refuses."""
+        """Raise CredentialsError for a response that refuses."""
         if self.is_in(response):
             detail = error_text(response)
             raise CredentialsError(

@@ -1,4 +1,4 @@
-"""What an API says went wrong: the text in an answer's body, whole and as it came."""
+"""What an API says went wrong: the text in a response's body, whole and as it came."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""ErrorHandler: what to do with an answer, or with the error that came instead of one."""
+"""ErrorHandler: what to do with a response, or with the error that came instead of one."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -28,7 +28,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do now. IGNORE uses the answer as it is; where its status is no success, there are no records."""
+    """What to do now. IGNORE uses the response as it is; where its status is no success, there are no records."""
 
     action: Action
     wait: float = 0.0

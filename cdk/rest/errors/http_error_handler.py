@@ -1,4 +1,4 @@
-"""The error handler of HTTP: rules that say what answers mean, then the table of statuses."""
+"""The error handler of HTTP: rules that say what responses mean, then the table of statuses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from cdk.rest.errors.status_errors import STATUSES
 from cdk.rest.http.messages import Response
 
 Rule: TypeAlias = Callable[[Response], Outcome | None]
-"""What an answer means; None when this rule is not about it. Successes are asked about, too."""
+"""What a response means; None when this rule is not about it. Successes are asked about, too."""
 
 _SUCCESS = Outcome(Action.SUCCESS)
 _RETRY = Outcome(Action.RETRY)
@@ -44,8 +44,8 @@ class OutcomeHandler(ErrorHandler, Protocol):
 class HttpErrorHandler:
     """Asks its rules in order; where none knows, the status decides.
 
-    Answers below 400 are successes; 400, 401, 403, 404, 405, 410 and 422 fail at once; 429 waits; everything else, and
-    every TransientError of the transport, is tried again.
+    Responses below 400 are successes; 400, 401, 403, 404, 405, 410 and 422 fail at once; 429 waits; everything
+    else, and every TransientError of the transport, is tried again.
 
     actions: what to do with other statuses, or differently: `{404: Action.IGNORE}`. rules: asked before.
     retry_policy: how often, and when, a request is tried again. Picklable when its rules and waits are.
@@ -82,8 +82,8 @@ class HttpErrorHandler:
 class HandlerChain:
     """Asks handlers in order: the first whose outcome is conclusive is followed, else the last.
 
-    A success, another attempt, an ignored answer and other pages are conclusive; a failure or a limit is not, the next
-    handler may see something else in it. Attempts are counted as the first handler says; waits come from all.
+    A success, another attempt, an ignored response and other pages are conclusive; a failure or a limit is not, the
+    next handler may see something else in it. Attempts are counted as the first handler says; waits come from all.
 
     Airbyte: CompositeErrorHandler.
     """

@@ -1,4 +1,4 @@
-"""Outcome: what an answer means, whatever the attempt; and the error that it ends with, if it comes to that."""
+"""Outcome: what a response means, whatever the attempt; and the error that it ends with, if it comes to that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from http import HTTPStatus
 from cdk.base.errors import CdkError, ConfigError, FailureType, FatalError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import Action
 from cdk.rest.errors.signals import PagingSignal, ReducePageSize, ResetPagination, SplitWindow
-from cdk.rest.errors.status_errors import STATUSES, answered, error_for
+from cdk.rest.errors.status_errors import STATUSES, error_for, exchange_text
 from cdk.rest.http.messages import Response
 
 _KINDS: Mapping[FailureType, type[CdkError]] = {
@@ -24,7 +24,7 @@ _SIGNALS: Mapping[Action, tuple[type[PagingSignal], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an answer, or the error that came instead of one, means."""
+    """What a response, or the error that came instead of one, means."""
 
     action: Action
     text: str = ""
@@ -66,7 +66,7 @@ def signal(meaning: Outcome, outcome: Response | CdkError) -> CdkError:
     match outcome:
         case Response() if meaning.error is None:
             kind, advice = _SIGNALS[meaning.action]
-            usual, text = answered(outcome), outcome.request.hide(meaning.text)
+            usual, text = exchange_text(outcome), outcome.request.hide(meaning.text)
             return kind(text or f"{usual}; {advice}", detail=usual if text else "")
         case _:
             return final_error(meaning, outcome)
@@ -77,11 +77,11 @@ def _usual(action: Action, response: Response, wait: float | None) -> CdkError:
         response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and action is not Action.RATE_LIMITED
     ):
         return error_for(response, wait=wait)
-    answer = answered(response)
+    exchange = exchange_text(response)
     match action:
         case Action.FAIL:
-            return FatalError(f"{answer}, which the error handler calls a failure")
+            return FatalError(f"{exchange}, which the error handler calls a failure")
         case Action.RATE_LIMITED:
-            return RateLimited(f"{answer}, which the error handler calls a rate limit; try again later", wait=wait)
+            return RateLimited(f"{exchange}, which the error handler calls a rate limit; try again later", wait=wait)
         case _:
-            return TransientError(f"{answer} to every attempt, which the error handler tries again; try again later")
+            return TransientError(f"{exchange} to every attempt, which the error handler tries again; try again later")

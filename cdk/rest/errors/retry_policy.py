@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from cdk.base.errors import CdkError, RateLimited
 from cdk.base.times.clock import Clock, system_clock
-from cdk.rest.errors.status_errors import answered
+from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.errors.wait_strategies import Backoff, WaitStrategy, retry_after
 from cdk.rest.http.messages import Response
 
@@ -70,5 +70,5 @@ def _worth_it(seconds: float, longest: timedelta, outcome: Response | CdkError) 
             raise outcome
         case Response():
             raise RateLimited(
-                f"{answered(outcome)}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds
+                f"{exchange_text(outcome)}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds
             )

@@ -1,4 +1,4 @@
-"""Signals: answers that ask for pages to be read differently. Whoever reads pages acts on them, or lets them fail."""
+"""Signals: responses that ask for pages to be read differently. Whoever reads pages acts on them, or lets them fail."""
 
 from cdk.base.errors import FatalError
 

@@ -72,7 +72,7 @@ def error_text(response: Response) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def answered(outcome: Response | CdkError) -> str:
+def exchange_text(outcome: Response | CdkError) -> str:
     """What was asked and what came, in the API's own words if it has any; the message of an error."""
     match outcome:
         case CdkError(message=message):

@@ -11,7 +11,7 @@ from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError, RateLimited
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
-from cdk.rest.errors.status_errors import answered
+from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.messages import Response
 
 WaitStrategy: TypeAlias = Callable[[Response | CdkError, int], float | None]
@@ -107,7 +107,7 @@ def bounded(seconds: float | None, longest: float | None, outcome: Response | Cd
     if seconds is None or longest is None or seconds < longest:
         return seconds
     raise RateLimited(
-        f"{answered(outcome)} and asks to wait {seconds:.0f} s, expected less than {longest:.0f} s "
+        f"{exchange_text(outcome)} and asks to wait {seconds:.0f} s, expected less than {longest:.0f} s "
         "(`max_waiting_time_in_seconds`); try again later",
         wait=seconds,
     )

@@ -13,10 +13,10 @@ Learn: TypeAlias = Callable[[str], None]
 
 
 class Authenticator(Protocol):
-    """Turns a request into the requests to send for it: send, look at the answer, perhaps send again.
+    """Turns a request into the requests to send for it: send, look at the response, perhaps send again.
 
-    Contract: no I/O inside. The flow yields at least one request, is sent the answer to each, and ends when the last
-    answer is the one to use. It marks what it adds as secret. Safe to use from several threads, which share its
+    Contract: no I/O inside. The flow yields at least one request, is sent the response to each, and ends when the last
+    response is the one to use. It marks what it adds as secret. Safe to use from several threads, which share its
     tokens; picklable, if what it is given is; its repr shows no secret. It is closed when sending fails. Raises
     CdkErrors only.
     """
@@ -42,8 +42,8 @@ def ignore(_: str) -> None:
     """Learn a secret, and do nothing about it."""
 
 
-def answer_to(request: Request, authenticator: Authenticator | None) -> Generator[Request, Response, Response]:
-    """Send `request` with credentials of its own, from within another flow, and give the answer to use."""
+def response_to(request: Request, authenticator: Authenticator | None) -> Generator[Request, Response, Response]:
+    """Send `request` with credentials of its own, from within another flow, and give the response to use."""
     if authenticator is None:
         return (yield request)
     flow = authenticator.flow(request)

@@ -11,7 +11,7 @@ class Asker(Protocol):
     """How the requests of a slice are sent."""
 
     def send(self, transport: Transport, request: Request) -> Response:
-        """The answer to `request`, by way of `transport`."""
+        """The response to `request`, by way of `transport`."""
 
 
 asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
@@ -25,6 +25,6 @@ class AskingTransport:
         self._transport = transport
 
     def send(self, request: Request) -> Response:
-        """The answer to `request`. Raises what the transport and the asker raise."""
+        """The response to `request`. Raises what the transport and the asker raise."""
         current = asker.get()
         return self._transport.send(request) if current is None else current.send(self._transport, request)

@@ -1,4 +1,4 @@
-"""Answers that must come in time: a limit for the whole of one, where a socket's own is for each of its parts.
+"""Responses that must come in time: a limit for the whole of one, where a socket's own is for each of its parts.
 
 A server that sends a byte a second, or `100 Continue` without end, is never silent, and so never runs into a read
 timeout.
@@ -70,7 +70,7 @@ class _TimedReads(io.RawIOBase):
 
     def _why(self) -> str:
         if monotonic() >= self._deadline:
-            return f"the answer did not come within {self._seconds:g} s"
+            return f"the response did not come within {self._seconds:g} s"
         return f"the server was silent for {self._silence:g} s"
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Connection pools that wait only so long for an answer, and look where a connection leads before it is used."""
+"""Connection pools that wait only so long for a response, and look where a connection leads before it is used."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from cdk.rest.http.egress import Egress
 
 
 def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
-    """The pools by scheme of a pool manager whose answers come in time, and whose connections go where `limits` allow.
+    """Pools by scheme of a pool manager whose responses come in time, and whose connections go where `limits` allow.
 
     seconds: see `timed_response`.
 

@@ -159,9 +159,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Response:
-    """The answer to a request.
+    """The response to a request.
 
-    body: after content encoding (gzip, deflate) is undone. url: where the answer came from, after redirects; holds
+    body: after content encoding (gzip, deflate) is undone. url: where the response came from, after redirects; holds
     secrets. request: what was asked.
     """
 
@@ -232,8 +232,8 @@ class Response:
     def close(self) -> None:
         """Let go of a body that will not be read."""
 
-    def answering(self, request: Request) -> "Response":
-        """The same as the answer to `request`, which led to it by redirects."""
+    def with_request(self, request: Request) -> "Response":
+        """The same as the response to `request`, which led to it by redirects."""
         return replace(self, request=request)
 
     @property

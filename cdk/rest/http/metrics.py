@@ -18,9 +18,9 @@ _CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx")
 class HttpMetrics:
     """Counts of requests. Safe to add to from several threads; picklable.
 
-    statuses: answers by class of status (`2xx`). unanswered: requests that no whole answer came to. retries: attempts
-    after the first. waited: seconds of pauses, before further attempts and for budgets, of all threads together.
-    received: bytes of bodies, after content encoding is undone. cached: answers that were kept and took no request.
+    statuses: responses by class of status (`2xx`). unanswered: requests that no whole response came to. retries:
+    attempts after the first. waited: seconds of pauses, before further attempts and for budgets, of all threads
+    together. received: bytes of bodies, after content encoding is undone. cached: responses that took no request.
     """
 
     statuses: dict[str, int] = field(default_factory=dict)
@@ -35,8 +35,8 @@ class HttpMetrics:
         """Requests that were sent; each hop of a redirect is one."""
         return sum(self.statuses.values()) + self.unanswered
 
-    def answer(self, status: int, size: int) -> None:
-        """Count an answer and the bytes of its body."""
+    def count_response(self, status: int, size: int) -> None:
+        """Count a response and the bytes of its body."""
         name = _CLASSES[status // 100] if 0 <= status < 100 * len(_CLASSES) else "other"
         with _adding:
             self.statuses[name] = self.statuses.get(name, 0) + 1
@@ -47,8 +47,8 @@ class HttpMetrics:
         with _adding:
             self.received += size
 
-    def no_answer(self) -> None:
-        """Count a request that failed before its answer was whole."""
+    def count_failure(self) -> None:
+        """Count a request that failed before its response was whole."""
         with _adding:
             self.unanswered += 1
 
@@ -64,7 +64,7 @@ class HttpMetrics:
             self.waited += seconds
 
     def hit(self) -> None:
-        """Count an answer that was kept."""
+        """Count a response that took no request."""
         with _adding:
             self.cached += 1
 

@@ -54,16 +54,16 @@ class Connections:
         read_seconds: float,
         max_bytes: int = MAX_BYTES,
         *,
-        answer_seconds: float = 600.0,
+        response_seconds: float = 600.0,
         limits: Sequence[Egress] = (),
     ) -> None:
         self._timeout, self._max_bytes = (connect_seconds, read_seconds), max_bytes
-        self._adapter = _LimitedAdapter(answer_seconds, limits) if limits else _Adapter(answer_seconds)
+        self._adapter = _LimitedAdapter(response_seconds, limits) if limits else _Adapter(response_seconds)
         self._verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._proxies: dict[str, dict[str, str]] = {}
 
     def send(self, request: Request) -> Response:
-        """Send `request` as it is, without following redirects, and read the whole answer unless it is a stream."""
+        """Send `request` as it is, without following redirects, and read the whole response unless it is a stream."""
         try:
             prepared = _prepared(request)
             raw = self._adapter.send(
@@ -77,7 +77,7 @@ class Connections:
             if request.stream and _OK <= status < _REDIRECT:
                 # Of an error the status and the text are wanted, so that is read at once.
                 pieces = _Pieces(request, raw)
-                current_metrics().answer(status, 0)
+                current_metrics().count_response(status, 0)
                 return StreamedResponse(status, _headers(raw), pieces, url, request, max_bytes=self._max_bytes)
             try:
                 body = joined(raw.iter_content(_chunk_size(raw)), self._max_bytes, request)
@@ -86,9 +86,9 @@ class Connections:
                 # Gives the connection back when the body is read, and closes it when that failed.
                 raw.close()
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
-            current_metrics().no_answer()
+            current_metrics().count_failure()
             _translate(request, error)
-        current_metrics().answer(status, len(body))
+        current_metrics().count_response(status, len(body))
         return Response(status, _headers(raw), body, url, request)
 
     def _proxies_for(self, url: str) -> dict[str, str]:
@@ -130,16 +130,16 @@ class _Pieces:
 class _Adapter(HTTPAdapter):
     """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies."""
 
-    def __init__(self, answer_seconds: float) -> None:
+    def __init__(self, response_seconds: float) -> None:
         super().__init__(pool_connections=_HOSTS, pool_maxsize=_CONNECTIONS)
         self._pools: dict[str, ConnectionPool] = {}
-        self._answer_seconds = answer_seconds
-        self.poolmanager.pool_classes_by_scheme = timed_pools(answer_seconds)
+        self._response_seconds = response_seconds
+        self.poolmanager.pool_classes_by_scheme = timed_pools(response_seconds)
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Json) -> Json:
         """The pools behind a proxy."""
         manager = super().proxy_manager_for(proxy, **proxy_kwargs)
-        manager.pool_classes_by_scheme = timed_pools(self._answer_seconds)
+        manager.pool_classes_by_scheme = timed_pools(self._response_seconds)
         return manager
 
     def get_connection_with_tls_context(
@@ -190,10 +190,10 @@ class _LimitedAdapter(_Adapter):
     there only the name counts.
     """
 
-    def __init__(self, answer_seconds: float, limits: Sequence[Egress]) -> None:
-        super().__init__(answer_seconds)
+    def __init__(self, response_seconds: float, limits: Sequence[Egress]) -> None:
+        super().__init__(response_seconds)
         self._limits = limits
-        self.poolmanager.pool_classes_by_scheme = timed_pools(answer_seconds, limits)
+        self.poolmanager.pool_classes_by_scheme = timed_pools(response_seconds, limits)
 
     def get_connection_with_tls_context(
         self,
@@ -219,7 +219,7 @@ def _chunk_size(raw: requests.Response) -> int | None:
 
 
 def _headers(raw: requests.Response) -> Headers:
-    """The fields of an answer; one that was sent twice has both values, as HTTP has it."""
+    """The fields of a response; one that was sent twice has both values, as HTTP has it."""
     fields = raw.headers
     return Headers(dict(fields.itermerged()) if isinstance(fields, HTTPHeaderDict) else fields)
 
@@ -261,7 +261,7 @@ def _translate(request: Request, error: Exception) -> NoReturn:
     cause = _cause(error)
     why = request.hide(f"{type(cause).__name__}: {cause}")
     if isinstance(cause, TimeoutError):
-        raise Timeout(f"{request}: no answer in time ({why})") from None
+        raise Timeout(f"{request}: no response in time ({why})") from None
     match error:
         case requests.exceptions.ContentDecodingError() | urllib3.exceptions.DecodeError():
             raise DecodeError(f"{request}: the body is not what Content-Encoding says ({why})") from None
@@ -275,7 +275,7 @@ def _translate(request: Request, error: Exception) -> NoReturn:
             kind = type(error).__name__
             raise ConfigError(f"{request}: this cannot be requested ({kind}); check the URL and the headers") from None
         case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
-            raise Timeout(f"{request}: no answer in time ({why})") from None
+            raise Timeout(f"{request}: no response in time ({why})") from None
         case requests.RequestException() | urllib3.exceptions.HTTPError() | ConnectionError():
             raise Timeout(f"{request}: the connection failed ({why})") from None
         case _:

@@ -1,4 +1,4 @@
-"""StreamedResponse: an answer whose body is read in pieces, because it may be larger than memory."""
+"""StreamedResponse: a response whose body is read in pieces, because it may be larger than memory."""
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
@@ -22,7 +22,7 @@ class StreamedResponse(Response):
     """A response whose body is still to be read: once, with `chunks`, or as a whole with `body`.
 
     pieces: the body, after content encoding is undone. max_bytes: what `body` reads at most.
-    `body` raises DecodeError: it is larger than that. Both raise what the transport raises when an answer breaks off.
+    `body` raises DecodeError: it is larger than that. Both raise what the transport raises when a response breaks off.
     """
 
     __slots__ = ("_joined", "_max_bytes", "_pieces")
@@ -70,7 +70,7 @@ class StreamedResponse(Response):
         if self._pieces is not None:
             self._take_pieces().close()
 
-    def answering(self, request: Request) -> "StreamedResponse":
+    def with_request(self, request: Request) -> "StreamedResponse":
         return StreamedResponse(
             self.status, self.headers, self._take_pieces(), self.url, request, max_bytes=self._max_bytes
         )
@@ -93,7 +93,7 @@ class StreamedResponse(Response):
 
 
 def unpacked(response: Response, pieces: Pieces) -> StreamedResponse:
-    """The answer with another body: what was packed in the first one."""
+    """The response with another body: what was packed in the first one."""
     return StreamedResponse(response.status, response.headers, pieces, response.url, response.request)
 
 

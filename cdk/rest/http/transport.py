@@ -20,16 +20,16 @@ _FOLLOWED = 10
 
 
 class Transport(Protocol):
-    """Sends one request and gives its answer, whatever the status.
+    """Sends one request and gives its response, whatever the status.
 
     Contract: safe to call from several threads; picklable; follows redirects, without credentials to another host;
     `response.request` is the request given; a success answers a `request.stream` with a body that is fetched as it is
-    read, which may then raise the same errors. Raises CdkErrors only: Timeout and other TransientErrors when no answer
-    came, ConfigError when the URL cannot be one.
+    read, which may then raise the same errors. Raises CdkErrors only: Timeout and other TransientErrors when no
+    response came, ConfigError when the URL cannot be one.
     """
 
     def send(self, request: Request) -> Response:
-        """Send `request` and wait for its answer."""
+        """Send `request` and wait for its response."""
 
 
 class RequestsTransport:
@@ -40,7 +40,7 @@ class RequestsTransport:
 
     connect_timeout: how long to wait for a connection. read_timeout: how long the source may be silent.
     max_bytes: how much of a body is read into memory at once, after content encoding is undone.
-    answer_timeout: how long status and headers may take in all, and then the body, for which each KiB that has come
+    response_timeout: how long status and headers may take in all, and then the body, for which each KiB that has come
         adds a second.
     egress: where requests may go, redirects included, besides what the process allows; None for anywhere.
     """
@@ -52,10 +52,10 @@ class RequestsTransport:
         read_timeout: timedelta = timedelta(minutes=2),
         max_bytes: int = MAX_BYTES,
         egress: Egress | None = None,
-        answer_timeout: timedelta = timedelta(minutes=10),
+        response_timeout: timedelta = timedelta(minutes=10),
     ) -> None:
         self._limits = (connect_timeout.total_seconds(), read_timeout.total_seconds(), max_bytes)
-        self._answer_seconds = answer_timeout.total_seconds()
+        self._response_seconds = response_timeout.total_seconds()
         self._egress = egress
         self._open()
 
@@ -65,10 +65,10 @@ class RequestsTransport:
         self._process: Egress | None = None
 
     def __getstate__(self) -> tuple[tuple[float, float, int], float, Egress | None]:
-        return self._limits, self._answer_seconds, self._egress
+        return self._limits, self._response_seconds, self._egress
 
     def __setstate__(self, state: tuple[tuple[float, float, int], float, Egress | None]) -> None:
-        self._limits, self._answer_seconds, self._egress = state
+        self._limits, self._response_seconds, self._egress = state
         self._open()
 
     def send(self, request: Request) -> Response:
@@ -85,7 +85,7 @@ class RequestsTransport:
             response = send(current)
             location = response.headers.get("location") if response.status in _REDIRECTS else None
             if location is None:
-                return response if current is request else response.answering(request)
+                return response if current is request else response.with_request(request)
             target = _target(response, location)
             current = _redirected(current, response.status, target, reveals=request.reveals(target))
         raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {current}; check the URL")
@@ -97,7 +97,7 @@ class RequestsTransport:
                 from cdk.rest.http.requests_adapter import Connections  # noqa: PLC0415 - `requests` takes 60 ms that `spec` can save
 
                 limits = [limit for limit in (self._egress, process) if limit is not None]
-                connections = Connections(*self._limits, answer_seconds=self._answer_seconds, limits=limits)
+                connections = Connections(*self._limits, response_seconds=self._response_seconds, limits=limits)
                 self._one_hop, self._process = connections.send, process
             return self._one_hop
 

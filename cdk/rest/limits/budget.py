@@ -41,7 +41,7 @@ class CallBudget(Protocol):
         """Wait until `request` may be sent, and count it. Raises RateLimited: that is too far away."""
 
     def observe(self, response: Response) -> None:
-        """Learn from an answer how many calls are left."""
+        """Learn from a response how many calls are left."""
 
 
 @dataclass(eq=False)
@@ -65,7 +65,7 @@ class Budget:
     """The header that says when there are more; when none are left, the next call waits until then."""
     reset: ResetUnit = "epoch"
     limit_statuses: Collection[int] = ()
-    """Answers that mean that none are left."""
+    """Responses that mean that none are left."""
     max_wait: timedelta = timedelta(minutes=10)
     """The longest wait for a reset that is worth it.
 
@@ -120,7 +120,7 @@ class Budget:
             self._reached = max(self._reached, at)
 
     def observe(self, response: Response) -> None:
-        """Learn from an answer how many calls are left."""
+        """Learn from a response how many calls are left."""
         calls_left = self._header(response, self.remaining_header)
         reset = self._header(response, self.reset_header)
         if calls_left is None and response.status in self.limit_statuses:

@@ -70,7 +70,7 @@ class FixedWindow:
         return max(now, self._start)
 
     def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
-        """Calls left can only be fewer than known: answers overtake one another."""
+        """Calls left can only be fewer than known: responses overtake one another."""
         self._move(now)
         waited_for = self._start > now
         if calls_left is not None and not waited_for:

@@ -27,7 +27,7 @@ def next_url(response: Response, link: str) -> str:
 
 
 def saved_token(request: Request, token: Stored) -> Stored:
-    """`token`, which an answer to `request` gave, as it may be saved: without the secrets that the request had.
+    """`token`, which a response to `request` gave, as it may be saved: without the secrets that the request had.
 
     A parameter of a URL that holds one is left out, as it is added to each request; elsewhere a mark says what it was.
     """

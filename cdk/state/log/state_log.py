@@ -170,7 +170,7 @@ class StateLog:
         return placed
 
     def _create(self, record: StateRecord) -> None:
-        """Create the record, or find that an earlier try did: its answer was lost on the way."""
+        """Create the record, or find that an earlier try did: its response was lost on the way."""
         data = record.to_bytes()
         for tries_left in reversed(range(_TRIES)):
             try:

@@ -1,4 +1,4 @@
-"""HttpProbe: what to tell a server about the last answer, and what to learn from the new one. Knows no HTTP library.
+"""HttpProbe: what to tell a server about the last response, and what to learn from the new one. Knows no HTTP library.
 
 HttpSnapshot is what travels to other processes, which ask in its place; what they learned comes back as a plain map.
 """
@@ -17,7 +17,7 @@ from cdk.state.source_state.slots import slot_of
 from cdk.state.source_state.validators import UNBOUND, Validators, read_validators, to_value
 
 Uncacheable: TypeAlias = Literal["read", "skip"]
-"""What to do with an answer that came without validators: ask for it in each run, or only when it has grown old."""
+"""What to do with a response that came without validators: ask for it in each run, or only when it has grown old."""
 
 _DAY = timedelta(hours=24)
 
@@ -26,7 +26,7 @@ class HttpProbe:
     """Remembers for one source what its requests were answered. Safe to use from several threads; does not travel.
 
     before: request -> what is known of it; a request is told by its fingerprint. max_validator_age: how long a server
-    is believed that says "not modified"; after that its answer is read whole again. uncacheable: see there.
+    is believed that says "not modified"; after that its response is read whole again. uncacheable: see there.
 
     What is learned counts from the next run on: within a run all tries of a request are asked in the same way.
     """
@@ -83,7 +83,7 @@ class HttpProbe:
         return {} if known.last_modified is None else {"If-Modified-Since": known.last_modified}
 
     def skips(self, request: str) -> bool:
-        """Whether a request need not be sent: its answer came without validators, not long ago, and may be skipped."""
+        """Whether a request need not be sent: its response had no validators, came not long ago, and may be skipped."""
         known = self.known(request)
         if self._uncacheable == "read" or known is None or not self._young(known):
             return False
@@ -102,8 +102,8 @@ class HttpProbe:
             ),
         )
 
-    def answered(self, request: str, etag: str | None, last_modified: str | None, body: bytes | None) -> bool:
-        """Learn from a whole answer, and say whether its body is new. body: None where it is not held in memory."""
+    def learn(self, request: str, etag: str | None, last_modified: str | None, body: bytes | None) -> bool:
+        """Learn from a whole response, and say whether its body is new. body: None where it is not held in memory."""
         known = self.known(request)
         if body is None:
             self._learn(request, Validators(etag, last_modified, read_at=self._now()))
@@ -151,7 +151,7 @@ class HttpProbe:
 
 @dataclass(frozen=True, slots=True)
 class HttpSnapshot:
-    """What was known of a source's answers at one moment. Travels to whoever asks.
+    """What was known of a source's responses at one moment. Travels to whoever asks.
 
     known: request -> what is known of it. now: that moment, by the clock of who keeps the state, so that the clocks of
     other machines do not count. The others are those of HttpProbe.

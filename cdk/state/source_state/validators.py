@@ -1,4 +1,4 @@
-"""Validators: what a server said about its answer to one request, as slots keep it.
+"""Validators: what a server said about its response to one request, as slots keep it.
 
 Kind `cdk/http-validators`, version 1:
 
@@ -28,7 +28,7 @@ UNBOUND = ""
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What is known about the last answer to a request.
+    """What is known about the last response to a request.
 
     etag, last_modified: the headers, verbatim; None where there were none. sha256, length: of the body, in hexadecimal
     digits and bytes; None where it was not held in memory. read_at: when a body last came, RFC 3339; None: not known.

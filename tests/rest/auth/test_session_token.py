@@ -114,7 +114,7 @@ def legacy(time: Time, **given: str) -> LegacySessionToken:
     return LegacySessionToken(
         "X-Session",
         "https://api.test/session",
-        answer_field="id",
+        token_field="id",
         validate_url="https://api.test/me",
         clock=time.clock,
         **given,  # type: ignore[arg-type] # only texts are given

@@ -96,7 +96,7 @@ def test_the_innermost_tally_counts_also_in_threads() -> None:
             # Waits, as a source makes one wait: further threads begin only then.
             threading.Event().wait(0.03)
             seen.add(threading.get_ident())
-            current_metrics().answer(200, number)
+            current_metrics().count_response(200, number)
             yield ReadPage(())
 
         assert len(list(threads(3)(iter(range(5)), read))) == 5
@@ -125,6 +125,6 @@ def test_tallies_travel_and_add_up() -> None:
 
 def test_a_status_that_http_does_not_have_is_counted_all_the_same() -> None:
     counted = HttpMetrics()
-    counted.answer(999, 1)
+    counted.count_response(999, 1)
 
     assert counted.to_json()["statuses"] == {"other": 1}

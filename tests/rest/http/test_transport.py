@@ -246,7 +246,7 @@ def test_certificates_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPat
 def test_a_silent_server_is_a_timeout(server: Server) -> None:
     transport = RequestsTransport(read_timeout=timedelta(milliseconds=50))
 
-    with pytest.raises(Timeout, match=r"/slow\?token=\*\*\*\*: no answer in time"):
+    with pytest.raises(Timeout, match=r"/slow\?token=\*\*\*\*: no response in time"):
         transport.send(get(server, "/slow", params={"token": "abcd"}))
 
 
@@ -368,29 +368,29 @@ def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, ki
 @pytest.mark.parametrize("path", ENDLESS)
 @pytest.mark.parametrize("egress", [None, Egress.parse("127.0.0.1")])
 def test_an_answer_that_never_ends_is_given_up(server: Server, path: str, egress: Egress | None) -> None:
-    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2), egress=egress)
+    transport = RequestsTransport(response_timeout=timedelta(seconds=0.2), egress=egress)
 
-    with pytest.raises(Timeout, match="no answer in time"):
+    with pytest.raises(Timeout, match="no response in time"):
         transport.send(get(server, path))
 
 
 def test_a_silence_lasts_no_longer_than_what_is_left_for_the_answer(server: Server) -> None:
-    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2))
+    transport = RequestsTransport(response_timeout=timedelta(seconds=0.2))
 
-    with pytest.raises(Timeout, match="no answer in time"):
+    with pytest.raises(Timeout, match="no response in time"):
         transport.send(get(server, "/late"))
 
 
 def test_a_streamed_answer_that_never_ends_is_given_up(server: Server) -> None:
-    answer = RequestsTransport(answer_timeout=timedelta(seconds=0.2)).send(get(server, "/trickle", stream=True))
+    answer = RequestsTransport(response_timeout=timedelta(seconds=0.2)).send(get(server, "/trickle", stream=True))
 
-    with closing(answer.chunks()) as chunks, pytest.raises(Timeout, match="no answer in time"):
+    with closing(answer.chunks()) as chunks, pytest.raises(Timeout, match="no response in time"):
         list(chunks)
 
 
 def test_an_answer_behind_a_proxy_that_never_ends_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", server.url)
-    transport = RequestsTransport(answer_timeout=timedelta(seconds=0.2))
+    transport = RequestsTransport(response_timeout=timedelta(seconds=0.2))
 
-    with pytest.raises(Timeout, match="no answer in time"):
+    with pytest.raises(Timeout, match="no response in time"):
         transport.send(Request("GET", "http://api.test/trickle"))

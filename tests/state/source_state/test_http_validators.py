@@ -63,7 +63,7 @@ def known(clock: Clock, etag: str | None = '"a"', moment: str | None = None) -> 
 @pytest.mark.parametrize("etag", ['"95c5"', 'W/"95c5"', "no quotes", '"\u00fc, \\"', '""'])
 def test_an_etag_is_sent_as_it_came(run: Run, etag: str) -> None:
     first = run.probe()
-    first.answered(USERS, etag, WEDNESDAY, b"[]")
+    first.learn(USERS, etag, WEDNESDAY, b"[]")
     run.commit(first, 1)
 
     assert run.probe().headers(USERS) == {"If-None-Match": etag}
@@ -72,7 +72,7 @@ def test_an_etag_is_sent_as_it_came(run: Run, etag: str) -> None:
 @pytest.mark.parametrize("moment", [WEDNESDAY, "Wednesday, 21-Oct-15 07:28:00 GMT", "yesterday"])
 def test_a_date_is_sent_as_it_came_and_only_without_an_etag(run: Run, moment: str) -> None:
     first = run.probe()
-    first.answered(USERS, None, moment, b"[]")
+    first.learn(USERS, None, moment, b"[]")
     run.commit(first, 1)
 
     assert run.probe().headers(USERS) == {"If-Modified-Since": moment}
@@ -80,7 +80,7 @@ def test_a_date_is_sent_as_it_came_and_only_without_an_etag(run: Run, moment: st
 
 def test_validators_belong_to_the_request_they_were_given_to(run: Run) -> None:
     first = run.probe()
-    first.answered(USERS, '"a"', None, b"[]")
+    first.learn(USERS, '"a"', None, b"[]")
     run.commit(first, 1)
 
     assert run.probe().headers(ORDERS) == {}
@@ -88,15 +88,15 @@ def test_validators_belong_to_the_request_they_were_given_to(run: Run) -> None:
 
 def test_what_is_learned_counts_from_the_next_run_on(run: Run) -> None:
     probe = run.probe()
-    assert probe.answered(USERS, '"a"', None, b"[]")
+    assert probe.learn(USERS, '"a"', None, b"[]")
 
     assert probe.headers(USERS) == {}
-    assert probe.answered(USERS, '"a"', None, b"[]")
+    assert probe.learn(USERS, '"a"', None, b"[]")
 
 
 def test_nothing_new_makes_no_record(run: Run) -> None:
     first = run.probe()
-    first.answered(USERS, '"a"', WEDNESDAY, b"[]")
+    first.learn(USERS, '"a"', WEDNESDAY, b"[]")
     assert run.commit(first, 1) is not None
 
     run.time.sleep(3600)
@@ -107,7 +107,7 @@ def test_nothing_new_makes_no_record(run: Run) -> None:
 
 def test_a_validator_that_moved_without_new_rows_is_a_record_without_effects(run: Run) -> None:
     first = run.probe()
-    first.answered(USERS, '"a"', None, b"[]")
+    first.learn(USERS, '"a"', None, b"[]")
     run.commit(first, 1)
 
     second = run.probe()
@@ -120,26 +120,26 @@ def test_a_validator_that_moved_without_new_rows_is_a_record_without_effects(run
 
 def test_the_same_body_under_another_validator_is_nothing_new(run: Run) -> None:
     first = run.probe()
-    assert first.answered(USERS, '"a"', None, b"[1]")
+    assert first.learn(USERS, '"a"', None, b"[1]")
     run.commit(first, 1)
 
     second = run.probe()
-    assert not second.answered(USERS, '"b"', None, b"[1]")
+    assert not second.learn(USERS, '"b"', None, b"[1]")
     assert run.commit(second) is not None
     third = run.probe()
     assert third.headers(USERS) == {"If-None-Match": '"b"'}
-    assert third.answered(USERS, '"b"', None, b"[2]")
+    assert third.learn(USERS, '"b"', None, b"[2]")
 
 
 def test_a_body_that_is_not_in_memory_is_always_new(run: Run) -> None:
     first = run.probe()
-    first.answered(USERS, '"a"', None, b"[1]")
+    first.learn(USERS, '"a"', None, b"[1]")
     run.commit(first, 1)
     second = run.probe()
-    assert second.answered(USERS, '"b"', None, None)
+    assert second.learn(USERS, '"b"', None, None)
     run.commit(second, 1)
 
-    assert run.probe().answered(USERS, '"b"', None, b"[1]")
+    assert run.probe().learn(USERS, '"b"', None, b"[1]")
 
 
 @pytest.mark.parametrize(("age", "sent"), [(timedelta(0), 1), (DAY - timedelta(seconds=1), 1), (DAY, 0)])
@@ -151,7 +151,7 @@ def test_a_server_is_believed_for_so_long(run: Run, age: timedelta, sent: int) -
 
 def test_a_server_that_says_nothing_new_for_ever_is_asked_anew(run: Run) -> None:
     probe = run.probe()
-    probe.answered(USERS, '"stuck"', None, b"[1]")
+    probe.learn(USERS, '"stuck"', None, b"[1]")
     run.commit(probe, 1)
 
     unconditional = []
@@ -162,7 +162,7 @@ def test_a_server_that_says_nothing_new_for_ever_is_asked_anew(run: Run) -> None
             probe.unchanged(USERS, '"stuck"', None)
         else:
             unconditional.append(hour)
-            probe.answered(USERS, '"stuck"', None, b"[%d]" % hour)
+            probe.learn(USERS, '"stuck"', None, b"[%d]" % hour)
         run.commit(probe)
     assert unconditional == [24, 48]
 
@@ -175,7 +175,7 @@ def test_a_clock_that_went_back_makes_the_server_be_asked_anew(run: Run) -> None
 
 def test_an_answer_without_validators_is_read_again_unless_it_is_to_be_skipped(run: Run) -> None:
     first = run.probe()
-    first.answered(USERS, None, None, b"[]")
+    first.learn(USERS, None, None, b"[]")
     run.commit(first, 1)
     reads, skips = run.probe(), run.probe(uncacheable="skip")
 
@@ -194,11 +194,11 @@ def test_an_answer_with_validators_is_never_skipped(run: Run) -> None:
 
 def test_what_is_not_asked_for_stays_until_it_is_too_old_to_be_sent(run: Run) -> None:
     first = run.probe()
-    first.answered(USERS, '"a"', None, b"[]")
+    first.learn(USERS, '"a"', None, b"[]")
     run.commit(first, 1)
     run.time.sleep(3600)
     second = run.probe()
-    second.answered(ORDERS, '"b"', None, b"[]")
+    second.learn(ORDERS, '"b"', None, b"[]")
     run.commit(second, 1)
     assert set(run.probe().value().value["requests"]) == {USERS, ORDERS}
 
@@ -211,12 +211,12 @@ def test_what_is_not_asked_for_stays_until_it_is_too_old_to_be_sent(run: Run) ->
 
 def test_a_run_that_ignores_the_state_asks_for_everything(run: Run) -> None:
     first = run.probe()
-    first.answered(USERS, '"a"', None, b"[]")
+    first.learn(USERS, '"a"', None, b"[]")
     run.commit(first, 1)
 
     again = run.probe(Mode("ignore"))
     assert again.headers(USERS) == {}
-    assert again.answered(USERS, '"a"', None, b"[]")
+    assert again.learn(USERS, '"a"', None, b"[]")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_the_validator_alone_is_what_open_data_fabric_knows() -> None:
     def value(*answers: tuple[str | None, str | None]) -> StateValue:
         probe = HttpProbe()
         for number, (etag, moment) in enumerate(answers):
-            probe.answered(str(number), etag, moment, b"")
+            probe.learn(str(number), etag, moment, b"")
         return probe.value()
 
     assert as_odf(value(('W/"a"', WEDNESDAY))) == StateValue("odf/etag", 1, 'W/"a"')
@@ -298,7 +298,7 @@ def test_a_snapshot_travels_and_asks_by_the_clock_of_who_made_it(run: Run) -> No
     probe = pickle.loads(pickle.dumps(sent)).probe()  # noqa: S301 - our own
 
     assert probe.headers(USERS) == {"If-None-Match": '"a"'}
-    probe.answered(ORDERS, '"b"', None, b"[]")
+    probe.learn(ORDERS, '"b"', None, b"[]")
     assert list(probe.learned) == [ORDERS]
     assert probe.learned[ORDERS].read_at == now.isoformat(timespec="milliseconds")
     assert sent.probe().learned == {}

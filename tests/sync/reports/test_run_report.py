@@ -52,15 +52,15 @@ class Parts(PagedStream):
     }
 
     def partitions(self) -> Iterator[Partition]:
-        current_metrics().answer(200, 7)
+        current_metrics().count_response(200, 7)
         for name in ("a", "b"):
             yield Partition.of(part=name)
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
         n = token["page"] if token else 0
-        current_metrics().answer(429, 1)
+        current_metrics().count_response(429, 1)
         current_metrics().retry(2.0)
-        current_metrics().answer(200, 10)
+        current_metrics().count_response(200, 10)
         return Page([{"id": 1}, {"id": 2}, {"id": "three"}], {"page": n + 1} if n < 2 else None)
 
 

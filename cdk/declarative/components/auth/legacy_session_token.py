@@ -41,7 +41,7 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
         return LegacySessionToken(
             ctx.expression(self, "header").text,
             self._url(ctx, "login_url"),
-            answer_field=ctx.expression(self, "session_token_response_key").text,
+            token_field=ctx.expression(self, "session_token_response_key").text,
             validate_url=self._url(ctx, "validate_session_url"),
             token=ctx.expression(self, "session_token").text,
             user=ctx.expression(self, "username").text,

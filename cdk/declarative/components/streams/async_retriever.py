@@ -31,7 +31,7 @@ from cdk.declarative.model.plug_points import (
 from cdk.declarative.model.slice_names import slice_names, view
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.rest import Decoder, HttpClient, JsonDocument, Request, Response
-from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, answer
+from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, response_values
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Partition, Slice
 from cdk.streams.stream import Item
@@ -280,7 +280,7 @@ def _decoder(component: AnyDecoder | None, ctx: BuildContext) -> Decoder:
 
 def _answers(job: Job) -> JsonObject:
     """What the API has said of a job, under the names of expressions."""
-    polled = {} if job.polled is None else {"polling_response": answer(job.polled)}
+    polled = {} if job.polled is None else {"polling_response": response_values(job.polled)}
     return {"creation_response": job.created, **polled}
 
 
