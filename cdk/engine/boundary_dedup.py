@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from cdk.base.records.raw_json_lines import field_values
-from cdk.base.values import FieldValue, NotJson, Record, canonical
+from cdk.base.values import NotJson, Record, canonical
 from cdk.state.position import Edge
 from cdk.state.slice import Slice
 from cdk.streams.cursor import Cursor
@@ -73,7 +73,7 @@ class _Memory:
         self._greatest = greatest
         self._forget(lambda _, value: value is None or self._cursor.repeats(value, greatest))
 
-    def _forget(self, unless: Callable[[str, FieldValue], bool]) -> None:
+    def _forget(self, unless: Callable[[str, object], bool]) -> None:
         # What an earlier run remembers counts to the end: equal records that come again later are compared with it.
         known = self._known.keys
         self._keys = {digest: value for digest, value in self._keys.items() if digest in known or unless(digest, value)}
@@ -83,7 +83,7 @@ class _Memory:
         """Which of the records are not known. Only those that may come again are looked at closely."""
         values = field_values(records, self._cursor.field)
         undated = frozenset(self._cursor.unreadable(values))
-        near: dict[FieldValue, bool] = {}
+        near: dict[object, bool] = {}
         indices, only_owed = [], self._slice.owed is not None
         for i, value in enumerate(values):
             if i in undated:
@@ -99,7 +99,7 @@ class _Memory:
                 indices.append(i)
         return indices
 
-    def _is_new(self, digest: str, value: FieldValue) -> bool:
+    def _is_new(self, digest: str, value: object) -> bool:
         """Count a record, and say whether it is one more than those that are known."""
         count = self._counts.get(digest, 0) + 1
         known = self._known.count(digest)

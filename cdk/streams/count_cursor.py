@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from cdk.base.errors import BadState
-from cdk.base.values import FieldValue
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
 from cdk.streams.order import CountOrder
@@ -35,10 +34,10 @@ class CountCursor(Cursor):
 
     def windows(
         self,
-        after: FieldValue | None,
+        after: object,
         now: datetime,  # noqa: ARG002 - a number has no present moment
         *,
-        upto: FieldValue | None = None,
+        upto: object = None,
         again: bool = True,  # noqa: ARG002
     ) -> Iterator[Window]:
         start = self.start if after is None else _number(after)
@@ -46,14 +45,14 @@ class CountCursor(Cursor):
             raise BadState(f"state.{self.field}", after, self.order.expected)
         yield Window(max(start, self.start), upto, upto, last=upto is None)
 
-    def greatest(self, values: Sequence[FieldValue]) -> FieldValue | None:
+    def greatest(self, values: Sequence[object]) -> object:
         value = super().greatest(values)
         return _number(value) if self._as_numbers else value
 
-    def owns(self, window: Window, value: FieldValue) -> bool:
+    def owns(self, window: Window, value: object) -> bool:
         return self.by_request or self.wants(window, value)
 
-    def wants(self, window: Window, value: FieldValue) -> bool:
+    def wants(self, window: Window, value: object) -> bool:
         number = _number(value)
         if number is None:
             return True
@@ -61,11 +60,11 @@ class CountCursor(Cursor):
         assert start is not None
         return number >= start and (window.last or until is None or number < until)
 
-    def repeats(self, value: FieldValue, reached: FieldValue) -> bool:
+    def repeats(self, value: object, reached: object) -> bool:
         number, limit = _number(value), _number(reached)
         return number is not None and limit is not None and number >= limit
 
 
-def _number(value: FieldValue) -> int | None:
+def _number(value: object) -> int | None:
     rank = _ORDER.rank(value)
     return rank if isinstance(rank, int) else None

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from cdk.base.times.iso_durations import Duration
-from cdk.base.values import FieldValue
 from cdk.state.window import Window
 from cdk.streams.order import Order, json_value
 
@@ -29,9 +28,7 @@ class Cursor(ABC):
     """The smallest difference that the source's filter knows; None where that is unknown."""
 
     @abstractmethod
-    def windows(
-        self, after: FieldValue | None, now: datetime, *, upto: FieldValue | None = None, again: bool = True
-    ) -> Iterator[Window]:
+    def windows(self, after: object, now: datetime, *, upto: object = None, again: bool = True) -> Iterator[Window]:
         """Windows still to read, oldest first, leaving no gap.
 
         after: the value reached, None for a first read. now: the moment this read was planned, its upper bound.
@@ -46,7 +43,7 @@ class Cursor(ABC):
     def order(self) -> Order:
         """Which of two values is greater, and which are none of this cursor's."""
 
-    def greatest(self, values: Sequence[FieldValue]) -> FieldValue | None:
+    def greatest(self, values: Sequence[object]) -> object:
         """The greatest of some values, in its own spelling; values that are none of this cursor's do not count.
 
         Of equals the last.
@@ -55,20 +52,20 @@ class Cursor(ABC):
         ranked = [(order, i) for i, value in enumerate(values) if (order := rank(value)) is not None]
         return json_value(values[max(ranked)[1]]) if ranked else None
 
-    def unreadable(self, values: Sequence[FieldValue]) -> Sequence[int]:
+    def unreadable(self, values: Sequence[object]) -> Sequence[int]:
         """Where in `values` those lie that are none of this cursor's; a subclass may answer without a look at each."""
         rank = self.order.rank
         return [i for i, value in enumerate(values) if value is None or rank(value) is None]
 
     @abstractmethod
-    def owns(self, window: Window, value: FieldValue) -> bool:
+    def owns(self, window: Window, value: object) -> bool:
         """Whether a record with this value belongs to `window` and not to a neighbour. Unreadable values do."""
 
-    def owns_all(self, window: Window, values: Sequence[FieldValue]) -> bool:
+    def owns_all(self, window: Window, values: Sequence[object]) -> bool:
         """Whether every value belongs to `window`; a subclass may answer without looking at each."""
         return all(self.owns(window, value) for value in values)
 
-    def wants(self, window: Window, value: FieldValue) -> bool:
+    def wants(self, window: Window, value: object) -> bool:
         """Whether a value lies in `window`, for sources that do not filter. Unreadable values do."""
         return self.owns(window, value)
 
@@ -80,15 +77,15 @@ class Cursor(ABC):
         """A window in two parts; None where it is no longer than `smallest`, or the cursor cuts none."""
         return None
 
-    def back(self, value: FieldValue, by: timedelta) -> FieldValue:  # noqa: ARG002 - for overriding
+    def back(self, value: object, by: timedelta) -> object:  # noqa: ARG002 - for overriding
         """The value that lies `by` before another; the value itself where values are not timestamps."""
         return value
 
     @abstractmethod
-    def repeats(self, value: FieldValue, reached: FieldValue) -> bool:
+    def repeats(self, value: object, reached: object) -> bool:
         """Whether the next read, having reached `reached`, will meet a record with `value` again."""
 
-    def reached(self, window: Window, greatest: FieldValue | None, before: FieldValue | None) -> FieldValue:
+    def reached(self, window: Window, greatest: object, before: object) -> object:
         """The value to keep once `window` and all before it are closed.
 
         greatest: the greatest value of any record read, None when there was none. before: the value kept so far.

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, Duration, earlier, later, parse_duration
-from cdk.base.values import FieldValue
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
 from cdk.streams.order import MomentOrder, json_value
@@ -128,24 +127,22 @@ class DatetimeCursor(Cursor):
         return MomentOrder(self._formats)
 
     @property
-    def start(self) -> FieldValue:
+    def start(self) -> str | float:
         """Where a first read starts, as windows write it."""
         return self.write(self._first())
 
-    def moment(self, value: FieldValue) -> datetime | None:
+    def moment(self, value: object) -> datetime | None:
         """The moment that a value of records or states names; None when it names none."""
         if type(value) is str:
             return _parsed(value, self._formats)
         return parse_timestamp(json_value(value), self._formats)
 
-    def write(self, moment: datetime) -> FieldValue:
+    def write(self, moment: datetime) -> str | float:
         """A moment as windows have it, as precise as the format is."""
         value = write_timestamp(moment, self._format)
         return value if self._own_spelling else str(value)
 
-    def windows(
-        self, after: FieldValue | None, now: datetime, *, upto: FieldValue | None = None, again: bool = True
-    ) -> Iterator[Window]:
+    def windows(self, after: object, now: datetime, *, upto: object = None, again: bool = True) -> Iterator[Window]:
         first = self._first()
         lower = first if after is None else self.moment(after)
         if lower is None:
@@ -202,7 +199,7 @@ class DatetimeCursor(Cursor):
             return None
         return replace(window, end=first, until=second, last=False), replace(window, start=second)
 
-    def greatest(self, values: Sequence[FieldValue]) -> FieldValue | None:
+    def greatest(self, values: Sequence[object]) -> object:
         if self._all_text_in_order(values) and (moment := self.moment(greatest := max(values))) is not None:
             return greatest if self._own_spelling else self.write(moment)
         ranked = [(moment, at) for at, value in enumerate(values) if (moment := self.moment(value)) is not None]
@@ -211,19 +208,19 @@ class DatetimeCursor(Cursor):
         moment, at = max(ranked)
         return json_value(values[at]) if self._own_spelling else self.write(moment)
 
-    def unreadable(self, values: Sequence[FieldValue]) -> Sequence[int]:
+    def unreadable(self, values: Sequence[object]) -> Sequence[int]:
         if values and self._all_text_in_order(values) and None not in map(self.moment, (min(values), max(values))):
             return ()
         return super().unreadable(values)
 
-    def owns(self, window: Window, value: FieldValue) -> bool:
+    def owns(self, window: Window, value: object) -> bool:
         if self.by_request or (moment := self.moment(value)) is None:
             return True
         start, until = self.moment(window.start), self.moment(window.until)
         assert start is not None
         return moment >= start and (window.last or until is None or moment < until)
 
-    def owns_all(self, window: Window, values: Sequence[FieldValue]) -> bool:
+    def owns_all(self, window: Window, values: Sequence[object]) -> bool:
         if self.by_request:
             return True
         if self._all_text_in_order(values):
@@ -232,7 +229,7 @@ class DatetimeCursor(Cursor):
                 return all(self.owns(window, value) for value in ends)
         return super().owns_all(window, values)
 
-    def wants(self, window: Window, value: FieldValue) -> bool:
+    def wants(self, window: Window, value: object) -> bool:
         moment = self.moment(value)
         if moment is None:
             return True
@@ -241,11 +238,11 @@ class DatetimeCursor(Cursor):
         assert end is not None
         return start <= moment and (moment <= end if window.last else moment < end)
 
-    def back(self, value: FieldValue, by: timedelta) -> FieldValue:
+    def back(self, value: object, by: timedelta) -> object:
         moment = self.moment(value)
         return value if moment is None else self.write(earlier(moment, by))
 
-    def repeats(self, value: FieldValue, reached: FieldValue) -> bool:
+    def repeats(self, value: object, reached: object) -> bool:
         if value == reached:
             return True
         moment, limit = self.moment(value), self.moment(reached)
@@ -254,7 +251,7 @@ class DatetimeCursor(Cursor):
         # A window starts at the value as the format can write it, which may be earlier than the record says.
         return moment >= earlier(self._as_written(limit), self._lookback)
 
-    def reached(self, window: Window, greatest: FieldValue | None, before: FieldValue | None) -> FieldValue:
+    def reached(self, window: Window, greatest: object, before: object) -> object:
         value = super().reached(window, greatest, before)
         moment, planned = self.moment(value), self.moment(window.until)
         if self.by_request and moment is not None and moment < self._first():
@@ -278,12 +275,12 @@ class DatetimeCursor(Cursor):
             return self._end(now)
         return now if self._end is None else min(self._end, now)
 
-    def _all_text_in_order(self, values: Sequence[FieldValue]) -> bool:
+    def _all_text_in_order(self, values: Sequence[object]) -> TypeGuard[Sequence[str]]:
         """Whether comparing as text is comparing in time: it costs a fiftieth of parsing each value."""
         first = values[0] if values else None
         if not self._sortable or type(first) is not str or not first.endswith("Z"):
             return False
-        if set(map(type, values)) != {str} or set(map(len, values)) != {len(first)}:
+        if not _are_texts(values) or set(map(len, values)) != {len(first)}:
             return False
         return {value[-1] + value[10:11] for value in values} == {f"Z{first[10:11]}"}
 
@@ -315,6 +312,10 @@ class DatetimeCursor(Cursor):
                 formats = " or ".join(self._formats)
                 raise ConfigError(f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {formats}")
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _are_texts(values: Sequence[object]) -> TypeGuard[Sequence[str]]:
+    return set(map(type, values)) == {str}
 
 
 def _fixed_length(text: str) -> timedelta | None:

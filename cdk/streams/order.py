@@ -12,7 +12,7 @@ from typing import ClassVar, TypeAlias
 
 from cdk.base.records.plain_values import plain
 from cdk.base.times.clock import parse_timestamp
-from cdk.base.values import FieldValue, NotJson
+from cdk.base.values import NotJson
 
 Rank: TypeAlias = int | bytes
 """Where a value stands. All ranks of one order are of one type."""
@@ -37,13 +37,13 @@ class Order(ABC):
         return "a value of the stream's cursor"
 
     @abstractmethod
-    def rank(self, value: FieldValue) -> Rank | None:
+    def rank(self, value: object) -> Rank | None:
         """The rank of a value; a greater value has a greater one. None: the value cannot be read.
 
         A value that cannot be read is older than any that can.
         """
 
-    def reaches(self, value: FieldValue, limit: FieldValue) -> bool:
+    def reaches(self, value: object, limit: object) -> bool:
         """Whether a value is as great as `limit` or greater; never where one of them cannot be read."""
         rank, least = self.rank(value), self.rank(limit)
         return rank is not None and least is not None and rank >= least  # type: ignore[operator] # one type in an order
@@ -61,7 +61,7 @@ class MomentOrder(Order):
     def expected(self) -> str:
         return f"a timestamp written as {' or '.join(dict.fromkeys([*self.formats, 'ISO 8601']))}"
 
-    def rank(self, value: FieldValue) -> Rank | None:
+    def rank(self, value: object) -> Rank | None:
         moment = parse_timestamp(json_value(value), self.formats)
         return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
@@ -76,7 +76,7 @@ class CountOrder(Order):
     def expected(self) -> str:
         return "a whole number"
 
-    def rank(self, value: FieldValue) -> Rank | None:
+    def rank(self, value: object) -> Rank | None:
         value = json_value(value)
         if type(value) is int:
             return value
@@ -98,7 +98,7 @@ class NaturalOrder(Order):
     characters. Booleans, lists and objects cannot be read.
     """
 
-    def rank(self, value: FieldValue) -> Rank | None:
+    def rank(self, value: object) -> Rank | None:
         value = json_value(value)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return None
@@ -109,7 +109,7 @@ class NaturalOrder(Order):
         return b"\0" + value.encode(errors="surrogatepass") if isinstance(value, str) else None
 
 
-def json_value(value: FieldValue) -> FieldValue:
+def json_value(value: object) -> object:
     """A value of a record as states and requests have it: one of JSON's types; a Decimal is a number or a text of it.
 
     What JSON has nothing like stays what it is.
@@ -126,7 +126,7 @@ def json_value(value: FieldValue) -> FieldValue:
             return value
 
 
-def _decimal(value: FieldValue) -> Decimal | None:
+def _decimal(value: object) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

@@ -8,7 +8,7 @@ from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.logs import logger
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
-from cdk.base.values import FieldValue, Record
+from cdk.base.values import Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Slice
 from cdk.streams.cursor import Cursor
@@ -135,7 +135,7 @@ class _Finisher:
             stream=self._stream.name,
         )
 
-    def _undated(self, cursor: Cursor, records: Sequence[Record], values: Sequence[FieldValue]) -> str:
+    def _undated(self, cursor: Cursor, records: Sequence[Record], values: Sequence[object]) -> str:
         """What to say, once, of records without a cursor value that can be read."""
         if self._warned:
             return ""
@@ -160,7 +160,7 @@ class _Finisher:
             f"while there are at most {Edge.MAX_KEYS:,} of them"
         )
 
-    def _owns_all(self, cursor: Cursor, values: Sequence[FieldValue]) -> bool:
+    def _owns_all(self, cursor: Cursor, values: Sequence[object]) -> bool:
         window = self._slice.window
         return window is None or not values or cursor.owns_all(window, values)
 
@@ -169,7 +169,7 @@ class _Finisher:
         assert window is not None
         return [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
 
-    def _advance(self, cursor: Cursor, values: Sequence[FieldValue]) -> None:
+    def _advance(self, cursor: Cursor, values: Sequence[object]) -> None:
         """Move the edge to the greatest of the values seen."""
         if not values:
             return
@@ -179,7 +179,7 @@ class _Finisher:
         greatest = cursor.greatest([*known, cursor.greatest(values)])
         self._edge = None if greatest is None else Edge(greatest)
 
-    def _check_order(self, cursor: Cursor, values: Sequence[FieldValue]) -> None:
+    def _check_order(self, cursor: Cursor, values: Sequence[object]) -> None:
         """Raise FatalError for a value that is less than one before it: a cut read would resume behind it."""
         readable = [value for value in values if cursor.greatest([value]) is not None]
         for before, value in pairwise(readable):
@@ -202,5 +202,5 @@ class _Finisher:
         return Checkpoint({cursor.field: self._edge.value})
 
 
-def _present(values: Sequence[FieldValue]) -> list[FieldValue]:
+def _present(values: Sequence[object]) -> list[object]:
     return [value for value in values if value is not None]

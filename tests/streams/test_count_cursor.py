@@ -35,7 +35,7 @@ def test_the_greatest_is_compared_as_a_number_and_keeps_its_spelling(values: lis
         int(v) for v in values if v is not None and not isinstance(v, bool | list | dict) and v not in ("x", 0.5)
     ]
 
-    greatest = CURSOR.greatest(values)
+    greatest: Json = CURSOR.greatest(values)
 
     assert (None if greatest is None else int(greatest)) == (max(numbers) if numbers else None)
 

@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Literal, TypeAlias
 
 from cdk.base.records.plain_values import plain
-from cdk.base.values import FieldValue, JsonObject, Record
+from cdk.base.values import JsonObject, Record
 
 JsonType: TypeAlias = Literal["boolean", "integer", "number", "string", "object", "array", "mixed"]
 
@@ -22,7 +22,7 @@ _MOST_DIGITS = 40
 _SIMPLE: dict[type, JsonType] = {bool: "boolean", str: "string", dict: "object", list: "array"}
 
 
-def inferred_type(values: Iterable[FieldValue]) -> JsonType | None:
+def inferred_type(values: Iterable[object]) -> JsonType | None:
     """The type of all values; None: they are all null.
 
     integer: they fit 64 bits. number: a double holds each. mixed: no narrower type than text does. Raises NotJson.
@@ -40,7 +40,7 @@ def inferred_type(values: Iterable[FieldValue]) -> JsonType | None:
     return _SIMPLE.get(types.pop(), "mixed") if len(types) == 1 else "mixed"
 
 
-def _number(value: FieldValue) -> FieldValue:
+def _number(value: object) -> object:
     """A decimal as the number of JSON that it is written as, where no digit is lost."""
     if not isinstance(value, Decimal):
         return value
@@ -59,14 +59,14 @@ def inferred_schema(records: Iterable[Record]) -> JsonObject:
     Of objects and arrays it says no more than that: the first records say too little of what lies inside of others. A
     field that is always null is left out. What becomes a text column may be a text, too.
     """
-    fields: dict[str, list[FieldValue]] = {}
+    fields: dict[str, list[object]] = {}
     for record in records:
         for name, value in record.items():
             fields.setdefault(name, []).append(value)
     return {name: {"type": types} for name, values in fields.items() if (types := _types(values))}
 
 
-def _types(values: Sequence[FieldValue]) -> list[str]:
+def _types(values: Sequence[object]) -> list[str]:
     kind = inferred_type(values)
     if kind != "mixed":
         return [] if kind is None else ["null", kind]

@@ -52,7 +52,7 @@ class JsonLines(Sequence[Record]):
         """Bytes of the text, more or less; None once somebody has looked at the records."""
         return None if self._lines is None else len(self._lines)
 
-    def values(self, field: str) -> list[FieldValue]:
+    def values(self, field: str) -> list[object]:
         """The value of a field of each record, None where it is absent. The text stays."""
         if (lines := self.lines) is None or not is_plain(field):
             return [record.get(field) for record in self]
@@ -106,7 +106,7 @@ class JsonLines(Sequence[Record]):
         return self._records
 
 
-def field_values(records: Sequence[Record], field: str) -> list[FieldValue]:
+def field_values(records: Sequence[Record], field: str) -> list[object]:
     """The value of a field of each record, None where it is absent."""
     lines = json_lines(records)
     return [record.get(field) for record in records] if lines is None else lines.values(field)

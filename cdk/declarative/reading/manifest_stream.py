@@ -137,7 +137,7 @@ class _AirbyteStateReader(CheckpointReader):
         shared = state.positions.get(WHOLE)
         saved = None if shared is None else shared.cursor
         known = self._extra.get("state") or {} if saved is None else saved
-        self._greatest: JsonValue = known.get(incremental.cursor.field)
+        self._greatest: object = known.get(incremental.cursor.field)
 
     def next(self) -> Slice | None:
         return self._inner.next()

@@ -109,7 +109,7 @@ class _Attempt:
     def __init__(self, slice: Slice, remaining: list[Window | None], *, uncut: bool) -> None:
         self.slice, self.remaining, self._uncut = slice, remaining, uncut
         self.handed = 0
-        self.greatest: JsonValue = None
+        self.greatest: object = None
 
     def read(self, inner: SliceReader, incremental: Incremental | None, limit: int | None) -> Iterator[Item]:
         """The items of the window. Raises ResetPagination: there are as many records as the limit says."""

@@ -3,7 +3,6 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
-from cdk.base.values import FieldValue
 from cdk.state.position import Edge, Position
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
@@ -93,12 +92,12 @@ def merged(cursor: Cursor, first: Edge | None, second: Edge | None, staying: Con
     return Edge(greatest, keys, counts, held)
 
 
-def moved(cursor: Cursor, edge: Edge, value: FieldValue) -> Edge:
+def moved(cursor: Cursor, edge: Edge, value: object) -> Edge:
     """What is still remembered of an edge when the cursor stands at `value`."""
     keys = {digest: at for digest, at in edge.keys.items() if _stays(cursor, at, value)}
     return replace(edge, value=value, keys=keys, counts={d: n for d, n in edge.counts.items() if d in keys})
 
 
-def _stays(cursor: Cursor, value: FieldValue, reached: FieldValue) -> bool:
+def _stays(cursor: Cursor, value: object, reached: object) -> bool:
     """Whether a record is still to be remembered: those without a cursor value come with every window."""
     return value is None or cursor.repeats(value, reached)

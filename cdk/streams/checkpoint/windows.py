@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from cdk.base.values import FieldValue
+from cdk.base.values import JsonValue
 from cdk.state.ack import AckQueue, Ticket
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
 from cdk.state.slice import Partition, Slice
@@ -27,15 +27,15 @@ class SliceCheckpointReader(PartitionReader):
         super().__init__(partition, position)
         self._cursor = cursor
         self._queue: AckQueue[OpenedWindow] = AckQueue()
-        self._tickets: dict[FieldValue, Ticket[OpenedWindow]] = {}
+        self._tickets: dict[object, Ticket[OpenedWindow]] = {}
         self._again: deque[OpenedWindow] = deque()
         self._owing: list[Ticket[OpenedWindow]] = []
         self._owed: deque[Slice] = deque()
         self._planned = False
-        self._other_fields: dict[str, FieldValue] = {}
-        self._before: FieldValue | None = None
+        self._other_fields: dict[str, JsonValue] = {}
+        self._before: object = None
         self._edge: Edge | None = None
-        self._through: FieldValue | None = None
+        self._through: object = None
         self._any_closed = False
         resume: Resume | None = None
         match position:
