@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json, Keys, json_kind
+from cdk.base.values import Keys, json_kind
 
 TYPE_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
@@ -41,7 +41,7 @@ _EXPECTED = {
 
 def refusals(
     error: ValidationError,
-    value: Json,
+    value: object,
     *,
     known: Callable[[Keys], Iterable[str]] = lambda _: (),
     secret: Callable[[Keys], bool] = lambda _: False,
@@ -81,7 +81,7 @@ def expected(detail: ErrorDetails) -> str:
     return text.removeprefix("expected ").removeprefix("Input should be ")
 
 
-def shown(value: Json) -> str:
+def shown(value: object) -> str:
     """A value as errors show it: of objects the names, of lists the length, of long strings the beginning."""
     match value:
         case None:
@@ -100,7 +100,7 @@ def shown(value: Json) -> str:
             return repr(value)
 
 
-def _part_at(value: Json, location: Keys) -> tuple[Keys, Json]:
+def _part_at(value: object, location: Keys) -> tuple[Keys, object]:
     """The part of a location that a document has, without the types that pydantic tried there, and the value there."""
     keys: Keys = ()
     for key in location:

@@ -15,7 +15,7 @@ from cdk.base.values import FieldValue, JsonSchema, Keys, dotted
 _CHOOSING = frozenset({"const", "enum"})
 
 
-def misfits(config: FieldValue, schema: JsonSchema) -> list[str]:
+def misfits(config: object, schema: JsonSchema) -> list[str]:
     """One text for each place of `config` that does not fit: where, what was found, what was expected.
 
     Values appear in it: mask them. Raises ConfigError: `schema` itself is no JSON Schema.
@@ -32,7 +32,7 @@ def misfits(config: FieldValue, schema: JsonSchema) -> list[str]:
     return list(dict.fromkeys(text for error in errors for leaf in _leaves(error) for text in _lines(leaf)))
 
 
-def _pattern(_: object, pattern: str, value: FieldValue, __: FieldValue) -> Iterator[ValidationError]:
+def _pattern(_: object, pattern: str, value: object, __: object) -> Iterator[ValidationError]:
     """The keyword `pattern`, in limited time."""
     if isinstance(value, str) and Pattern(pattern).search(value) is None:
         yield ValidationError(f"{value!r} does not match {pattern!r}")

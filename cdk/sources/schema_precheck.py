@@ -5,11 +5,11 @@ before its first request. It is asked when this does not say yes.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import FatalError
-from cdk.base.values import FieldValue, JsonSchema
+from cdk.base.values import JsonSchema
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -31,7 +31,7 @@ _NOTES = frozenset(
 """Keywords that say nothing about which values are allowed."""
 
 
-def plainly_fits(config: FieldValue, schema: JsonSchema) -> bool:
+def plainly_fits(config: object, schema: JsonSchema) -> bool:
     """Whether `config` certainly fits. False says nothing: the schema may have keywords that are not known here."""
     for keyword, rule in schema.items():
         if keyword in _NOTES:
@@ -42,7 +42,7 @@ def plainly_fits(config: FieldValue, schema: JsonSchema) -> bool:
     return True
 
 
-def misfits(config: FieldValue, schema: JsonSchema) -> list[str]:
+def misfits(config: object, schema: JsonSchema) -> list[str]:
     """A sentence for each place of `config` that does not fit: see `schema_errors`, which is imported only in doubt."""
     if plainly_fits(config, schema):
         return []
@@ -51,20 +51,21 @@ def misfits(config: FieldValue, schema: JsonSchema) -> list[str]:
     return schema_errors.misfits(config, schema)
 
 
-def _has_type(value: FieldValue, names: FieldValue) -> bool:
-    kinds = names if isinstance(names, list) else [names]
-    if not all(isinstance(kind, str) and kind in _TYPES for kind in kinds):
+def _has_type(value: object, names: object) -> bool:
+    listed = names if isinstance(names, list) else [names]
+    kinds = [kind for kind in listed if isinstance(kind, str) and kind in _TYPES]
+    if len(kinds) < len(listed):
         return False
     if isinstance(value, bool):
         return "boolean" in kinds
     return any(isinstance(value, _TYPES[kind]) for kind in kinds)
 
 
-def _same(value: FieldValue, other: FieldValue) -> bool:
+def _same(value: object, other: object) -> bool:
     return type(value) is type(other) and bool(value == other)
 
 
-def _properties(config: FieldValue, rule: FieldValue) -> bool:
+def _properties(config: object, rule: object) -> bool:
     if not isinstance(rule, Mapping) or not isinstance(config, dict):
         return isinstance(rule, Mapping)
     return all(
@@ -79,30 +80,30 @@ def _is_plain(schema: JsonSchema) -> bool:
     return all(kind in _TYPES for kind in (kinds if isinstance(kinds, list) else [kinds]))
 
 
-def _no_others(config: FieldValue, rule: FieldValue, schema: JsonSchema) -> bool:
+def _no_others(config: object, rule: object, schema: JsonSchema) -> bool:
     known = schema.get("properties")
     names = known.keys() if isinstance(known, Mapping) else set()
     return rule is True or (rule is False and isinstance(config, dict) and config.keys() <= names)
 
 
-def _items(config: FieldValue, rule: FieldValue) -> bool:
+def _items(config: object, rule: object) -> bool:
     return isinstance(rule, Mapping) and (
         not isinstance(config, list) or all(plainly_fits(item, rule) for item in config)
     )
 
 
-def _matches(config: FieldValue, pattern: FieldValue) -> bool:
+def _matches(config: object, pattern: object) -> bool:
     try:
-        return not isinstance(config, str) or Pattern(pattern).search(config) is not None
-    except (FatalError, TypeError):
+        return not isinstance(config, str) or (isinstance(pattern, str) and Pattern(pattern).search(config) is not None)
+    except FatalError:
         return False
 
 
-def _is_number(value: FieldValue) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_Look: TypeAlias = Callable[[FieldValue, FieldValue, JsonSchema], bool]
+_Look: TypeAlias = Callable[[object, object, JsonSchema], bool]
 
 _LOOKS: Mapping[str, _Look] = {
     "type": lambda config, rule, _: _has_type(config, rule),

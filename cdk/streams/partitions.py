@@ -8,7 +8,7 @@ from typing import TypeVar
 from cdk.base.errors import FatalError
 from cdk.base.logs import FirstWarning
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import FieldValue, Record
+from cdk.base.values import JsonValue, Record
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.partitioned import ParentState
@@ -18,7 +18,7 @@ from cdk.streams.stream import Stream
 Child = TypeVar("Child")
 
 
-def list_partitions(field: str, values: Iterable[FieldValue]) -> Iterator[Partition]:
+def list_partitions(field: str, values: Iterable[JsonValue]) -> Iterator[Partition]:
     """One partition per value: `list_partitions("region", ["eu", "us"])`."""
     return (Partition({field: value}) for value in values)
 
@@ -37,7 +37,7 @@ def product(*families: Iterable[Partition], shared_fields: bool = False) -> Iter
         for combination in itertools.product([head], *held):
             if not shared_fields:
                 _check_fields(combination)
-            fields: dict[str, FieldValue] = {}
+            fields: dict[str, JsonValue] = {}
             for name, value in itertools.chain.from_iterable(part.items() for part in combination):
                 fields.setdefault(name, value)
             parts = reversed(combination) if shared_fields else combination

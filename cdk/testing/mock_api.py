@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 
 from cdk.base.errors import CdkError
-from cdk.base.values import FieldValue
 from cdk.rest import Headers, Request, Response
 
 Respond: TypeAlias = Callable[[Request], Response]
@@ -28,7 +27,7 @@ class UnexpectedRequest(AssertionError):
 class Route:
     """Requests of one kind, and their responses in order; the last response repeats."""
 
-    def __init__(self, method: str, path: str, params: Mapping[str, FieldValue] | None) -> None:
+    def __init__(self, method: str, path: str, params: Mapping[str, object] | None) -> None:
         self._method, self._path, self._params = method, path, params
         self._responses: list[Respond] = []
         self.requests: list[Request] = []
@@ -38,7 +37,7 @@ class Route:
     def returns(
         self,
         *,
-        json: FieldValue = None,
+        json: object = None,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
@@ -95,7 +94,7 @@ class MockApi:
         self.requests: list[Request] = []
         self._routes: list[Route] = []
 
-    def route(self, method: str, path: str, params: Mapping[str, FieldValue] | None = None) -> Route:
+    def route(self, method: str, path: str, params: Mapping[str, object] | None = None) -> Route:
         """Add a route for a method and a path (`/users`, `/users/*/posts`) or a whole URL without a query.
 
         params: parameters that a request must have; it may have others.
@@ -104,11 +103,11 @@ class MockApi:
         self._routes.append(route)
         return route
 
-    def get(self, path: str, params: Mapping[str, FieldValue] | None = None) -> Route:
+    def get(self, path: str, params: Mapping[str, object] | None = None) -> Route:
         """Add a route for GET."""
         return self.route("GET", path, params)
 
-    def post(self, path: str, params: Mapping[str, FieldValue] | None = None) -> Route:
+    def post(self, path: str, params: Mapping[str, object] | None = None) -> Route:
         """Add a route for POST."""
         return self.route("POST", path, params)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cdk.base.values import FieldValue
+from cdk.base.values import JsonValue
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import Partition
@@ -10,7 +10,7 @@ from cdk.state.stream_state import StreamState
 from cdk.state.wire import encode
 
 
-def at(**cursor: FieldValue) -> StreamState:
+def at(**cursor: JsonValue) -> StreamState:
     """A plain stream that stands at a page token or a cursor value."""
     return StreamState({Partition(): Checkpoint(cursor)})
 
@@ -20,7 +20,7 @@ def done() -> StreamState:
     return StreamState({Partition(): Done()})
 
 
-def each(*partitions: tuple[Mapping[str, FieldValue], Mapping[str, FieldValue] | None]) -> StreamState:
+def each(*partitions: tuple[Mapping[str, JsonValue], Mapping[str, JsonValue] | None]) -> StreamState:
     """A substream: `each(({"repo": "a"}, {"page": 2}), ({"repo": "b"}, None))`; None means read to the end."""
     positions: dict[Partition, Position] = {
         Partition(fields): Done() if cursor is None else Checkpoint(cursor) for fields, cursor in partitions

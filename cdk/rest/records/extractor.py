@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeGuard
 
 from cdk.base.errors import DecodeError
 from cdk.base.suggestions import nearest
-from cdk.base.values import FieldValue, JsonValue
+from cdk.base.values import JsonValue
 from cdk.rest.http.json_path import ANY, path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder, JsonDocument
@@ -17,7 +17,7 @@ _SHOWN = 30
 PAGE = 1000
 """Records of a page, where a decoder streams."""
 
-Records: TypeAlias = list[dict[str, FieldValue]]
+Records: TypeAlias = list[dict[str, JsonValue]]
 
 
 class Extractor(Protocol):
@@ -30,7 +30,7 @@ class Extractor(Protocol):
     def pages(self, response: Response) -> Iterator[Records]:
         """The records, in lists of a size that memory can hold; one list, maybe empty, of a body decoded whole."""
 
-    def values(self, response: Response) -> Iterator[Sequence[FieldValue]]:
+    def values(self, response: Response) -> Iterator[Sequence[JsonValue]]:
         """What lies where records should, be it records or not: a list of addresses, for example."""
         return self.pages(response)
 
@@ -44,7 +44,7 @@ class Extractor(Protocol):
         return None
 
 
-class CountedRecords(list[dict[str, FieldValue]]):
+class CountedRecords(list[dict[str, JsonValue]]):
     """Records of which some were left out. raw: how many there were, which is what a paginator counts."""
 
     __slots__ = ("raw",)
@@ -73,7 +73,7 @@ class FieldExtractor(Extractor):
     decoder: Decoder
     where: tuple[str, ...] = ()
     expand: Callable[[Records], Iterator[Records]] | None = None
-    _find: Callable[[JsonValue], list[FieldValue]] = field(init=False, repr=False, compare=False)
+    _find: Callable[[JsonValue], list[JsonValue]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_find", _finder(self.where))
@@ -109,7 +109,7 @@ class FieldExtractor(Extractor):
             body, parent = body[name], repr(name)
         return ""
 
-    def values(self, response: Response) -> Iterator[list[FieldValue]]:
+    def values(self, response: Response) -> Iterator[list[JsonValue]]:
         if not self.decoder.streams:
             yield self._find(self.decoder.decode(response))
             return
@@ -118,36 +118,40 @@ class FieldExtractor(Extractor):
             yield self._find(batch)
 
 
-def objects(values: list[FieldValue], where: tuple[str, ...], request: Request) -> Records:
+def objects(values: list[JsonValue], where: tuple[str, ...], request: Request) -> Records:
     """`found` as records, without its nulls. Raises DecodeError: there is something else among them."""
-    kinds = set(map(type, values))
-    if kinds <= {dict}:
+    if _are_objects(values):
         return values
-    if kinds <= {dict, type(None)}:
-        return CountedRecords([record for record in values if record is not None], len(values))
-    kind = next(type(record).__name__ for record in values if record is not None and type(record) is not dict)
+    present: list[JsonValue] = [value for value in values if value is not None]
+    if _are_objects(present):
+        return CountedRecords(present, len(values))
+    kind = next(type(value).__name__ for value in present if type(value) is not dict)
     location = " > ".join(where) or "the top of the body"
     raise DecodeError(f"{request}: found {kind} at {location}, expected objects; check `field_path`")
 
 
-def _finder(where: tuple[str, ...]) -> Callable[[JsonValue], list[FieldValue]]:
+def _are_objects(values: list[JsonValue]) -> TypeGuard[Records]:
+    return set(map(type, values)) <= {dict}
+
+
+def _finder(where: tuple[str, ...]) -> Callable[[JsonValue], list[JsonValue]]:
     """The function from a decoded body to the list of what lies at a path."""
     follow = path(*where)
 
-    def find(body: JsonValue) -> list[FieldValue]:
+    def find(body: JsonValue) -> list[JsonValue]:
         if type(body) is list:
             return each(body)
         return _listed(follow(body))
 
-    def elements(body: list[FieldValue]) -> list[FieldValue]:
+    def elements(body: list[JsonValue]) -> list[JsonValue]:
         return [value for element in body for value in _listed(follow(element))]
 
-    def top(body: list[FieldValue]) -> list[FieldValue]:
+    def top(body: list[JsonValue]) -> list[JsonValue]:
         if all(body) and set(map(type, body)) <= {dict}:
             return body
         return elements(body)
 
-    def wild(body: list[FieldValue]) -> list[FieldValue]:
+    def wild(body: list[JsonValue]) -> list[JsonValue]:
         # In a list of objects `*` may mean the values of each object, or the objects.
         values = elements(body)
         return values if dict in map(type, values) else _listed(follow(body))
@@ -156,7 +160,7 @@ def _finder(where: tuple[str, ...]) -> Callable[[JsonValue], list[FieldValue]]:
     return find
 
 
-def _listed(value: JsonValue) -> list[FieldValue]:
+def _listed(value: JsonValue) -> list[JsonValue]:
     if type(value) is list:
         return value
     return [value] if value else []

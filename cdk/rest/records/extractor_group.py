@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.records.extractor import CountedRecords, Extractor, Records, raw_count
 
@@ -39,7 +39,7 @@ class ExtractorGroup(Extractor):
             # Nothing matched: what was there all the same still makes a full page.
             yield CountedRecords([], dropped)
 
-    def values(self, response: Response) -> Iterator[Sequence[FieldValue]]:
+    def values(self, response: Response) -> Iterator[Sequence[JsonValue]]:
         for extractor in self.extractors:
             values = list(chain.from_iterable(extractor.values(response)))
             yield values

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cdk.base.errors import BadState, ConfigError, FatalError
-from cdk.base.values import Stored
+from cdk.base.values import JsonValue
 from cdk.state.log.session import StateSession
 from cdk.state.log.slot_value import Kind, StateValue
 from cdk.state.source_state.slots import ETAG, read_slot, slot_of
@@ -121,7 +121,7 @@ class BlockHeight:
         if value is not None:
             session.propose(slot_of(source), value)
 
-    def _load(self, value: Stored, path: str) -> None:
+    def _load(self, value: JsonValue, path: str) -> None:
         if value is None:
             return
         match value:
@@ -147,7 +147,7 @@ def _same(first: str, second: str) -> bool:
     return first.lower().removeprefix("0x") == second.lower().removeprefix("0x")
 
 
-def _of_etag(text: str) -> Stored:
+def _of_etag(text: str) -> JsonValue:
     number, at, block_hash = text.partition("@")
     if not at or not number.isdecimal() or not block_hash:
         raise BadState(ETAG.name, text, "'<number>@<hash>'")

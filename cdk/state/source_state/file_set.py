@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypeAlias, get_args
 
 from cdk.base.errors import BadState, ConfigError, FatalError
-from cdk.base.values import Stored
 from cdk.state.log.session import StateSession
 from cdk.state.log.slot_value import Kind, StateValue
 from cdk.state.source_state.file_listing import SourceFile
@@ -149,7 +148,7 @@ class FileSet:
                 return
             self._floor = self._read.pop(file.path)
 
-    def _load(self, value: Stored, path: str) -> None:
+    def _load(self, value: object, path: str) -> None:
         if value is None:
             return
         match value:
@@ -187,12 +186,12 @@ _KEYS: Mapping[Order, Callable[[SourceFile], _Key]] = {
 }
 
 
-def _json(file: SourceFile) -> dict[str, Stored]:
+def _json(file: SourceFile) -> dict[str, object]:
     fields = {"size": file.size, "modified": file.modified, "etag": file.etag}
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _file(name: str, entry: Stored, path: str) -> SourceFile:
+def _file(name: str, entry: object, path: str) -> SourceFile:
     fields = entry if isinstance(entry, dict) else {}
     size, modified, etag = fields.get("size"), fields.get("modified"), fields.get("etag")
     if type(size) is not int or not isinstance(modified, int | None) or not isinstance(etag, str | None):
