@@ -115,7 +115,7 @@ def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     before, own = asker.get(), _Asking(snapshot.probe())
     asker.set(own)
     try:
-        yield own.asked
+        yield own.result
     finally:
         # Not `reset`: a generator that is dropped is closed wherever the collector runs.
         asker.set(before)
@@ -124,13 +124,13 @@ def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
 @dataclass
 class _Asking:
     probe: HttpProbe
-    asked: ConditionalResult = field(default_factory=ConditionalResult)
+    result: ConditionalResult = field(default_factory=ConditionalResult)
 
     def send(self, transport: Transport, request: Request) -> Response:
         """Raises FatalError: it is not the slice's first request. Else raises what ConditionalTransport does."""
         if not _conditional(request):
             return transport.send(request)
-        mark, result = fingerprint(request), self.asked
+        mark, result = fingerprint(request), self.result
         if result.request not in (None, mark):
             raise FatalError(
                 f"{request} is the second request of a slice, and a source is followed where one request brings all: "

@@ -183,7 +183,7 @@ class Stream(metaclass=_StreamType):
         now = self.now()
         partitions = self.partitions_since(state.parents)
         return PartitionCheckpointReader(
-            self._several(partitions, "partitions"),
+            self._iterable(partitions, "partitions"),
             lambda partition, position: self.slices(partition, position, now),
             state,
         )
@@ -197,9 +197,9 @@ class Stream(metaclass=_StreamType):
 
         Raises FatalError: `read_records` returns something else.
         """
-        return iter(self._several(self.read_records(slice), "records", "read_records"))
+        return iter(self._iterable(self.read_records(slice), "records", "read_records"))
 
-    def _several(self, returned: Iterable[T], what: str, method: str = "") -> Iterable[T]:
+    def _iterable(self, returned: Iterable[T], what: str, method: str = "") -> Iterable[T]:
         """What a method has returned, which an author may have written without types."""
         value: object = returned
         if not isinstance(value, Iterable) or isinstance(value, Mapping | str):

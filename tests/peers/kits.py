@@ -152,7 +152,7 @@ class Here:
             planned = usage.plan(*run.window) if run.window else None
             if planned:
                 usage.update_state(planned)
-            stale.settle(self._catalog)
+            stale.reconcile(self._catalog)
             opened.session.commit("final")
         return planned is not None and not planned.skip
 

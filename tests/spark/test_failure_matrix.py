@@ -325,9 +325,9 @@ def test_a_table_that_refuses_a_removal_is_asked_again(lake: Lake, tmp_path: Pat
         with stateful_run(lake.log, options) as a_run:
             stale = StaleEntityRemovalHandler(a_run, "rows")
             for id in ids:
-                stale.seen(id)
+                stale.add(id)
             stale.complete()
-            (report,) = stale.settle(table)
+            (report,) = stale.reconcile(table)
             a_run.session.commit("final")
         return report
 

@@ -62,7 +62,7 @@ class Activity:
             self._doing[stream] = replace(now, until=self._clock() + seconds, why=why[:_LONGEST])
             self._note(now=True)
 
-    def seen(self) -> Mapping[str, Doing]:
+    def current(self) -> Mapping[str, Doing]:
         """What is being done, by stream."""
         with self._lock:
             return dict(self._doing)
@@ -117,10 +117,10 @@ class Activities:
                 self._tasks.discard(activity)
             activity.end()
 
-    def seen(self) -> Mapping[str, Doing]:
+    def current(self) -> Mapping[str, Doing]:
         """What is being done in all processes, by stream."""
         with self._lock:
-            own = [self.planning.seen(), *(task.seen() for task in self._tasks)]
+            own = [self.planning.current(), *(task.current() for task in self._tasks)]
         doing: dict[str, Doing] = {}
         for notes in (*own, *_noted(self.folder)):
             for stream, doing_now in notes.items():

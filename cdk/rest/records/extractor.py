@@ -89,8 +89,8 @@ class FieldExtractor(Extractor):
     @property
     def text_path(self) -> tuple[str, ...] | None:
         # In a body that is a list, objects without fields are left out.
-        whole = self.expand is None and type(self.decoder) is JsonDocument
-        return self.where if self.where and whole else None
+        undecoded = self.expand is None and type(self.decoder) is JsonDocument
+        return self.where if self.where and undecoded else None
 
     def absence(self, response: Response) -> str:
         """Where in a body without records the path comes to an end, in words; empty where it does not, or who knows."""

@@ -3,8 +3,8 @@
 The order that makes it right, whenever the process dies:
 
 1. what the last run knew is loaded and checked, before anything is read;
-2. entities are seen, written and flushed; `remember` makes them known before they are written;
-3. `settle` stores which ids are leaving, then asks the sink, then drops those whose removal the sink confirmed;
+2. entities are added, written and flushed; `remember` makes them known before they are written;
+3. `reconcile` stores which ids are leaving, then asks the sink, then drops those whose removal the sink confirmed;
 4. the caller commits.
 
 Absence means something only where it was proved that all was read. A scope that was cut, capped, selected from or
@@ -75,7 +75,7 @@ class _Part:
 class _Scope:
     """What this run says of a scope."""
 
-    seen: set[str] = field(default_factory=set)
+    present: set[str] = field(default_factory=set)
     parts: list[_Part] = field(default_factory=list)
     proved: bool = False
     flaw: str = ""
@@ -111,18 +111,18 @@ class StaleEntityRemovalHandler:
         self._standing = self._shown if standing is shown else read_sets(standing, path)
         self._scopes: dict[str, _Scope] = {}
         self._mentioned: set[str] = set()
-        self._settled = False
+        self._reconciled = False
 
     @property
     def known_scopes(self) -> Sequence[str]:
         """The scopes that earlier runs knew, in order; one that the source dropped has to be proved empty."""
         return sorted({*self._standing, *self._shown})
 
-    def seen(self, id: str, scope: str = "") -> None:
-        """Note an entity that the source has. Before `settle`."""
-        if self._settled:
-            raise BugError(f"{self.slot}: an entity was seen after `settle`; settle once, when all was read")
-        self._scope(scope).seen.add(id)
+    def add(self, id: str, scope: str = "") -> None:
+        """Note an entity that the source has. Before `reconcile`."""
+        if self._reconciled:
+            raise BugError(f"{self.slot}: an entity was added after `reconcile`; reconcile once, when all was read")
+        self._scope(scope).present.add(id)
 
     def mention(self, id: str) -> None:
         """Note an id that others refer to: it is not removed in this run, nor does it become known."""
@@ -139,7 +139,7 @@ class StaleEntityRemovalHandler:
 
         def passing() -> Iterator[T]:
             for entity in entities:
-                self.seen(id(entity), scope)
+                self.add(id(entity), scope)
                 yield entity
             part.done = True
 
@@ -161,15 +161,15 @@ class StaleEntityRemovalHandler:
         """
         self._propose(self._merged(self._known()))
 
-    def settle(self, sink: EntitySink) -> tuple[ScopeReport, ...]:
+    def reconcile(self, sink: EntitySink) -> tuple[ScopeReport, ...]:
         """Decide, have the sink remove and revive, and propose what is known then; a report for each scope.
 
         To be called once, when what was read has been written and flushed: it commits a partial record, with all that
         the session was proposed, before it asks the sink. The caller commits the final one. A run that stores nothing
         asks the sink for nothing, and its report says what would be done.
-        Raises RemovalRefused: a scope is empty or would lose too much; the other scopes were settled, and committed.
+        Raises RemovalRefused: a scope is empty or would lose too much; the other scopes were reconciled, and committed.
         """
-        self._settled = True
+        self._reconciled = True
         known = self._known()
         compared = {name: self._compare(name, ids) for name, ids in known.items()}
         kept_because, refused = self._judge(compared)
@@ -228,7 +228,7 @@ class StaleEntityRemovalHandler:
         sets = {name: {**self._shown.get(name, {}), **self._standing.get(name, {})} for name in self._names()}
         if len(sets) == 1:
             return sets
-        everywhere = set[str]().union(*(scope.seen for scope in self._scopes.values()))
+        everywhere = set[str]().union(*(scope.present for scope in self._scopes.values()))
         numbers = {id: number for ids in self._standing.values() for id, number in ids.items()}
         for name, known in sets.items():
             ids_of_scope = self._current(name)
@@ -247,7 +247,7 @@ class StaleEntityRemovalHandler:
         return self._scopes.setdefault(name, _Scope())
 
     def _current(self, name: str) -> set[str]:
-        return self._scope(name).seen
+        return self._scope(name).present
 
     def _propose(self, sets: dict[str, dict[str, int]]) -> None:
         nonempty = {name: ids for name, ids in sets.items() if ids}

@@ -66,8 +66,8 @@ class Undated:
 
     def claim(self, held: Mapping[str, int]) -> dict[str, int]:
         """How many of the records that a window holds nobody has given; it is to give them now."""
-        given = {digest: max(self._counts.get(digest, 0), self._claimed.get(digest, 0)) for digest in held}
-        owed = {digest: count - given[digest] for digest, count in held.items() if count > given[digest]}
+        delivered = {digest: max(self._counts.get(digest, 0), self._claimed.get(digest, 0)) for digest in held}
+        owed = {digest: count - delivered[digest] for digest, count in held.items() if count > delivered[digest]}
         self._claimed.update({digest: held[digest] for digest in owed})
         return owed
 

@@ -124,7 +124,7 @@ class SyncRunner:
 
     def doing(self) -> Mapping[str, Doing]:
         """What is being done right now, by stream, for people who look on; their secrets masked. From any thread."""
-        current = {} if self._activities is None else self._activities.seen()
+        current = {} if self._activities is None else self._activities.current()
         return {name: replace(doing, why=self._facts.mask(doing.why)) for name, doing in current.items()}
 
     def _let_tasks_note(self, target: Folder) -> None:

@@ -29,14 +29,14 @@ def test_pages_are_counted_and_end_a_wait() -> None:
     activity.wait("users", 8, "connection refused")
     activity.wait("orders", 2, "busy")
 
-    assert activity.seen() == {
+    assert activity.current() == {
         "users": Doing(1, clock.now + 8, "connection refused"),
         "orders": Doing(0, clock.now + 2, "busy"),
     }
     activity.page("users")
-    assert activity.seen()["users"] == Doing(2)
+    assert activity.current()["users"] == Doing(2)
     activity.end()
-    assert activity.seen() == {}
+    assert activity.current() == {}
 
 
 def test_the_pause_before_another_attempt_is_noted_for_its_stream() -> None:
@@ -45,7 +45,7 @@ def test_the_pause_before_another_attempt_is_noted_for_its_stream() -> None:
     activity = Activity()
 
     def sleep(seconds: float) -> None:
-        seen.append(activity.seen()["users"])
+        seen.append(activity.current()["users"])
         time.sleep(seconds)
 
     client = HttpClient(
@@ -68,10 +68,10 @@ def test_what_several_tasks_do_for_a_stream_is_one() -> None:
             task_activity().wait("users", 60, "busy")
             everything.planning.wait("users", 5, "slow")
 
-            seen = everything.seen()["users"]
+            seen = everything.current()["users"]
 
     assert (seen.pages, seen.why) == (2, "busy")
-    assert everything.seen()["users"].pages == 0
+    assert everything.current()["users"].pages == 0
 
 
 def test_a_task_of_another_process_is_seen_by_what_it_notes(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_a_task_of_another_process_is_seen_by_what_it_notes(tmp_path: Path) -> N
     with RunScope().working(), activities().task(tmp_path):
         task_activity().wait("users", 60, "connection refused")
 
-        (seen,) = onlooker.seen().items()
+        (seen,) = onlooker.current().items()
         assert (seen[0], seen[1].why) == ("users", "connection refused")
         assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]
 
-    assert onlooker.seen() == {}
+    assert onlooker.current() == {}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,10 +110,10 @@ def test_a_folder_that_is_gone_or_spoiled_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text('{"users": [1')
     (tmp_path / "other.json").write_text('{"users": [1, 2, 3, 4, 5]}')
 
-    assert onlooker.seen() == {}
+    assert onlooker.current() == {}
 
 
 def test_a_wait_that_is_for_no_stream_is_not_noted() -> None:
     note_wait(60, "busy")
 
-    assert task_activity().seen() == {}
+    assert task_activity().current() == {}

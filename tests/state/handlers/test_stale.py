@@ -51,12 +51,12 @@ class World:
         with stateful_run(self.log, StatefulOptions(enabled=True, **options), preview=preview, mode=mode) as run:
             stale = StaleEntityRemovalHandler(run, "tables", spared=spared)
             for id in ids:
-                stale.seen(id)
+                stale.add(id)
                 if run.writes:
                     self.sink.write(id)
             if complete:
                 stale.complete()
-            (report,) = stale.settle(self.sink)
+            (report,) = stale.reconcile(self.sink)
             run.session.commit("final")
         return report
 
@@ -181,7 +181,7 @@ def test_the_end_of_what_is_watched_is_the_proof(world: World) -> None:
             stale = StaleEntityRemovalHandler(run, "tables")
             rows = stale.watch([{"urn": id} for id in tables(9)], id=lambda row: row["urn"])
             assert len(list(islice(rows, cut))) == (9 if cut is None else cut)
-            (report,) = stale.settle(world.sink)
+            (report,) = stale.reconcile(world.sink)
             run.session.commit("final")
         return report
 
@@ -195,14 +195,14 @@ def test_a_part_that_was_not_read_spoils_the_whole_scope_and_no_other(world: Wor
         stale = StaleEntityRemovalHandler(run, "tables")
         for scope in ("a", "b"):
             list(stale.watch(("x", "y"), id=str, scope=scope))
-        stale.settle(world.sink)
+        stale.reconcile(world.sink)
         run.session.commit("final")
     with stateful_run(world.log, StatefulOptions(enabled=True)) as run:
         stale = StaleEntityRemovalHandler(run, "tables")
         list(stale.watch(["x"], id=str, scope="a"))
         stale.watch([], id=str, scope="a")
         list(stale.watch(["x"], id=str, scope="b"))
-        untouched, cut, whole = stale.settle(world.sink)
+        untouched, cut, whole = stale.reconcile(world.sink)
 
     assert (untouched.scope, untouched.skip_reason) == ("", "nothing says that all of it was read")
     assert (cut.scope, cut.skip_reason, cut.missing) == ("a", "it was not read to its end", ("y",))
@@ -215,7 +215,7 @@ def test_a_flaw_outweighs_every_proof(world: World) -> None:
         list(stale.watch(tables(9), id=str))
         stale.incomplete("page 3 was forbidden")
         stale.complete()
-        (report,) = stale.settle(world.sink)
+        (report,) = stale.reconcile(world.sink)
 
     assert (report.skip_reason, report.removed) == ("page 3 was forbidden", 0)
 
@@ -225,7 +225,7 @@ def test_an_entity_that_moved_to_another_scope_is_not_removed(world: World) -> N
         stale = StaleEntityRemovalHandler(run, "tables")
         list(stale.watch(tables(8), id=str))
         list(stale.watch(["t8", "t9"], id=str, scope="other"))
-        here, there = stale.settle(world.sink)
+        here, there = stale.reconcile(world.sink)
         run.session.commit("final")
         known = stale.known_scopes
 
@@ -244,7 +244,7 @@ def test_ids_that_others_mention_are_not_removed_and_do_not_become_known(world: 
         list(stale.watch(tables(8), id=str))
         stale.mention("t9")
         stale.mention("never seen")
-        (report,) = stale.settle(world.sink)
+        (report,) = stale.reconcile(world.sink)
         run.session.commit("final")
 
     assert (report.missing, report.protected) == (("t8",), 1)
@@ -348,7 +348,7 @@ def test_a_refused_scope_learns_and_keeps_while_the_others_are_settled() -> None
             for scope, entities in ids.items():
                 list(stale.watch((f"{scope}.{id}" for id in entities), id=str, scope=scope))
             try:
-                stale.settle(world.sink)
+                stale.reconcile(world.sink)
             except RemovalRefused as error:
                 assert error.path == SLOT  # noqa: PT017 - the first run passes
                 break
@@ -407,7 +407,7 @@ def test_a_run_without_stateful_ingestion_touches_nothing(world: World) -> None:
     with stateful_run(world.log, StatefulOptions()) as run:
         stale = StaleEntityRemovalHandler(run, "tables")
         list(stale.watch(["t0"], id=str))
-        (report,) = stale.settle(world.sink)
+        (report,) = stale.reconcile(world.sink)
         run.session.commit("final")
 
     assert (report.skip_reason, report.missing) == ("stateful_ingestion.enabled is false", ())
@@ -435,17 +435,17 @@ def test_a_set_that_is_too_large_is_said_before_the_sink_is_asked(world: World) 
         stale = StaleEntityRemovalHandler(run, "tables")
         list(stale.watch([*tables(9), "a" * 100], id=str))
         with pytest.raises(StateTooLarge, match="max_checkpoint_state_size"):
-            stale.settle(world.sink)
+            stale.reconcile(world.sink)
 
     assert world.sink.calls == []
 
 
-def test_an_entity_that_is_seen_too_late_is_a_bug(world: World) -> None:
+def test_an_entity_that_is_added_too_late_is_a_bug(world: World) -> None:
     with stateful_run(world.log, StatefulOptions(enabled=True)) as run:
         stale = StaleEntityRemovalHandler(run, "tables")
-        stale.settle(world.sink)
-        with pytest.raises(BugError, match="after `settle`"):
-            stale.seen("t0")
+        stale.reconcile(world.sink)
+        with pytest.raises(BugError, match="after `reconcile`"):
+            stale.add("t0")
 
 
 def test_a_sink_that_confirms_what_it_was_not_asked_for_changes_nothing(world: World) -> None:

@@ -80,14 +80,14 @@ def run(day: Day, log: StateLog, sink: FusedCatalog, fuse: Fuse, grace: int) -> 
         with stateful_run(log, options) as stateful:
             stale = StaleEntityRemovalHandler(stateful, "tables")
             for id in sorted(day.source):
-                stale.seen(id)
+                stale.add(id)
             if day.complete:
                 stale.complete()
             stale.remember()
             stateful.session.commit("partial")
             for id in sorted(day.source):
                 sink.write(id)
-            stale.settle(sink)
+            stale.reconcile(sink)
             stateful.session.commit("final")
     except Crash:
         pass

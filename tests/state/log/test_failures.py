@@ -224,12 +224,12 @@ def test_a_removal_that_the_sink_refuses_is_asked_for_again(world: World, remova
         with open_session(world.log, sink=sink) as session:
             stale = StaleEntityRemovalHandler(StatefulRun(world.log, session, Mode(), options), "tables")
             for id in ids:
-                stale.seen(id)
+                stale.add(id)
                 catalog.write(id)
             stale.complete()
             stale.remember()
             session.commit("partial")
-            stale.settle(catalog)
+            stale.reconcile(catalog)
             session.commit("final")
 
     catalog = Catalog(stubborn=["b"])
