@@ -18,13 +18,13 @@ from enum import Enum
 
 import orjson
 
-from cdk.base.values import NotJson
+from cdk.base.values import FieldValue, NotJson
 
 ALREADY = frozenset({str, int, float, bool, type(None), list, dict})
 """The types that JSON is made of."""
 
 
-def plain(value: object) -> object:  # noqa: PLR0911 - one for each kind
+def plain(value: object) -> FieldValue:  # noqa: PLR0911 - one for each kind
     """`value` as one of JSON's types; what lies inside it stays. A finite Decimal stays, for no other has its digits.
 
     Raises NotJson: JSON has nothing like it.
