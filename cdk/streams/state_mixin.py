@@ -3,14 +3,13 @@
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
-from datetime import datetime, timedelta
 
 from cdk.base.values import Stored
-from cdk.state.position import Checkpoint, Done, Edge, Position, Start
+from cdk.state.position import Checkpoint, Done, Start
 from cdk.state.slice import WHOLE, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
-from cdk.streams.checkpoint.reader import CheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.stream import Item, Stream
 
 
@@ -30,34 +29,15 @@ class _SliceContext:
 _slice_context: ContextVar[_SliceContext | None] = ContextVar("cdk_slice_state", default=None)
 
 
-class _ObservedReader(CheckpointReader):
+class _ObservedReader(PassingReader):
     """A reader whose stream shows each checkpoint as its `state`."""
 
-    def __init__(self, stream: "StateMixin", reader: CheckpointReader) -> None:
-        self._stream, self._reader = stream, reader
-
-    def next(self) -> Slice | None:
-        return self._reader.next()
-
-    def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
-        self._reader.observe(slice, position, edge)
-
-    def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
-        return self._reader.resume(slice, position, edge)
-
-    def forget_missing(self, now: datetime, after: timedelta) -> int:
-        return self._reader.forget_missing(now, after)
-
-    @property
-    def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
-        return self._reader.mismatch
-
-    @property
-    def finished(self) -> bool:
-        return self._reader.finished
+    def __init__(self, stream: "StateMixin", inner: CheckpointReader) -> None:
+        super().__init__(inner)
+        self._stream = stream
 
     def get_checkpoint(self) -> StreamState | None:
-        if (state := self._reader.get_checkpoint()) is not None:
+        if (state := super().get_checkpoint()) is not None:
             self._stream.show(state)
         return state
 

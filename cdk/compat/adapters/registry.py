@@ -26,7 +26,6 @@ from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyPartitionRouter,
     Incremental,
-    PageStrategy,
     Requester,
     Router,
     SliceReader,
@@ -35,7 +34,6 @@ from cdk.declarative.model.plug_points import (
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, HttpClient, JsonDocument
 from cdk.rest.auth.token_owner import collecting, report
-from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
 
 # A cursor plans windows and keeps states with these; one that changes them would lose the promises of the kit.
@@ -81,23 +79,9 @@ def _authenticator(component: CustomAuthenticator, ctx: BuildContext) -> Authent
     return signer
 
 
-def _extractor(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> Extractor:
-    return adapt_records.CustomExtractorAdapter(instance(component, ctx, **_reads(decoder)))
-
-
-def _pagination_strategy(component: CustomComponent, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
-    return adapt_pages.CustomStrategyAdapter(instance(component, ctx, **_reads(decoder)))
-
-
 def _reads(decoder: Decoder) -> Mapping[str, object]:
     """The decoder as an argument, unless it is the one that classes have by default."""
     return {} if isinstance(decoder, JsonDocument) else {"decoder": DecoderFacade(decoder)}
-
-
-def _state_migration(
-    component: CustomComponent, ctx: BuildContext, stream: Component
-) -> Callable[[JsonValue], JsonValue]:
-    return adapt_records.migrating(instance(component, ctx, declarative_stream=stream))
 
 
 def _requester(component: CustomComponent, ctx: BuildContext) -> Requester:
@@ -182,9 +166,15 @@ def _incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
 _BUILDERS: Mapping[str, Callable[..., object]] = {
     "CustomAuthenticator": _authenticator,
     "CustomIncrementalSync": _incremental,
-    "CustomPaginationStrategy": _pagination_strategy,
-    "CustomRecordExtractor": _extractor,
+    "CustomPaginationStrategy": lambda component, ctx, decoder: adapt_pages.CustomStrategyAdapter(
+        instance(component, ctx, **_reads(decoder))
+    ),
+    "CustomRecordExtractor": lambda component, ctx, decoder: adapt_records.CustomExtractorAdapter(
+        instance(component, ctx, **_reads(decoder))
+    ),
     "CustomRequester": _requester,
     "CustomRetriever": _retriever,
-    "CustomStateMigration": _state_migration,
+    "CustomStateMigration": lambda component, ctx, stream: adapt_records.migrating(
+        instance(component, ctx, declarative_stream=stream)
+    ),
 }

@@ -14,7 +14,7 @@ DOCUMENTED = "docs/reference/custom-components.md"
 """Where the names are listed."""
 
 _PARENTS = {
-    ".".join(parts[:i]) for place in PLACES for parts in [place.split(".")] for i in range(1, len(parts))
+    ".".join(parts[:i]) for module in PLACES for parts in [module.split(".")] for i in range(1, len(parts))
 } - PLACES.keys()
 
 

@@ -16,7 +16,7 @@ from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import encode
 from cdk.streams.checkpoint.partitioned import ParentState
-from cdk.streams.checkpoint.reader import CheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.partitions import without_states
 from cdk.streams.stream import Item, Stream
 
@@ -120,7 +120,7 @@ def _no_tokens(_: float) -> Mapping[str, IssuedToken]:
     return {}
 
 
-class _AirbyteStateReader(CheckpointReader):
+class _AirbyteStateReader(PassingReader):
     """A reader that also keeps what existing connectors find in the state of an incremental substream.
 
     `state` is the greatest cursor value of all partitions and `lookback_window` the seconds that the read took; both
@@ -130,7 +130,8 @@ class _AirbyteStateReader(CheckpointReader):
     def __init__(
         self, inner: CheckpointReader, incremental: Incremental, state: StreamState, stream: ManifestStream
     ) -> None:
-        self._inner, self._incremental, self._stream = inner, incremental, stream
+        super().__init__(inner)
+        self._incremental, self._stream = incremental, stream
         self._started = stream.now()
         self._last, self._said = state, False
         self._extra = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
@@ -139,31 +140,14 @@ class _AirbyteStateReader(CheckpointReader):
         known = self._extra.get("state") or {} if saved is None else saved
         self._greatest: object = known.get(incremental.cursor.field)
 
-    def next(self) -> Slice | None:
-        return self._inner.next()
-
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
-        self._inner.observe(slice, position, edge)
+        super().observe(slice, position, edge)
         if edge is not None and self._stream.partitioned and edge.value != self._greatest:
             known = [value for value in (self._greatest, edge.value) if value is not None]
             self._greatest = self._incremental.cursor.greatest(known)
 
-    def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
-        return self._inner.resume(slice, position, edge)
-
-    def forget_missing(self, now: datetime, after: timedelta) -> int:
-        return self._inner.forget_missing(now, after)
-
-    @property
-    def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one
-        return self._inner.mismatch
-
-    @property
-    def finished(self) -> bool:
-        return self._inner.finished
-
     def get_checkpoint(self) -> StreamState | None:
-        state = self._inner.get_checkpoint()
+        state = super().get_checkpoint()
         if not self._stream.partitioned:
             return state
         if state is not None:

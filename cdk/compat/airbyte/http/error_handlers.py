@@ -261,8 +261,4 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
         try:
             return float(text)
         except ValueError:
-            return _date(outcome) if name.lower() == "retry-after" else None
-
-
-def _date(response: Response) -> float | None:
-    return retry_after(response, runtime().clock)
+            return retry_after(outcome, runtime().clock) if name.lower() == "retry-after" else None

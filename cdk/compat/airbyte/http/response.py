@@ -105,20 +105,20 @@ def prepared(request: Request) -> requests.PreparedRequest:
     return library_request
 
 
-def from_prepared(asked: requests.PreparedRequest, like: Request | None = None) -> Request:
+def from_prepared(sent: requests.PreparedRequest, like: Request | None = None) -> Request:
     """A request of the library as native. like: what it was made of; what was added to that is secret."""
-    headers = {str(k): _text(v) for k, v in (asked.headers or {}).items() if k.lower() != "content-length"}
-    body = asked.body.encode() if isinstance(asked.body, str) else asked.body
+    headers = {str(k): _text(v) for k, v in (sent.headers or {}).items() if k.lower() != "content-length"}
+    body = sent.body.encode() if isinstance(sent.body, str) else sent.body
     body = body if isinstance(body, bytes) else None
     if like is None:
-        return Request(asked.method or "GET", asked.url or "", headers=headers, body=body)
+        return Request(sent.method or "GET", sent.url or "", headers=headers, body=body)
     before = prepared(like)
     added = {k: v for k, v in headers.items() if _text(before.headers.get(k, "")) != v}
     request = like.with_headers(added, secret=True)
-    if asked.url != before.url:
+    if sent.url != before.url:
         known = dict(parse_qsl(urlsplit(before.url or "").query))
-        names = {name.lower() for name, value in parse_qsl(urlsplit(asked.url or "").query) if known.get(name) != value}
-        request = replace(request, url=asked.url or "", params={}, secret=request.secret | names)
+        names = {name.lower() for name, value in parse_qsl(urlsplit(sent.url or "").query) if known.get(name) != value}
+        request = replace(request, url=sent.url or "", params={}, secret=request.secret | names)
     return request if body == like.body else replace(request, body=body)
 
 
