@@ -9,7 +9,7 @@ form, as `{% if %}`, is left to Jinja: `Unsupported` says so.
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from functools import partial
+from functools import partial, singledispatchmethod
 from itertools import count
 from types import FunctionType
 
@@ -18,16 +18,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope
-from cdk.declarative.interpolation.limits import (
-    GROWING,
-    add,
-    check_call,
-    join_texts,
-    modulo,
-    multiply,
-    power,
-    sized,
-)
+from cdk.declarative.interpolation.limits import BINARY, GROWING, check_call, join_texts, sized
 from cdk.declarative.interpolation.macros import IMPURE
 
 _PLAIN = frozenset((str, dict, list, tuple, int, float, datetime, date, timedelta))
@@ -42,6 +33,11 @@ _COMPARISONS: Mapping[str, type[ast.cmpop]] = {
     "in": ast.In,
     "notin": ast.NotIn,
 }
+_BOOLEANS: Mapping[str, type[ast.boolop]] = {"and": ast.And, "or": ast.Or}
+_UNARY: Mapping[str, type[ast.unaryop]] = {"not": ast.Not, "-": ast.USub, "+": ast.UAdd}
+_UNGUARDED: Mapping[str, type[ast.operator]] = {"-": ast.Sub, "/": ast.Div, "//": ast.FloorDiv}
+"""Operators that make nothing large; the others are those of `BINARY`."""
+
 _AS_TEXT = ord("s")
 """The conversion `!s` of an f-string."""
 
@@ -129,9 +125,6 @@ def _stored(name: str) -> ast.Name:
 class _Compiler:
     """Makes the Python expression of each node, and notes what it uses.
 
-    The method for a node is called after its class in Jinja (`_getattr` for `nodes.Getattr`); a node without one is
-    Unsupported.
-
     bound: what the names of the expression stand for that are not read from the scope.
     """
 
@@ -141,12 +134,9 @@ class _Compiler:
         self.varies = self.quotes = False
         self.bound: dict[str, object] = {"type": type, "dict": dict}
 
-    def value(self, node: nodes.Node) -> ast.expr:
-        compile_node = getattr(self, f"_{type(node).__name__.lower()}", None)
-        if compile_node is None:
-            raise Unsupported
-        value: ast.expr = compile_node(node)
-        return value
+    @singledispatchmethod
+    def value(self, node: nodes.Node) -> ast.expr:  # noqa: ARG002 - it is chosen by
+        raise Unsupported
 
     def text(self, pieces: Sequence[nodes.Node]) -> ast.expr:
         """The texts of the pieces, one after the other."""
@@ -172,12 +162,15 @@ class _Compiler:
 
     # --- values and names ----------------------------------------------------------------------------------------
 
+    @value.register
     def _const(self, node: nodes.Const) -> ast.expr:
         return ast.Constant(node.value)
 
+    @value.register
     def _templatedata(self, node: nodes.TemplateData) -> ast.expr:
         return ast.Constant(node.data)
 
+    @value.register
     def _name(self, node: nodes.Name) -> ast.expr:
         name = node.name
         if name in self._env.globals:
@@ -186,20 +179,25 @@ class _Compiler:
         self.names.add(name)
         return _read(_local(name))
 
+    @value.register
     def _list(self, node: nodes.List) -> ast.expr:
         return ast.List(self._values(node.items), ast.Load())
 
+    @value.register
     def _tuple(self, node: nodes.Tuple) -> ast.expr:
         return ast.Tuple(self._values(node.items), ast.Load())
 
+    @value.register
     def _dict(self, node: nodes.Dict) -> ast.expr:
         return ast.Dict([self.value(pair.key) for pair in node.items], [self.value(pair.value) for pair in node.items])
 
     # --- paths ---------------------------------------------------------------------------------------------------
 
+    @value.register
     def _getattr(self, node: nodes.Getattr) -> ast.expr:
         return self._below(self.value(node.node), node.attr, as_item=False)
 
+    @value.register
     def _getitem(self, node: nodes.Getitem) -> ast.expr:
         target = self.value(node.node)
         match node.arg:
@@ -236,52 +234,29 @@ class _Compiler:
 
     # --- operators -----------------------------------------------------------------------------------------------
 
-    def _operator(self, node: nodes.BinExpr, operator: ast.operator) -> ast.expr:
-        return ast.BinOp(self.value(node.left), operator, self.value(node.right))
+    @value.register
+    def _binary(self, node: nodes.BinExpr) -> ast.expr:
+        sides = self._values([node.left, node.right])
+        if node.operator in _BOOLEANS:
+            return ast.BoolOp(_BOOLEANS[node.operator](), sides)
+        if node.operator in _UNGUARDED:
+            return ast.BinOp(sides[0], _UNGUARDED[node.operator](), sides[1])
+        return self._calling(BINARY[node.operator], *sides)
 
-    def _add(self, node: nodes.Add) -> ast.expr:
-        return self._calling(add, self.value(node.left), self.value(node.right))
+    @value.register
+    def _one_sided(self, node: nodes.UnaryExpr) -> ast.expr:
+        return ast.UnaryOp(_UNARY[node.operator](), self.value(node.node))
 
-    def _sub(self, node: nodes.Sub) -> ast.expr:
-        return self._operator(node, ast.Sub())
-
-    def _div(self, node: nodes.Div) -> ast.expr:
-        return self._operator(node, ast.Div())
-
-    def _floordiv(self, node: nodes.FloorDiv) -> ast.expr:
-        return self._operator(node, ast.FloorDiv())
-
-    def _mul(self, node: nodes.Mul) -> ast.expr:
-        return self._calling(multiply, self.value(node.left), self.value(node.right))
-
-    def _mod(self, node: nodes.Mod) -> ast.expr:
-        return self._calling(modulo, self.value(node.left), self.value(node.right))
-
-    def _pow(self, node: nodes.Pow) -> ast.expr:
-        return self._calling(power, self.value(node.left), self.value(node.right))
-
-    def _and(self, node: nodes.And) -> ast.expr:
-        return ast.BoolOp(ast.And(), [self.value(node.left), self.value(node.right)])
-
-    def _or(self, node: nodes.Or) -> ast.expr:
-        return ast.BoolOp(ast.Or(), [self.value(node.left), self.value(node.right)])
-
-    def _not(self, node: nodes.Not) -> ast.expr:
-        return ast.UnaryOp(ast.Not(), self.value(node.node))
-
-    def _neg(self, node: nodes.Neg) -> ast.expr:
-        return ast.UnaryOp(ast.USub(), self.value(node.node))
-
-    def _pos(self, node: nodes.Pos) -> ast.expr:
-        return ast.UnaryOp(ast.UAdd(), self.value(node.node))
-
+    @value.register
     def _concat(self, node: nodes.Concat) -> ast.expr:
         return self._calling(join_texts, *self._values(node.nodes))
 
+    @value.register
     def _compare(self, node: nodes.Compare) -> ast.expr:
         operators = [_COMPARISONS[operand.op]() for operand in node.ops]
         return ast.Compare(self.value(node.expr), operators, [self.value(operand.expr) for operand in node.ops])
 
+    @value.register
     def _condexpr(self, node: nodes.CondExpr) -> ast.expr:
         if node.expr2 is None:
             otherwise = self._bind(self._env.undefined("the inline if has no else"))
@@ -291,6 +266,7 @@ class _Compiler:
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
+    @value.register
     def _filter(self, node: nodes.Filter) -> ast.expr:
         if node.node is None:
             raise Unsupported
@@ -298,9 +274,11 @@ class _Compiler:
         self.quotes |= node.name == "string"
         return self._called(self._callable(self._env.filters.get(node.name)), [node.node, *node.args], node)
 
+    @value.register
     def _test(self, node: nodes.Test) -> ast.expr:
         return self._called(self._callable(self._env.tests.get(node.name)), [node.node, *node.args], node)
 
+    @value.register
     def _call(self, node: nodes.Call) -> ast.expr:
         match node.node:
             case nodes.Name(name=name):

@@ -122,11 +122,9 @@ def multiply(first: object, second: object) -> object:
     if isinstance(first, int) and isinstance(second, int):
         _small(first.bit_length() + second.bit_length() <= _MAX_BITS)
     else:
-        match first, second:
-            case (Sized() as many, int(times)) | (int(times), Sized() as many):
+        for many, times in ((first, second), (second, first)):
+            if isinstance(times, int) and isinstance(many, Sized):
                 _small(len(many) * times <= MAX_SIZE)
-            case _:  # what comes of it is no larger than they are
-                pass
     return sized(operator.mul(first, second))
 
 
