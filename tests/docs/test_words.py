@@ -27,7 +27,7 @@ HOUSEHOLD = frozenset(
         *("unwilling", "wanted", "whole"),
     }
 )
-MOST = 14
+MOST = 7
 """How many there are. Lower it where you have made them fewer; never raise it."""
 
 
