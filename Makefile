@@ -12,7 +12,7 @@ HERE := $(CURDIR)
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit docs planted crash properties fuzz bench bench-spark oracle peer-tables test-peers clean
+.PHONY: help install demo test lint format unit docs planted crash properties fuzz bench bench-spark oracle peer-tables test-peers test-spark-versions clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,8 +109,12 @@ $(VENV)/peers/.datahub-$(DATAHUB):
 	@$(VENV)/peers/bin/python -m pip -qq --disable-pip-version-check install acryl-datahub==$(DATAHUB)
 	@touch $@
 
+SPARKS ?=
+test-spark-versions: $(VENV)/.installed-dev  ## what each version of Spark can do, and refuses (SPARKS='3.5 4.0'); 1.2 GB each
+	$(BIN)/python -m tests.spark.versions $(SPARKS)
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) build demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-spark-* build demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV) (once; a few minutes) ..."

@@ -36,7 +36,7 @@ def section() -> str:
 @contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
     """Start the server, with its log in `folder`, and stop it; gives its address."""
-    (command,) = re.findall(r"^\$ (.*start-connect-server.*)$", section(), re.MULTILINE)
+    (command,) = re.findall(r"^\$ (.*SparkConnectServer.*)$", section(), re.MULTILINE)
     given = " ".join(f"--conf '{key}={value}'" for key, value in _SETTINGS.items())
     log = folder / "server.log"
     with log.open("wb") as said:
@@ -46,12 +46,7 @@ def connect_server(folder: Path) -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
-            env={
-                **environment(),
-                "SPARK_PID_DIR": str(folder),
-                "SPARK_LOG_DIR": str(folder),
-                "SPARK_DAEMON_MEMORY": "1g",
-            },
+            env={**environment(), "SPARK_DAEMON_MEMORY": "1g"},
             start_new_session=True,
         )
     try:

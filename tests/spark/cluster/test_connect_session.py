@@ -56,7 +56,7 @@ def test_the_page_about_spark_connect_does_what_it_says(server: str, tmp_path: P
             block = text.replace(ADDRESS, server).replace(WRITTEN, address)
             if header := FILE.match(block):
                 (tmp_path / header[1]).write_text(block)
-            elif kind == "console" and "pip install" not in block and "start-connect-server" not in block:
+            elif kind == "console" and "pip install" not in block and "SparkConnectServer" not in block:
                 command, _, output = block.removeprefix("$ ").partition("\n")
                 said = run(command, tmp_path)
                 assert says(said, output), said

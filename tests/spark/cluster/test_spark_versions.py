@@ -6,6 +6,7 @@ import pytest
 
 from cdk.base.errors import ConfigError
 from cdk.spark.cluster.spark_versions import VERSIONS, Ability, can, require, version_of
+from tests.spark.versions import HERE, REFUSED, TESTS
 
 
 def test_a_newer_spark_can_do_what_an_older_one_can() -> None:
@@ -35,6 +36,12 @@ def test_what_a_version_cannot_do_is_refused_by_name(ability: Ability, installed
 def test_what_a_version_can_do_is_not_refused() -> None:
     for ability, installed in [(Ability.SYNC, "3.5.0"), (Ability.READ, "4.0.0.dev2"), (Ability.STREAM, "10.1")]:
         require(ability, installed)
+
+
+def test_what_every_version_can_do_and_refuses_is_tried() -> None:
+    assert set(TESTS) == set(Ability)
+    assert all((HERE / test).is_file() for tests in TESTS.values() for test in tests)
+    assert set(REFUSED) == {ability for ability in Ability if not can(VERSIONS[0], ability)}
 
 
 def test_a_version_that_is_none_is_named() -> None:
