@@ -9,7 +9,7 @@ from cdk.base.logs import logger
 from cdk.base.times.clock import Sleep, sleep
 from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
-from cdk.rest.errors.status_errors import exchange_text
+from cdk.rest.errors.status_errors import as_error, exchange_text
 from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
@@ -126,14 +126,9 @@ class HttpClient:
         if not isinstance(self._authenticator, Renewable):
             return False
         if renewed:
-            match outcome:
-                case CdkError():
-                    raise outcome
-                case Response():
-                    raise CredentialsError(
-                        f"{exchange_text(outcome)}, also with a new access token; check what the credentials may read, "
-                        "or renew them in the config"
-                    )
+            advice = "check what the credentials may read, or renew them in the config"
+            text = f"{exchange_text(outcome)}, also with a new access token; {advice}"
+            raise as_error(outcome, lambda _: CredentialsError(text))
         self._authenticator.forget()
         return True
 
@@ -158,13 +153,5 @@ def _retry_reason(request: Request, outcome: Response | CdkError) -> str:
 
 
 def _error(outcome: Response | CdkError, verdict: Verdict) -> CdkError:
-    match outcome:
-        case _ if verdict.error is not None:
-            return verdict.error
-        case CdkError():
-            return outcome
-        case Response():
-            action = verdict.action.name
-            return BugError(
-                f"{outcome.request} answered {outcome.status}: the error handler says {action} without an error"
-            )
+    handler = f"the error handler says {verdict.action.name} without an error"
+    return verdict.error or as_error(outcome, lambda r: BugError(f"{r.request} answered {r.status}: {handler}"))

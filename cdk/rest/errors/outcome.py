@@ -7,7 +7,7 @@ from http import HTTPStatus
 from cdk.base.errors import CdkError, ConfigError, FailureType, FatalError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import Action
 from cdk.rest.errors.signals import PagingSignal, ReducePageSize, ResetPagination, SplitWindow
-from cdk.rest.errors.status_errors import STATUSES, error_for, exchange_text
+from cdk.rest.errors.status_errors import STATUSES, as_error, error_for, exchange_text
 from cdk.rest.http.messages import Response
 
 _KINDS: Mapping[FailureType, type[CdkError]] = {
@@ -42,34 +42,28 @@ def final_error(meaning: Outcome, outcome: Response | CdkError, *, wait: float |
 
     wait: seconds the API asked to wait, for RateLimited.
     """
-    match outcome:
-        case _ if meaning.error is not None:
-            return meaning.error
-        case CdkError():
-            return outcome
-        case Response():
-            return _error_of(meaning, outcome, wait)
+    return meaning.error or as_error(outcome, lambda response: _error_of(meaning, response, wait))
 
 
-def _error_of(meaning: Outcome, outcome: Response, wait: float | None) -> CdkError:
-    usual = _usual(meaning.action, outcome, wait)
+def _error_of(meaning: Outcome, response: Response, wait: float | None) -> CdkError:
+    usual = _usual(meaning.action, response, wait)
     failure_type = meaning.failure_type if meaning.action is Action.FAIL else None
     kind = type(usual) if failure_type in (None, usual.failure_type) else _KINDS[failure_type or "system_error"]
     if kind is type(usual) and not meaning.text:
         return usual
-    text = outcome.request.hide(meaning.text)
+    text = response.request.hide(meaning.text)
     return kind(text or usual.message, detail=usual.message if text else "")
 
 
 def signal(meaning: Outcome, outcome: Response | CdkError) -> CdkError:
     """The signal that a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is for whoever reads pages."""
-    match outcome:
-        case Response() if meaning.error is None:
-            kind, advice = _SIGNALS[meaning.action]
-            usual, text = exchange_text(outcome), outcome.request.hide(meaning.text)
-            return kind(text or f"{usual}; {advice}", detail=usual if text else "")
-        case _:
-            return final_error(meaning, outcome)
+    return meaning.error or as_error(outcome, lambda response: _signal_of(meaning, response))
+
+
+def _signal_of(meaning: Outcome, response: Response) -> CdkError:
+    kind, advice = _SIGNALS[meaning.action]
+    usual, text = exchange_text(response), response.request.hide(meaning.text)
+    return kind(text or f"{usual}; {advice}", detail=usual if text else "")
 
 
 def _usual(action: Action, response: Response, wait: float | None) -> CdkError:

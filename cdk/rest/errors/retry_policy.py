@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from cdk.base.errors import CdkError, RateLimited
 from cdk.base.times.clock import Clock, system_clock
-from cdk.rest.errors.status_errors import exchange_text
+from cdk.rest.errors.status_errors import as_error, exchange_text
 from cdk.rest.errors.wait_strategies import Backoff, WaitStrategy, retry_after
 from cdk.rest.http.messages import Response
 
@@ -65,10 +65,5 @@ class RetryPolicy:
 def _worth_it(seconds: float, longest: timedelta, outcome: Response | CdkError) -> float:
     if seconds <= longest.total_seconds():
         return seconds
-    match outcome:
-        case CdkError():
-            raise outcome
-        case Response():
-            raise RateLimited(
-                f"{exchange_text(outcome)}; the next attempt would be in {seconds:.0f} s: try again later", wait=seconds
-            )
+    advice = f"the next attempt would be in {seconds:.0f} s: try again later"
+    raise as_error(outcome, lambda response: RateLimited(f"{exchange_text(response)}; {advice}", wait=seconds))

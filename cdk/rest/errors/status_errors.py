@@ -1,6 +1,6 @@
 """What the statuses of HTTP mean: the one table from a status to what to do, and the error that says it to people."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -70,6 +70,15 @@ def error_text(response: Response) -> str:
     # Hidden before anything is changed or cut: what is left of a secret would not be found.
     text = " ".join(response.request.hide(text or "").split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def as_error(outcome: Response | CdkError, of: Callable[[Response], CdkError]) -> CdkError:
+    """The error that ended an attempt, or the one that a response is."""
+    match outcome:
+        case CdkError():
+            return outcome
+        case Response():
+            return of(outcome)
 
 
 def exchange_text(outcome: Response | CdkError) -> str:
