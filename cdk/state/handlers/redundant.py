@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
-from cdk.base.values import Stored, canonical
+from cdk.base.values import JsonValue, Stored, canonical
 from cdk.state.handlers.intervals import Interval, Spans, floor, in_utc, inward, minus, normal, outward
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log.canonical_json import digest
@@ -50,7 +50,7 @@ class RedundantRunSkipHandler:
     Raises BadState: what the last run left cannot be read.
     """
 
-    def __init__(self, run: StatefulRun, name: str, *, selection: Stored = None) -> None:
+    def __init__(self, run: StatefulRun, name: str, *, selection: JsonValue = None) -> None:
         self.slot = f"window:{name}"
         self._run = run
         self._bucket = _BUCKETS[run.options.bucket_duration]

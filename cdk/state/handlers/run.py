@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cdk.base.values import Stored
+from cdk.base.values import JsonValue, Stored
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.log.retention import Retention
 from cdk.state.log.session import Mode, StateSession, open_session
@@ -60,7 +60,7 @@ def stateful_run(
     *,
     preview: bool = False,
     mode: Mode | None = None,
-    run: Mapping[str, Stored] | None = None,
+    run: Mapping[str, JsonValue] | None = None,
     retention: Retention | None = None,
 ) -> Iterator[StatefulRun]:
     """A run of these options; what it will see has been read and checked when it begins.

@@ -15,7 +15,7 @@ import zlib
 from typing import NamedTuple
 
 from cdk.base.errors import BadState
-from cdk.base.values import Stored, canonical
+from cdk.base.values import JsonObject, Stored, canonical
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, value_digest
@@ -42,7 +42,7 @@ class Placed(NamedTuple):
 
 def to_slot(value: Frozen, seq: int, before: Slot | None) -> Placed:
     """How record `seq` keeps a value; `before`: the slot in its parent."""
-    json: dict[str, Stored] = {
+    json: JsonObject = {
         "kind": value.kind,
         "version": value.version,
         "since": seq,
@@ -117,10 +117,10 @@ def _inflated(store: LogStore, key: StateKey, name: str, path: str) -> bytes:
     return text
 
 
-def diff(old: dict[str, Stored], new: dict[str, Stored]) -> dict[str, Stored]:
+def diff(old: JsonObject, new: JsonObject) -> JsonObject:
     """The patch from `old` to `new`; empty when they have the same canonical text."""
-    changed: dict[str, Stored] = {}
-    inside: dict[str, Stored] = {}
+    changed: JsonObject = {}
+    inside: JsonObject = {}
     for key in _different(old, new):
         before, value = old.get(key), new[key]
         if isinstance(before, dict) and isinstance(value, dict):
@@ -128,7 +128,7 @@ def diff(old: dict[str, Stored], new: dict[str, Stored]) -> dict[str, Stored]:
         else:
             changed[key] = value
     dropped = [key for key in old if key not in new]
-    parts = {"set": changed, "drop": dropped, "in": inside}
+    parts: JsonObject = {"set": changed, "drop": dropped, "in": inside}
     return {name: part for name, part in parts.items() if part}
 
 
@@ -142,7 +142,7 @@ def apply(old: dict[str, Stored], patch: dict[str, Stored]) -> dict[str, Stored]
     return old
 
 
-def _different(old: dict[str, Stored], new: dict[str, Stored]) -> list[str]:
+def _different(old: JsonObject, new: JsonObject) -> list[str]:
     """The keys of `new` whose values have another canonical text in `old`, or none.
 
     1, 1.0 and true are equal in Python and have three texts, 0.0 and -0.0 have two; inside of maps and lists only the

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from cdk.base.errors import BadState
-from cdk.base.values import Stored, canonical
+from cdk.base.values import JsonObject, JsonValue, Stored, canonical
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.stores.key import StateKey
 
@@ -57,13 +57,13 @@ class StateRecord:
     status: str
     created_at: str
     slots: Mapping[str, Slot]
-    run: Mapping[str, Stored] = field(default_factory=dict)
+    run: Mapping[str, JsonValue] = field(default_factory=dict)
     effects: tuple[Stored, ...] = ()
     first: int = 1
-    extra: Mapping[str, Stored] = field(default_factory=dict)
+    extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @cached_property
-    def _body(self) -> dict[str, Stored]:
+    def _body(self) -> JsonObject:
         return {
             **self.extra,
             "format": FORMAT,

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
 from cdk.base.logs import logger
-from cdk.base.values import Stored
+from cdk.base.values import JsonValue, Stored
 from cdk.state.log.canonical_json import loads_canonical
 from cdk.state.log.record import Slot, StateRecord
 from cdk.state.log.retention import Retention
@@ -57,7 +57,7 @@ def open_session(
     log: StateLog,
     mode: Mode | None = None,
     *,
-    run: Mapping[str, Stored] | None = None,
+    run: Mapping[str, JsonValue] | None = None,
     retention: Retention | None = None,
     sink: MarkedSink | None = None,
 ) -> Iterator["StateSession"]:
@@ -91,7 +91,7 @@ class StateSession:
         self,
         log: StateLog,
         mode: Mode,
-        run: Mapping[str, Stored],
+        run: Mapping[str, JsonValue],
         retention: Retention,
         landing: SinkTransaction | None = None,
     ) -> None:
@@ -142,7 +142,7 @@ class StateSession:
         """Take a proposal back: the rows that it covers did not become durable."""
         self._proposals.pop(slot, None)
 
-    def commit(self, status: Literal["partial", "final"], effects: Sequence[Stored] = ()) -> StateRecord | None:
+    def commit(self, status: Literal["partial", "final"], effects: Sequence[JsonValue] = ()) -> StateRecord | None:
         """Append what was proposed, after the data it covers is durable; None when there is nothing to say.
 
         A marked sink's rows are made durable by this call. effects: what was done to sinks, such as a table's new
@@ -174,7 +174,7 @@ class StateSession:
         return record
 
     def _append(
-        self, changed: Mapping[str, Frozen | None], status: Literal["partial", "final"], effects: Sequence[Stored]
+        self, changed: Mapping[str, Frozen | None], status: Literal["partial", "final"], effects: Sequence[JsonValue]
     ) -> StateRecord:
         slots: dict[str, Slot | Frozen] = {
             **(self.head.slots if self.head else {}),

@@ -17,7 +17,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from cdk.base.errors import BadState, StateConflict, StateError
-from cdk.base.values import Stored
+from cdk.base.values import JsonValue, Stored
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
 from cdk.state.log.record import FORMAT, RecordStatus, Slot, StateRecord
 from cdk.state.log.slot_value import Frozen, Kind
@@ -90,8 +90,8 @@ class SinkTransaction:
         slots: Mapping[str, Slot | Frozen],
         *,
         status: RecordStatus,
-        run: Mapping[str, Stored],
-        effects: Sequence[Stored],
+        run: Mapping[str, JsonValue],
+        effects: Sequence[JsonValue],
     ) -> dict[str, Slot | Frozen]:
         """Store the intent of the record after `head`, and commit the rows under its name. Gives the record's slots.
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.base.values import Json, canonical
+from cdk.base.values import Json, JsonObject, canonical
 from cdk.state.log.blobs import apply, diff
 from cdk.state.log.canonical_json import loads_canonical
 from tests.state.log.test_canonical_json import JSON
@@ -39,8 +39,10 @@ def test_a_change_of_type_is_a_change(one: Json, other: Json) -> None:
 
 
 def test_a_patch_is_as_large_as_the_change() -> None:
-    old = {"users": {f"id-{i}": {"cursor": i, "page": None} for i in range(1000)}}
-    new = {"users": {**old["users"], "id-7": {"cursor": 8, "page": None}}}
-    del new["users"]["id-9"]
+    old: JsonObject = {f"id-{i}": {"cursor": i, "page": None} for i in range(1000)}
+    new: JsonObject = {**old, "id-7": {"cursor": 8, "page": None}}
+    del new["id-9"]
 
-    assert diff(old, new) == {"in": {"users": {"in": {"id-7": {"set": {"cursor": 8}}}, "drop": ["id-9"]}}}
+    assert diff({"users": old}, {"users": new}) == {
+        "in": {"users": {"in": {"id-7": {"set": {"cursor": 8}}}, "drop": ["id-9"]}}
+    }
