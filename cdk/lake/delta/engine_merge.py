@@ -7,13 +7,14 @@ batch.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdk.base.errors import FatalError
 from cdk.lake.arrow.cast import cast_batch
-from cdk.lake.arrow.columns import ADDITIONAL, META, OWN_COLUMNS, RAW_ID
+from cdk.lake.arrow.columns import ADDITIONAL, META, RAW_ID
 from cdk.lake.delta.engine_writes import INSERT, OPERATION, REMOVE, TARGET, UPSERT
 from cdk.lake.parquet.dedup import (
     APART,
@@ -22,7 +23,6 @@ from cdk.lake.parquet.dedup import (
     NUMBER,
     ROW,
     STALE,
-    keyed,
     latest_rows,
     pairs,
 )
@@ -80,7 +80,7 @@ def engine_comparison(
     names = merge.table.schema.names if winners[APART].null_count < winners.num_rows else _few(merge)
     for batch in scan(names):
         rows += batch.num_rows
-        existing = _keyed(batch, merge)
+        existing = merge.keyed_rows(partial(_columns_of, batch))
         _check_visible(existing, merge)
         met = pairs(existing, winners, count)
         met = met.append_column(RAW_ID, existing[RAW_ID].take(met[ROW])).select(_PAIRS.names)
@@ -151,22 +151,8 @@ def _operation_rows(winners: pa.Table, operation: str, targets: pa.ChunkedArray 
     return table.append_column(TARGET, pa.nulls(size, pa.string()) if targets is None else targets)
 
 
-def _keyed(batch: pa.RecordBatch, merge: Merge) -> pa.Table:
-    """Rows of the table as merging compares them."""
-    table = pa.Table.from_batches([batch])
-    schema = merge.table.schema
-    own = [(name, kind) for name, kind in OWN_COLUMNS.items() if name not in schema.names]
-    fields = pa.schema([*schema, *own])
-
-    def rest(names: Sequence[str] | None, mask: pa.Array) -> pa.Table:
-        columns = pa.schema([fields.field(name) for name in (schema.names if names is None else names)])
-        present = [name for name in columns.names if name in table.column_names]
-        rows = table.select(present).filter(mask).combine_chunks().to_batches()
-        return pa.Table.from_batches([cast_batch(part, columns) for part in rows], columns)
-
-    names = merge.identity.columns(schema)
-    part = pa.Table.from_batches([cast_batch(batch.select(names), pa.schema([fields.field(name) for name in names]))])
-    return keyed(part, merge.identity, rest)
+def _columns_of(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.RecordBatch]:
+    return [batch.select([name for name in names if name in batch.schema.names])]
 
 
 def _check_visible(rows: pa.Table, merge: Merge) -> None:

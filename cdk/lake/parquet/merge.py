@@ -9,7 +9,7 @@ A task reads all of a file's key columns and its rows a row group at a time.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -131,19 +131,23 @@ class Merge:
 
     def keyed(self, folder: Folder, path: str, partition: Texts | None = None) -> pa.Table:
         """The rows of a file as `cdk.lake.parquet.dedup` compares them. partition: where in the table it lies."""
+        return self.keyed_rows(partial(rows_of, folder, path, partition or {}, self.table.schema))
+
+    def keyed_rows(self, read: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]) -> pa.Table:
+        """Rows as `cdk.lake.parquet.dedup` compares them. read: gives those of some columns that there are."""
 
         def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
             names = schema.names if names is None else names
-            columns = pa.schema([(name, types.get(name) or OWN_COLUMNS[name]) for name in names])
+            columns = pa.schema([(name, types[name]) for name in names])
             batches, start = [], 0
-            for batch in rows_of(folder, path, partition or {}, schema, names):
+            for batch in read(names):
                 selected = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
                 batches.append(cast_batch(selected, columns))
                 start += batch.num_rows
             return pa.Table.from_batches(batches, columns)
 
         schema = self.table.schema
-        types = {field.name: field.type for field in schema}
+        types = {**OWN_COLUMNS, **{field.name: field.type for field in schema}}
         return keyed(rows(self.identity.columns(schema), None), self.identity, rows)
 
     def _plain(self) -> "Merge":
