@@ -51,26 +51,14 @@ class Placing(PartitionRouter):
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         raise NotImplementedError
 
-    def _put(self, part: str, names: Mapping[str, object]) -> JsonObject:
+    def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:
         slice = names.get("stream_slice")
         values: JsonObject = {}
         if isinstance(slice, Mapping):
             for option, name in self._options():
-                if option is not None and option.inject_into.value == part and (value := slice.get(name)):
+                if option is not None and option.inject_into.value == where and (value := slice.get(name)):
                     values[text_of(option.field_name, self.config)] = value
         return values
-
-    def get_request_params(self, **names: object) -> JsonObject:
-        return self._put("request_parameter", names)
-
-    def get_request_headers(self, **names: object) -> JsonObject:
-        return self._put("header", names)
-
-    def get_request_body_data(self, **names: object) -> JsonObject:
-        return self._put("body_data", names)
-
-    def get_request_body_json(self, **names: object) -> JsonObject:
-        return self._put("body_json", names)
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Authenticators: what custom ones extend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -210,6 +210,11 @@ class SelectiveAuthenticator(DeclarativeAuthenticator):
         return authenticators[str(selection)]
 
 
+def _rendered(field: str) -> "Callable[[DeclarativeOauth2Authenticator], str]":
+    """The method that gives a setting as text, its expressions evaluated."""
+    return lambda self: self._text(getattr(self, field))
+
+
 @dataclass
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Exchanges credentials for a token, and does so again when it expires. Subclasses change parts of the exchange."""
@@ -348,14 +353,16 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """More fields of the form."""
         return self._map(self.refresh_request_body)
 
-    def get_token_refresh_endpoint(self) -> str:
-        return self._text(self.token_refresh_endpoint)
-
-    def get_client_id(self) -> str:
-        return self._text(self.client_id)
-
-    def get_client_secret(self) -> str:
-        return self._text(self.client_secret)
+    get_token_refresh_endpoint = _rendered("token_refresh_endpoint")
+    get_client_id = _rendered("client_id")
+    get_client_secret = _rendered("client_secret")
+    get_grant_type = _rendered("grant_type")
+    get_grant_type_name = _rendered("grant_type_name")
+    get_client_id_name = _rendered("client_id_name")
+    get_client_secret_name = _rendered("client_secret_name")
+    get_refresh_token_name = _rendered("refresh_token_name")
+    get_access_token_name = _rendered("access_token_name")
+    get_expires_in_name = _rendered("expires_in_name")
 
     def get_refresh_token(self) -> str | None:
         """The refresh token; None without one."""
@@ -364,30 +371,3 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     def get_scopes(self) -> Sequence[str]:
         """What the token is for."""
         return self.scopes or []
-
-    def get_grant_type(self) -> str:
-        return self._text(self.grant_type)
-
-    def get_grant_type_name(self) -> str:
-        """Name of the field with the kind."""
-        return self._text(self.grant_type_name)
-
-    def get_client_id_name(self) -> str:
-        """Name of the field with the id."""
-        return self._text(self.client_id_name)
-
-    def get_client_secret_name(self) -> str:
-        """Name of the field with the secret."""
-        return self._text(self.client_secret_name)
-
-    def get_refresh_token_name(self) -> str:
-        """Name of the field with the refresh token."""
-        return self._text(self.refresh_token_name)
-
-    def get_access_token_name(self) -> str:
-        """Where the answer has the token."""
-        return self._text(self.access_token_name)
-
-    def get_expires_in_name(self) -> str:
-        """Where the answer has how long it lives."""
-        return self._text(self.expires_in_name)

@@ -55,18 +55,22 @@ class RequestOption:
 class RequestOptionsProvider:
     """Gives the parts of a request; none by default. names: `stream_state`, `stream_slice`, `next_page_token`."""
 
-    def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:  # noqa: ARG002
+    def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:  # noqa: ARG002 - for overriding
+        """A part; where: as a RequestOption says what a value goes into."""
         return {}
 
-    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue]:  # noqa: ARG002
-        return {}
+    def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:
+        return self._part("request_parameter", names)
 
-    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:  # noqa: ARG002
+    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue]:
+        return self._part("header", names)
+
+    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:
         """Form fields, or a text."""
-        return {}
+        return self._part("body_data", names)
 
-    def get_request_body_json(self, **names: object) -> JsonValue:  # noqa: ARG002
-        return {}
+    def get_request_body_json(self, **names: object) -> JsonValue:
+        return self._part("body_json", names)
 
 
 @dataclass
@@ -85,21 +89,15 @@ class InterpolatedRequestOptionsProvider(RequestOptionsProvider):
     def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters or {}
 
-    def _part(self, inputs: JsonValue, names: Mapping[str, object]) -> JsonObject:
+    def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:
         scope = {name: names.get(name) or {} for name in ("stream_state", "stream_slice", "next_page_token")}
-        return cast("JsonObject", part(inputs, self.config, self._parameters, scope))
-
-    def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:
-        return self._part(self.request_parameters, names)
-
-    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue]:
-        return self._part(self.request_headers, names)
-
-    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:
-        return self._part(self.request_body_data, names)
-
-    def get_request_body_json(self, **names: object) -> Mapping[str, JsonValue]:
-        return self._part(self.request_body_json, names)
+        inputs = {
+            "request_parameter": self.request_parameters,
+            "header": self.request_headers,
+            "body_data": self.request_body_data,
+            "body_json": self.request_body_json,
+        }
+        return cast("JsonObject", part(inputs[where], self.config, self._parameters, scope))
 
 
 class Requester(RequestOptionsProvider, ABC):
