@@ -1,6 +1,7 @@
 """Schema loaders: where a stream's JSON Schema comes from."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -193,27 +194,22 @@ class DynamicSchemaLoader(AnySchemaLoader):
         reader = self.retriever.build(ctx, StreamParts(f"{ctx.stream} schema"))
         transforms = [item.build(ctx) for item in self.schema_transformations]
         select = None if self.schema_filter is None else self.schema_filter.build(ctx)
-        known: list[JsonSchema] = []
 
         def load() -> JsonSchema:
-            if not known:
-                properties = self._properties(ctx, reader)
-                for transform in transforms:
-                    transform([properties], NO_NAMES)
-                if select is not None:
-                    selected = select([{name: part} for name, part in properties.items()], NO_NAMES)
-                    properties = {name: part for item in selected for name, part in item.items()}
-                known.append(
-                    {
-                        "$schema": "https://json-schema.org/draft-07/schema#",
-                        "type": "object",
-                        "additionalProperties": True,
-                        "properties": properties,
-                    }
-                )
-            return known[0]
+            properties = self._properties(ctx, reader)
+            for transform in transforms:
+                transform([properties], NO_NAMES)
+            if select is not None:
+                selected = select([{name: part} for name, part in properties.items()], NO_NAMES)
+                properties = {name: part for item in selected for name, part in item.items()}
+            return {
+                "$schema": "https://json-schema.org/draft-07/schema#",
+                "type": "object",
+                "additionalProperties": True,
+                "properties": properties,
+            }
 
-        return load
+        return cache(load)
 
     def _properties(self, ctx: BuildContext, reader: SliceReader) -> JsonObject:
         where = self.schema_type_identifier

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -179,12 +180,10 @@ def checked_pattern(value: str | None) -> str | None:
 
 def _when_used(make: Callable[[], WaitStrategy]) -> WaitStrategy:
     """The strategy, made when first needed: a config that lacks what only a retry needs serves everything else."""
-    strategies: list[WaitStrategy] = []
+    strategy = cache(make)
 
     def wait(outcome: Response | CdkError, attempt: int) -> float | None:
-        if not strategies:
-            strategies.append(make())
-        return strategies[0](outcome, attempt)
+        return strategy()(outcome, attempt)
 
     return wait
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Literal, cast
 from urllib.parse import urljoin
 
@@ -185,14 +185,8 @@ def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:
         return expression.text
     base, path = ctx.expression(component, "url_base"), ctx.expression(component, "path", component.path or "")
     if base.fixed and path.fixed:
-        known: list[str] = []
-
-        def fixed(_: Names) -> str:
-            if not known:
-                known.append(join(base.text(), path.text()))
-            return known[0]
-
-        return fixed
+        fixed = cache(lambda: join(base.text(), path.text()))
+        return lambda _: fixed()
     return lambda names: join(base.text(names), path.text(names))
 
 

@@ -1,6 +1,7 @@
 """SimpleRetriever: page after page, one request each; and RecordSelector, which makes records of a response."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -22,11 +23,11 @@ from cdk.declarative.model.plug_points import (
     AnyRetriever,
     AnySchemaNormalization,
     Incremental,
-    Normalize,
     Pages,
     Select,
     SliceReader,
     StreamParts,
+    Transform,
 )
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.declarative.reading.page_size_reduction import Reduction
@@ -78,12 +79,14 @@ class RecordSelector(Component):
             steps.append(_in_window(parts.incremental))
         if parts.transforms:
             first = client_side if self.transform_before_filtering is None else self.transform_before_filtering
-            steps.insert(0 if first else len(steps), _transforming(parts))
+            steps.insert(0 if first else len(steps), _changing(*parts.transforms))
         match self.schema_normalization:
             case "Default":
-                steps.append(_normalizing(parts))
+                casting = cache(lambda: normalizer(parts.schema(), parts.name))
+                steps.append(_changing(lambda records, _: casting()(records)))
             case AnySchemaNormalization() as custom:
-                steps.append(_normalized(custom.build(ctx, parts.schema())))
+                normalize = custom.build(ctx, parts.schema())
+                steps.append(_changing(lambda records, _: normalize(records)))
             case "None" | None:
                 pass
         return _chain(steps) if steps else None
@@ -105,32 +108,12 @@ def _chain(steps: list[Select]) -> Select:
     return select
 
 
-def _transforming(parts: StreamParts) -> Select:
-    transforms = parts.transforms
+def _changing(*changes: Transform) -> Select:
+    """All records of a page, changed in place."""
 
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
-        for transform in transforms:
-            transform(records, names)
-        return records
-
-    return select
-
-
-def _normalized(normalize: Normalize) -> Select:
-    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:  # noqa: ARG001
-        normalize(records)
-        return records
-
-    return select
-
-
-def _normalizing(parts: StreamParts) -> Select:
-    known: list[Callable[[list[JsonObject]], None]] = []
-
-    def select(records: list[JsonObject], names: Names) -> list[JsonObject]:  # noqa: ARG001
-        if not known:
-            known.append(normalizer(parts.schema(), parts.name))
-        known[0](records)
+        for change in changes:
+            change(records, names)
         return records
 
     return select
