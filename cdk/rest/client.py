@@ -20,6 +20,8 @@ from cdk.rest.pagination.page_url import put_back
 
 T = TypeVar("T")
 
+_AGAIN = frozenset((Action.RETRY, Action.RATE_LIMITED))
+
 
 class HttpClient:
     """Sends requests with credentials, within a budget, again where that helps. Safe to use from several threads.
@@ -52,19 +54,20 @@ class HttpClient:
         while True:
             outcome = self._outcome(request)
             verdict = self._error_handler.judge(outcome, attempt)
-            match verdict.action, outcome:
-                case Action.SUCCESS, Response() as response:
-                    return response
-                case Action.IGNORE, Response() as response:
-                    logger.info("%s answered %s, which is ignored", request, response.status)
-                    return response
-                case ((Action.RETRY | Action.RATE_LIMITED), _):
-                    self._wait(_retry_reason(request, outcome), verdict, attempt)
-                case Action.REFRESH_TOKEN_THEN_RETRY, _:
+            action = verdict.action
+            match outcome:
+                case Response() if action is Action.SUCCESS:
+                    return outcome
+                case Response() if action is Action.IGNORE:
+                    logger.info("%s answered %s, which is ignored", request, outcome.status)
+                    return outcome
+                case _ if action is Action.REFRESH_TOKEN_THEN_RETRY:
                     renewed = self._renew(outcome, renewed=renewed)
-                    self._wait(_retry_reason(request, outcome), verdict, attempt)
-                case _:
+                case _ if action not in _AGAIN:
                     raise _error(outcome, verdict)
+                case _:
+                    pass
+            self._wait(_retry_reason(request, outcome), verdict, attempt)
             attempt += 1
 
     def obtain(self, flow: Callable[[], Generator[Request, Response, T]]) -> T:
@@ -78,7 +81,7 @@ class HttpClient:
                 return self._followed(flow())
             except CdkError as error:
                 verdict = self._error_handler.judge(error, attempt)
-                if verdict.action not in {Action.RETRY, Action.RATE_LIMITED}:
+                if verdict.action not in _AGAIN:
                     raise _error(error, verdict) from None
                 self._wait(error.message, verdict, attempt)
             attempt += 1

@@ -18,7 +18,7 @@ class Ticket(Generic[T]):
 
 
 class AckQueue(Generic[T]):
-    """Items open in order and close in any order; `take` gives those at the front that are closed.
+    """Items open in order and close in any order; `pop_closed` gives those at the front that are closed.
 
     Not thread-safe: it belongs to the one thread that owns the state.
     """

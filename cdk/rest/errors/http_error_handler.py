@@ -68,8 +68,10 @@ class HttpErrorHandler:
     def find(self, outcome: Response | CdkError) -> Outcome:
         match outcome:
             case Response(status=status):
-                ruled = next((meaning for rule in self._rules if (meaning := rule(outcome)) is not None), None)
-                return ruled or self._statuses.get(status) or (_SUCCESS if outcome.ok else _RETRY)
+                for rule in self._rules:
+                    if (meaning := rule(outcome)) is not None:
+                        return meaning
+                return self._statuses.get(status) or (_SUCCESS if outcome.ok else _RETRY)
             case TransientError():
                 return _RETRY
             case CdkError():
