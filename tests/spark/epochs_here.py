@@ -8,7 +8,7 @@ from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.lake.parquet.writer import DataFile
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.tasks.epoch_task import BundleResult
+from cdk.sync.tasks.bundle_task import BundleResult
 from cdk.sync.tasks.messages import SliceTask
 
 

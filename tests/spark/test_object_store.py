@@ -32,7 +32,7 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SyncMode, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
+from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
 from cdk.sync.tasks.messages import Failure
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
@@ -258,7 +258,7 @@ def test_a_cut_sync_is_known_on_another_machine_and_a_second_one_here_is_refused
 
 
 def epoch(run: StreamSync, most: int, seconds: float) -> list[DataFile]:
-    job = pickle.loads(pickle.dumps(EpochJob([run.target], seconds, 1)))  # noqa: S301 - as a task gets it
+    job = pickle.loads(pickle.dumps(BundleJob({0: run.target}, seconds, 1)))  # noqa: S301 - as a task gets it
     return read_epoch(run, most, lambda pieces: read_bundle(job, pieces))
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 POINTS: Final = {
-    "epoch_begins": "slices are handed out, nothing is read",
+    "task_begins": "slices are handed out, nothing of them is read",
     "page_read": "a task has read a page",
     "files_written": "a task has written its files and not returned",
-    "epoch_read": "all tasks have returned, nothing is committed",
+    "task_ended": "a task has returned, nothing that it read is committed",
     "merge_compared": "a task has written a touched file anew and not returned",
     "merged": "all touched files are written anew, nothing is committed",
     "before_state_blob": "the commit is prepared",

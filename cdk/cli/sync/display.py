@@ -50,7 +50,7 @@ class Display:
         self._console = console or _own_stderr()
         self._started = clock()
         self._committed: float | None = None
-        self._epoch_ends: float | None = None
+        self._commit_due: float | None = None
         self._reports: Sequence[StreamReport] = ()
         self._paces: dict[str, Pace] = {}
         self._said: dict[str, StreamReport] = {}
@@ -69,11 +69,11 @@ class Display:
             self._live.stop()
 
     def show(self, reports: Sequence[StreamReport], seconds: float) -> None:
-        """Take note of how the streams stand. seconds: how long the epoch that begins may read; 0: none begins."""
+        """Take note of how the streams stand. seconds: until the next commit is due; 0: no task runs."""
         now = self._clock()
         if sum(report.commits for report in reports) > sum(report.commits for report in self._reports):
             self._committed = now
-        self._epoch_ends = now + seconds if seconds else None
+        self._commit_due = now + seconds if seconds else None
         before = {report.name: report for report in self._reports}
         for report in reports:
             if report.planned:
@@ -122,12 +122,12 @@ class Display:
             head.append(", looking at the tables", "dim")
         elif self._committed is not None:
             head.append(f", last commit {span(now - self._committed)} ago", "dim")
-        elif self._epoch_ends is None:
+        elif self._commit_due is None:
             head.append(", starting Spark", "dim")
         else:
             head.append(", no commit yet", "dim")
-        if self._epoch_ends is not None:
-            remaining = self._epoch_ends - now
+        if self._commit_due is not None:
+            remaining = self._commit_due - now
             head.append(f", next in {span(remaining)}" if remaining >= 1 else ", next is due", "dim")
         return head
 

@@ -306,7 +306,7 @@ class RowIds:
     """Gives rows their ids, in order. Not thread-safe.
 
     An id is eight digits for the slice, a string of the writer's own, ten digits that count the writer's rows. A slice
-    has one writer in an epoch, so of two rows of an epoch the one that was read later has the greater id, compared as
+    has one writer in a commit, so of two rows of a commit the one that was read later has the greater id, compared as
     strings: slices in the order in which they were planned, the rows of each in the order of the source. No clock is
     involved.
     """

@@ -1,4 +1,4 @@
-"""Compaction: rewriting the many small files of short epochs as few large ones.
+"""Compaction: rewriting the many small files of frequent commits as few large ones.
 
 A commit of its own, which changes neither rows nor state; VACUUM removes the old files later.
 """

@@ -1,4 +1,4 @@
-"""How an epoch's rows get into a table: one class for each write mode, and its name in `MODES`.
+"""How rows get into a table: one class for each write mode, and its name in `MODES`.
 
 Each makes rows and state one commit, and leaves both as they were when it cannot. What others have to know of a mode
 are its `Traits`: nobody else goes by names, so a mode that is added is added here alone.
@@ -85,8 +85,8 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class EpochRows:
-    """What an epoch brought of a stream."""
+class CommitRows:
+    """What came of a stream since its last commit."""
 
     files: Sequence[DataFile]
     """They lie in the mode's `staging`, and no table names them yet."""
@@ -126,6 +126,11 @@ class WriteMode(ABC):
         self.table = opening.table
 
     @property
+    def in_read_order(self) -> bool:
+        """Whether it matters in which order slices are committed: of two rows, what was read last counts."""
+        return False
+
+    @property
     def staging(self) -> Folder:
         """The folder that tasks write their files into."""
         return self.tables[-1].root
@@ -136,7 +141,7 @@ class WriteMode(ABC):
         return [self.table]
 
     @abstractmethod
-    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
+    def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         """Commit rows and the state that goes with them.
 
         saved: its records are those before this commit. spread: runs tasks where there is more to do than name files.
@@ -162,7 +167,7 @@ class Append(WriteMode):
         Use.APPEND, "Records that it reads again become further rows beside those that are there", repeats_rows=True
     )
 
-    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
+    def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         del spread
         files = rows.files
         receipt = replace(rows.staged, added=row_count(files))
@@ -197,7 +202,7 @@ class Overwrite(WriteMode):
         super().__init__(opening)
         self._schema = opening.schema
 
-    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
+    def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         del spread
         files, finished = rows.files, rows.finished
         receipt, pending = rows.staged, (*saved.pending, *files)
@@ -259,6 +264,10 @@ class AppendDedup(WriteMode):
         with self._logging_history_errors():
             self._history = opening.history()
 
+    @property
+    def in_read_order(self) -> bool:
+        return self.identity.cursor is None
+
     def prepare(self, spread: TaskMap) -> None:
         remove_scratch(self.table.root, system_clock() - _LONGEST_MERGE)
         history, self._history = self._history, None
@@ -281,7 +290,7 @@ class AppendDedup(WriteMode):
     def tables(self) -> Sequence[StreamTable]:
         return [self.table] if self._history is None else [self.table, self._history.table]
 
-    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap = run_inline) -> Committed:
+    def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         if not rows.files:
             if done := self._changed(saved):
                 repeat_if_changed(self.table, partial(self.table.commit, saved, receipt=rows.staged))
@@ -294,7 +303,7 @@ class AppendDedup(WriteMode):
                 self._history.follow()
         return Committed(saved, True, merged.add, receipt, merged.apart)
 
-    def _merged(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
+    def _merged(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
         table, source, files = self.table, self.tables[-1], rows.files
         staged_in = None if source is table else source.root
         merge = Merge(table.layout(self._bounded), self.identity, spread, staged_in)
@@ -324,7 +333,9 @@ class AppendDedup(WriteMode):
         """What the history has to follow."""
         return () if self._history is None else files
 
-    def _merged_by_engine(self, merge: Merge, saved: TableState, rows: EpochRows) -> tuple[TableState, Merged, Receipt]:
+    def _merged_by_engine(
+        self, merge: Merge, saved: TableState, rows: CommitRows
+    ) -> tuple[TableState, Merged, Receipt]:
         table, files = self.table, rows.files
         comparison = engine_comparison(merge, files, table.scan)
         crash_point("merged")
@@ -382,7 +393,7 @@ def _rewritten(
     return written
 
 
-def _merge_receipt(rows: EpochRows, merged: Merged) -> Receipt:
+def _merge_receipt(rows: CommitRows, merged: Merged) -> Receipt:
     """The receipt of a commit with what merging counts, whoever writes the rows."""
     return replace(
         rows.staged,

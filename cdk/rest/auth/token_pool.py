@@ -116,12 +116,12 @@ class TokenPool:
         if turn is None:
             return None, max(_SHORTEST_WAIT, reset)
         # Where responses tell what is left, it is what all tasks have, and all of them spread it.
-        delay = self._delay(tokens, now, current_share().tasks if quota.remaining_header else 1)
+        delay = self._delay(tokens, now, 1 / current_share().fraction if quota.remaining_header else 1)
         tokens[turn].remaining -= 1
         self._current = turn
         return turn, delay
 
-    def _delay(self, tokens: Sequence[QuotaLeft], now: datetime, tasks: int) -> float:
+    def _delay(self, tokens: Sequence[QuotaLeft], now: datetime, tasks: float) -> float:
         total = sum(each.remaining for each in tokens)
         limit = sum(each.limit or 0 for each in tokens)
         if total > max(self.reserve * limit, self.min_reserve):

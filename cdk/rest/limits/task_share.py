@@ -1,21 +1,24 @@
 """TaskShare: one task's part of what an API allows, where several tasks of a sync read from it at once.
 
 A limit of `c` calls in any stretch of `p` seconds is `c` places, each free again `p` after it was taken. The places are
-dealt out to the tasks in turn; no task takes another's, so all tasks together keep to the limit without a word between
-them. Which places are still taken, each task knows from the driver. Where there are more tasks than places, the tasks
-take turns: calls are then spread evenly, each at a moment that belongs to one task.
+dealt out to lanes in turn, and a task leases some of the lanes for as long as it runs; no task takes a place of
+another's lane, so all tasks together keep to the limit without a word between them. Where there are more lanes than
+places, the lanes take turns: calls are then spread evenly, each at a moment that belongs to one lane.
 
-Who ends early does not give its places back; the next epoch deals them out anew. Moments are seconds of the epoch, by
-the clocks of the machines: these may differ by little against the stretches of a budget.
+A task that ends returns its lanes with the calls that it made, and the next task leases them: who ends early leaves its
+part to others. How many lanes there are changes only while no task runs. A lane that nobody leases is unused, which
+lasts no longer than the tasks that run then. Moments are seconds since 1970, by the clocks of the machines: these may
+differ by little against the stretches of a budget.
 """
 
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 from cdk.base.times.clock import Clock, system_clock
@@ -49,25 +52,35 @@ class BudgetUsage:
 
 @dataclass(frozen=True)
 class TaskShare:
-    """Which of how many tasks this is, and what was used before it."""
+    """Which of how many lanes a task has, and what was used before it."""
 
-    task: int = 0
-    tasks: int = 1
-    started: float = 0.0
-    """When the driver divided the budgets."""
+    lanes: tuple[int, ...] = (0,)
+    """Its lanes, ascending."""
+    of: int = 1
+    """How many lanes there are."""
+    divided: float = 0.0
+    """When the lanes were divided; the same for all tasks that run at once."""
     spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
-    """What was known then, by budget."""
+    """What is known of these lanes, by budget."""
+    before: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """The calls that had been made on any lane when the lanes were divided, by budget."""
 
     def part(self, total: int) -> int:
-        """This task's part of a whole number: all parts together are the whole, and differ by one at most."""
-        return total // self.tasks + (self.task < total % self.tasks)
+        """This task's part of a whole number: the parts of all lanes are the whole, and differ by one at most."""
+        return sum(total // self.of + (lane < total % self.of) for lane in self.lanes)
+
+    @property
+    def fraction(self) -> float:
+        """This task's part of everything."""
+        return len(self.lanes) / self.of
 
 
 class BudgetSlice:
     """What a task may call of one budget: at most so many calls in any stretch of so long, for each rate. Thread-safe.
 
-    heaviest: how many calls a request counts for at most; no limit is below it. renews: whether the API begins to count
-    anew when it says, and not with each call that is old enough.
+    spent: what is known of the share's lanes. heaviest: how many calls a request counts for at most; no limit is below
+    it. renews: whether the API begins to count anew when it says, and not with each call that is old enough.
+    before: the calls on all lanes when these were divided.
     """
 
     def __init__(
@@ -78,16 +91,17 @@ class BudgetSlice:
         heaviest: int = 1,
         *,
         renews: bool = False,
+        before: Sequence[float] = (),
     ) -> None:
         self._lock, self._share, self._counts_anew = threading.Lock(), share, renews
-        latest = sorted((at for at in spent.calls if at >= spent.renewed), reverse=True)
-        scarce = [(limit, period) for limit, period in rates if limit // share.tasks < heaviest]
+        mine = sorted(at for at in spent.calls if at >= spent.renewed)
+        earlier = sorted((at for at in before if at >= spent.renewed), reverse=True)
+        # The same for all tasks: a place must not be one's and a turn another's.
+        scarce = [(limit, period) for limit, period in rates if limit // share.of < heaviest]
         self._rates = sorted((period, share.part(limit)) for limit, period in rates if (limit, period) not in scarce)
-        self._turns = _Turns(scarce, share, latest, heaviest) if scarce else None
+        self._turns = _Turns(scarce, share, earlier, heaviest, mine) if scarce else None
         self._shortest = min((period for _, period in rates), default=0.0)
         self._stretch = max((period for _, period in rates), default=0.0)
-        # The latest is the first to be dealt, so that every stretch that reaches back far enough is dealt evenly.
-        mine = reversed(latest[share.task :: share.tasks])
         self._taken = deque(mine, maxlen=max((limit for limit, _ in rates), default=0))
         self._calls = deque[float](maxlen=self._taken.maxlen)
         self._closed, self._renewed = spent.closed, spent.renewed
@@ -131,7 +145,7 @@ class BudgetSlice:
                 self._renews = reset
             if calls_left is not None:
                 # Other tasks hear the same: what is left is theirs, too.
-                self._left = min(self._left, max(0, calls_left) // self._share.tasks)
+                self._left = min(self._left, int(max(0, calls_left) * self._share.fraction))
                 self._renews = self._renews if math.isfinite(self._renews) else now + self._shortest
 
     def spent(self) -> BudgetUsage:
@@ -156,34 +170,39 @@ class BudgetSlice:
 
 
 class _Turns:
-    """Moments that belong to one task, where the tasks are more than the calls: `step` apart over all tasks."""
+    """Moments that belong to one lane, where the lanes are more than the calls: `step` apart over all lanes."""
 
-    def __init__(self, rates: Rates, share: TaskShare, latest: Sequence[float], heaviest: int) -> None:
+    def __init__(
+        self, rates: Rates, share: TaskShare, before: Sequence[float], heaviest: int, mine: Sequence[float]
+    ) -> None:
+        """before: calls before the first of these moments, the latest first. mine: calls on the share's lanes."""
         self._step = max(period / (limit // heaviest) for limit, period in rates)
-        self._tasks, self._next = share.tasks, 0
-        start = share.started
+        self._lanes, self._of, self._next = frozenset(share.lanes), share.of, 0
+        self._first = share.divided
         for limit, period in rates:
             for turn in range(limit // heaviest):
                 # At this turn so many calls of before may still count; the one before those may not.
-                before = limit - heaviest * (turn + 1)
-                if before < len(latest):
-                    start = max(start, latest[before] + period - turn * self._step)
-        self._first = start + share.task * self._step
+                counting = limit - heaviest * (turn + 1)
+                if counting < len(before):
+                    self._first = max(self._first, before[counting] + period - turn * self._step)
+        for at in mine:
+            if at >= self._first:
+                self.count(at)
 
     def next(self, at: float) -> float:
         """The first moment of this task at `at` or later that is not taken."""
-        return self._moment(max(self._next, self._number(at)))
+        number = max(self._next, self._number(at))
+        while number % self._of not in self._lanes:
+            number += 1
+        return self._first + number * self._step
 
     def count(self, at: float) -> None:
         """Count the moment as taken."""
-        self._next = self._number(at) + 1
+        self._next = max(self._next, self._number(at) + 1)
 
     def _number(self, at: float) -> int:
         # A moment is itself, whatever the arithmetic of floats makes of it.
-        return max(0, math.ceil((at - self._first) / (self._tasks * self._step) - 1e-6))
-
-    def _moment(self, number: int) -> float:
-        return self._first + number * self._tasks * self._step
+        return max(0, math.ceil((at - self._first) / self._step - 1e-6))
 
 
 class TaskBudgets:
@@ -198,8 +217,8 @@ class TaskBudgets:
         """This task's slice of a budget."""
         with self._lock:
             if budget not in self._slices:
-                known = self.share.spent.get(budget, BudgetUsage())
-                self._slices[budget] = BudgetSlice(rates, self.share, known, heaviest, renews=renews)
+                known, before = self.share.spent.get(budget, BudgetUsage()), self.share.before.get(budget, ())
+                self._slices[budget] = BudgetSlice(rates, self.share, known, heaviest, renews=renews, before=before)
             return self._slices[budget]
 
     def spent(self) -> Mapping[str, BudgetUsage]:
@@ -209,24 +228,84 @@ class TaskBudgets:
 
 
 class BudgetAllocator:
-    """Deals out shares to the tasks of one epoch after the other, and keeps what they spent. Thread-safe."""
+    """What a process knows of each budget, for one sync after the other. Thread-safe."""
 
     def __init__(self, clock: Clock = system_clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._spent: dict[str, BudgetUsage] = {}
 
-    def shares(self, tasks: int) -> list[TaskShare]:
-        """A share for each of the tasks of an epoch that begins now."""
-        now = self._clock().timestamp()
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock().timestamp()
+
+    def divide(self, lanes: int) -> "BudgetLanes":
+        """So many lanes, of which nothing is leased."""
+        now = self.now()
         with self._lock:
             self._spent = {budget: spent.at(now) for budget, spent in self._spent.items()}
-            return [TaskShare(task, tasks, now, dict(self._spent)) for task in range(tasks)]
+            return BudgetLanes(self, lanes, now, dict(self._spent))
 
     def spent(self, usage: Mapping[str, BudgetUsage]) -> None:
         """Count what a task has spent."""
         with self._lock:
             for budget, spent in usage.items():
                 self._spent[budget] = self._spent.get(budget, BudgetUsage()) + spent
+
+
+class BudgetLanes:
+    """The lanes that the tasks of a sync lease. Belongs to the driver's thread."""
+
+    def __init__(self, allocator: BudgetAllocator, count: int, now: float, spent: Mapping[str, BudgetUsage]) -> None:
+        """spent: what is known of all of them together."""
+        self.count = count
+        self._allocator, self._divided = allocator, now
+        self._before = {budget: usage.calls for budget, usage in spent.items()}
+        self._free = set(range(count))
+        self._known = {budget: replace(usage, calls=()) for budget, usage in spent.items()}
+        self._calls: dict[str, list[tuple[float, ...]]] = {}
+        for budget, usage in spent.items():
+            self._deal(budget, range(count), usage.calls)
+
+    @property
+    def free(self) -> int:
+        """How many lanes nobody has."""
+        return len(self._free)
+
+    def lease(self, count: int) -> TaskShare:
+        """Some of the lanes that nobody has, for a task that begins; at least one is left."""
+        lanes = tuple(sorted(self._free)[: max(1, count)])
+        self._free.difference_update(lanes)
+        spent = {}
+        for budget, usage in self._known.items():
+            of_lane = self._calls.get(budget)
+            spent[budget] = usage if of_lane is None else replace(usage, calls=_merged(of_lane[lane] for lane in lanes))
+        return TaskShare(lanes, self.count, self._divided, spent, self._before)
+
+    def release(self, share: TaskShare, usage: Mapping[str, BudgetUsage]) -> None:
+        """Take lanes back, with what was spent on them."""
+        self._free.update(share.lanes)
+        self._allocator.spent(usage)
+        now = self._allocator.now()
+        for budget, spent in usage.items():
+            known = self._known[budget] = self._known.get(budget, BudgetUsage()) + replace(spent, calls=())
+            before = self._calls.get(budget)
+            calls = _merged([spent.calls] if before is None else [spent.calls, *(before[n] for n in share.lanes)])
+            counting = [at for at in calls if at > now - known.stretch and at >= known.renewed]
+            self._deal(budget, share.lanes, counting)
+
+    def _deal(self, budget: str, lanes: Sequence[int], calls: Sequence[float]) -> None:
+        """Say which lane made which call: any stretch that reaches back from now then has no more than its part.
+
+        The latest is dealt first, so the calls of such a stretch are dealt as places are.
+        """
+        latest = sorted(calls, reverse=True)
+        of_lane = self._calls.setdefault(budget, [()] * self.count)
+        for n, lane in enumerate(lanes):
+            of_lane[lane] = tuple(latest[n :: len(lanes)])
+
+
+def _merged(calls: Iterable[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(sorted(chain.from_iterable(calls)))
 
 
 _current: ContextVar[TaskBudgets | None] = ContextVar("task_budgets", default=None)
@@ -244,9 +323,9 @@ def current_share() -> TaskShare:
 
 
 @contextmanager
-def sharing(share: TaskShare) -> Iterator[TaskBudgets]:
-    """Let budgets in this block, and in threads that the executors start in it, keep to a share."""
-    before, mine = _current.get(), TaskBudgets(share)
+def sharing(share: TaskShare | TaskBudgets) -> Iterator[TaskBudgets]:
+    """Let budgets in this block, and in threads that the executors start in it, keep to a share, or go on with it."""
+    before, mine = _current.get(), TaskBudgets(share) if isinstance(share, TaskShare) else share
     _current.set(mine)
     try:
         yield mine

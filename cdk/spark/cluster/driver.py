@@ -6,13 +6,16 @@ A session of Spark Connect has no JVM here, and so no SparkContext: it knows que
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -28,9 +31,14 @@ _DIED = re.compile(r"Job aborted due to stage failure: Task (?P<task>\d+) in sta
 _CODE = "SPARK_CDK_CODE"
 _SENT = "spark.cdk.sent"
 _PYTHON = "PYSPARK_PYTHON"
+_MOST_TASKS = 10_000
 
 
 Task = Callable[[bytes], bytes]
+
+
+def _new_group() -> str:
+    return f"spark-cdk-{uuid4().hex}"
 
 
 class Driver(Protocol):
@@ -59,7 +67,10 @@ class Driver(Protocol):
         """
 
     def name(self, text: str) -> None:
-        """Say in Spark's own pages what the next jobs are about; nothing when empty."""
+        """Say in Spark's own pages what the next jobs of this thread are about."""
+
+    def cancel(self) -> None:
+        """End the jobs that run and were named."""
 
     def send(self, archive: Path) -> None:
         """Let tasks import from an archive that `archived` wrote.
@@ -110,6 +121,8 @@ class JvmDriver:
     """The driver whose JVM belongs to this process."""
 
     session: SparkSession
+    group: str = field(default_factory=_new_group)
+    """What its jobs are cancelled by."""
 
     @property
     def master(self) -> str:
@@ -117,7 +130,13 @@ class JvmDriver:
 
     @property
     def task_count(self) -> int:
-        return self.session.sparkContext.defaultParallelism
+        context = self.session.sparkContext
+        conf = context.getConf()
+        if conf.get("spark.dynamicAllocation.enabled") != "true":
+            return context.defaultParallelism
+        # A cluster grows where tasks wait, so those that could run count, not those that can.
+        executors = int(conf.get("spark.dynamicAllocation.maxExecutors") or _MOST_TASKS)
+        return min(_MOST_TASKS, executors * int(conf.get("spark.executor.cores") or 1))
 
     @property
     def shares_installation(self) -> bool:
@@ -135,7 +154,10 @@ class JvmDriver:
             return self.session.sparkContext.parallelize(items, len(items)).map(task).collect()
 
     def name(self, text: str) -> None:
-        self.session.sparkContext.setJobDescription(text)
+        self.session.sparkContext.setJobGroup(self.group, text)
+
+    def cancel(self) -> None:
+        self.session.sparkContext.cancelJobGroup(self.group)
 
     def send(self, archive: Path) -> None:
         self.session.sparkContext.addPyFile(str(archive))
@@ -150,31 +172,54 @@ def finding_the_kit(session: SparkSession) -> Iterator[None]:
     """Let Python workers of what is wrapped in this block run this program's Python, and find the kit where it does.
 
     A session that somebody else made starts `python3`, whatever that is, unless PYSPARK_PYTHON says otherwise. That can
-    be mended on this machine only, so nothing changes where the workers are elsewhere.
+    be mended on this machine only, so nothing changes where the workers are elsewhere. Blocks of several threads
+    overlap: the last one puts back what the first one changed.
     """
     context = session.sparkContext
     if _PYTHON in os.environ or not str(context.master).startswith("local"):
         yield
         return
-    python, paths = context.pythonExec, context.environment.get("PYTHONPATH")
     kit = str(Path(__file__).parents[2])
-    context.pythonExec = sys.executable
-    context.environment["PYTHONPATH"] = kit if paths is None else f"{paths}{os.pathsep}{kit}"
+    with _lock:
+        if context not in _mended:
+            python, paths = context.pythonExec, context.environment.get("PYTHONPATH")
+            _mended[context] = _Mended(python, paths)
+            context.pythonExec = sys.executable
+            context.environment["PYTHONPATH"] = kit if paths is None else f"{paths}{os.pathsep}{kit}"
+        _mended[context].blocks += 1
     try:
         yield
     finally:
-        context.pythonExec = python
-        if paths is None:
-            del context.environment["PYTHONPATH"]
-        else:
-            context.environment["PYTHONPATH"] = paths
+        with _lock:
+            mended = _mended[context]
+            mended.blocks -= 1
+            if not mended.blocks:
+                del _mended[context]
+                context.pythonExec = mended.python
+                if mended.paths is None:
+                    del context.environment["PYTHONPATH"]
+                else:
+                    context.environment["PYTHONPATH"] = mended.paths
+
+
+@dataclass
+class _Mended:
+    """What a context had before, and how many blocks need it otherwise."""
+
+    python: str
+    paths: str | None
+    blocks: int = 0
+
+
+_lock = threading.Lock()
+_mended: dict[SparkContext, _Mended] = {}
 
 
 class ConnectDriver:
     """A server of Spark Connect."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._session, self._tag = session, ""
+        self._session, self._group, self._of_thread = session, _new_group(), threading.local()
 
     @property
     def master(self) -> str:
@@ -210,11 +255,15 @@ class ConnectDriver:
         return [results[number] for number in range(count)]
 
     def name(self, text: str) -> None:
-        if self._tag:
-            self._session.removeTag(self._tag)
-        self._tag = text.replace(",", ";")  # a comma separates tags
-        if self._tag:
-            self._session.addTag(self._tag)
+        # Tags belong to a thread.
+        if before := getattr(self._of_thread, "tag", ""):
+            self._session.removeTag(before)
+        self._of_thread.tag = text.replace(",", ";")  # a comma separates tags
+        self._session.addTag(self._of_thread.tag)
+        self._session.addTag(self._group)
+
+    def cancel(self) -> None:
+        self._session.interruptTag(self._group)
 
     def send(self, archive: Path) -> None:
         name, number, _ = archive.stem.rsplit("-", 2)

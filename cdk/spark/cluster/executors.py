@@ -18,6 +18,7 @@ from cdk.base.task_map import Item, Result
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.session import open_session, ship
 from cdk.sync.settings.pipeline_file import SparkOptions
+from cdk.sync.tasks.task_pool import ThreadTasks
 from cdk.sync.tasks.workers import Workers
 
 
@@ -26,7 +27,13 @@ def executors(session: SparkSession) -> Workers:
     driver = driver_of(session)
     with translate_lost():
         return Workers(
-            partial(on_executors, driver), driver.task_count, driver.name, engine=session.version, master=driver.master
+            partial(on_executors, driver),
+            driver.task_count,
+            driver.name,
+            engine=session.version,
+            master=driver.master,
+            cancel=driver.cancel,
+            pool=ThreadTasks,
         )
 
 

@@ -25,12 +25,12 @@ from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.epoch_loop import EpochLoop
 from cdk.sync.loop.preview import Preview, previews
 from cdk.sync.loop.skip_windows import SkipWindows
 from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
 from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
 from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.loop.task_loop import TaskLoop
 from cdk.sync.reports.lineage import NotRead, Running, lineage
 from cdk.sync.reports.run_report import Report, RunFacts, run_report
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -62,9 +62,9 @@ class SyncResult:
 
 
 Watch = Callable[[Sequence[StreamReport], float], None]
-"""Told how each stream stands: when the streams are known, before each epoch, and after its commits.
+"""Called with how each stream stands: when the streams are known, and where tasks and commits have changed that.
 
-The number is how many seconds the epoch that begins may read, 0 when none begins.
+The number is how many seconds away the next commit is, 0 while no task runs.
 """
 
 
@@ -240,7 +240,7 @@ class SyncRunner:
                     if runs:
                         self._let_tasks_note(target)
                         workers = self._start_workers(target, plans)
-                        EpochLoop(
+                        TaskLoop(
                             self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)
                         ).read_all()
                 crash_point("done")

@@ -1,8 +1,8 @@
 """SliceSchedule: which slices of a stream are read next, and where the stream stands once they were read."""
 
-from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
+from heapq import heappop, heappush
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
@@ -32,7 +32,8 @@ class SliceSchedule:
             partition_field=stream.partition_field,
         )
         self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
-        self._waiting: deque[Slice] = deque()
+        self._waiting: list[tuple[int, Slice]] = []
+        self._places: dict[int, int] = {}
         self.all_planned = False
         """Whether no further slice will be planned."""
         self.planned = 0
@@ -52,8 +53,7 @@ class SliceSchedule:
         Raises ConfigError: there is a second slice and must not be. And what planning raises: nothing more is planned.
         """
         if self._waiting:
-            self.reading += 1
-            return self._waiting.popleft()
+            return self._hand_out(*heappop(self._waiting))
         if self.all_planned:
             return None
         self.all_planned = True
@@ -66,11 +66,16 @@ class SliceSchedule:
             raise _several_slices(self._stream.name)
         self.all_planned = False
         self.planned += 1
+        return self._hand_out(self.planned, slice)
+
+    def _hand_out(self, index: int, slice: Slice) -> Slice:
+        """index: in the plan; of the slices that wait, the one that was planned first is handed out first."""
         self.reading += 1
+        self._places[id(slice)] = index
         return slice
 
     def plan_ahead(self, slices: int) -> None:
-        """Plan up to so many slices, which the next epoch reads. Raises what `next` raises."""
+        """Plan up to so many slices, which wait to be handed out. Raises what `next` raises."""
         ahead = [slice for _ in range(slices) if (slice := self.next()) is not None]
         for slice in ahead:
             self.put_back(slice)
@@ -78,11 +83,12 @@ class SliceSchedule:
     def put_back(self, slice: Slice) -> None:
         """Take back a slice that was handed out and not begun."""
         self.reading -= 1
-        self._waiting.append(slice)
+        heappush(self._waiting, (self._places.pop(id(slice)), slice))
 
     def add_result(self, slice: Slice, progress: SliceResult) -> None:
         """Take over how far a slice got. One that failed is not handed out again."""
         self.reading -= 1
+        index = self._places.pop(id(slice))
         self.restarted |= progress.restarted
         for position in progress.positions:
             self._reader.observe(slice, position, progress.edge)
@@ -93,18 +99,24 @@ class SliceSchedule:
                 self.never = self.never or progress.failure
             return
         if not progress.done:
-            self._waiting.append(slice if last is None else self._reader.resume(slice, last, progress.edge))
+            rest = slice if last is None else self._reader.resume(slice, last, progress.edge)
+            heappush(self._waiting, (index, rest))
+
+    @property
+    def idle(self) -> bool:
+        """Whether no slice is handed out, and none waits."""
+        return not self.reading and not self._waiting
 
     def plan_end(self) -> bool:
         """Whether all has been read. Where nothing is out or waiting, one more slice is planned to find out.
 
         Raises what `next` raises.
         """
-        # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits for the next epoch.
-        if not self.reading and not self._waiting:
+        # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits.
+        if self.idle:
             self.all_planned = False
             self.plan_ahead(1)
-        return self.all_planned and not self.reading and not self._waiting
+        return self.all_planned and self.idle
 
     def forget_missing(self, after: timedelta) -> None:
         """Forget where partitions stand that the source has lacked for so long."""

@@ -1,4 +1,4 @@
-"""StreamCommit: how what an epoch brought of a stream is committed, as chosen once for a sync.
+"""StreamCommit: how what tasks brought of a stream is committed, as chosen once for a sync.
 
 Rows and state are one commit, and the last of them says that the generation is complete. Where rows that the source has
 no more are to leave, the rows come first, and the commit that completes the generation removes.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cdk.base.task_map import TaskMap
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import Committed, EpochRows
+from cdk.lake.delta.write_modes import CommitRows, Committed
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
@@ -67,7 +67,7 @@ class StreamCommit:
             self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
         return replace(saved, source=foreign_source_state(before))
 
-    def commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[CommitOutcome]:
+    def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         """Commit rows and state; gives what each commit came to as soon as it is made.
 
         saved: with the state to commit, and its records those before. Raises StateError, FilesGone, and what a store
@@ -78,7 +78,7 @@ class StreamCommit:
         elif rows.finished:
             yield self._leave(saved)
 
-    def _commit(self, saved: TableState, rows: EpochRows, spread: TaskMap) -> Iterator[CommitOutcome]:
+    def _commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         if self._removal is not None:
             yield from self._commit_removing(self._removal, saved, rows, spread)
         elif rows.finished and not rows.files and (refusal := self._empties(saved)) is not None:
@@ -86,7 +86,7 @@ class StreamCommit:
         else:
             yield self._add(saved, rows, spread, complete=rows.finished)
 
-    def _add(self, saved: TableState, rows: EpochRows, spread: TaskMap, *, complete: bool) -> CommitOutcome:
+    def _add(self, saved: TableState, rows: CommitRows, spread: TaskMap, *, complete: bool) -> CommitOutcome:
         saved = replace(self._with_source(saved, finished=rows.finished), complete=complete)
         self._check(saved)
         return CommitOutcome(self._writing.mode.commit(saved, replace(rows, finished=complete), spread))
@@ -130,7 +130,7 @@ class StreamCommit:
         return CommitOutcome(Committed(saved, done=begun), refusal=refusal)
 
     def _commit_removing(
-        self, removal: StaleRemoval, saved: TableState, rows: EpochRows, spread: TaskMap
+        self, removal: StaleRemoval, saved: TableState, rows: CommitRows, spread: TaskMap
     ) -> Iterator[CommitOutcome]:
         if self._begins and saved.known is None:
             saved = replace(saved, known=removal.known(saved.generation, spread))

@@ -15,7 +15,7 @@ from cdk.lake.delta.pinned_table import FilesGone
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import EpochRows
+from cdk.lake.delta.write_modes import CommitRows
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
@@ -35,7 +35,7 @@ from cdk.sync.tasks.messages import Failure, SliceResult, WriteTarget
 T = TypeVar("T")
 
 LOST_IN_A_ROW = 3
-"""Epochs whose files are gone, one after the other, that end a stream."""
+"""How often in a row files may be gone, until that ends a stream."""
 _REFUSED_AGAIN = (
     "the source refused a page token again, though each slice was read at once: its rows would be there twice, so "
     "none of them are shown. Run the sync again, or set supports_checkpointing to False, so that no token is saved"
@@ -80,6 +80,8 @@ class StreamSync:
             removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
         self._commits = StreamCommit(plan, self._writing, check, followed, removal)
         self._warn_of_pages, self._warn_of_mismatch = FirstWarning(), FirstWarning()
+        self.attempt = 0
+        """How often the reading was begun: slices of an attempt, and what they bring, are of no use to the next."""
         resumed = self._begin(resumed=resumed)
         status = Status.DONE if self.saved.complete else Status.READING
         self.report = self._committed = StreamReport(
@@ -92,7 +94,7 @@ class StreamSync:
             generation=self.saved.generation,
         )
         self._http = HttpMetrics()
-        self._losses, self._lost_growing, self._to_end = 0, False, False
+        self._losses, self._lost_growing, self._to_end, self._refused = 0, False, False, False
 
     @property
     def stream(self) -> Stream:
@@ -116,6 +118,7 @@ class StreamSync:
             # A generation that a platform numbers keeps its number: nobody has seen a row of it.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
             saved, resumed = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation), False
+        self.attempt += 1
         self.saved = self._commits.begin(saved, resumed=resumed)
         single = self._commits.source.single_slice
         self._schedule = SliceSchedule(self.stream, self.saved.state, single=single, check=self._check_known)
@@ -164,6 +167,21 @@ class StreamSync:
         """Whether there is something left to read."""
         return self.report.status is Status.READING
 
+    @property
+    def stops_at_pages(self) -> bool:
+        """Whether a slice can be interrupted, and go on in another task."""
+        return self.stream.supports_checkpointing and not self._to_end
+
+    @property
+    def in_read_order(self) -> bool:
+        """Whether no slice may be committed before an earlier one."""
+        return self._writing.mode.in_read_order
+
+    @property
+    def idle(self) -> bool:
+        """Whether a commit finds out if all was read: no slice is handed out or waits."""
+        return self.active and self._schedule.idle
+
     def next(self) -> Slice | None:
         """The next slice to hand out, None when there is none for now."""
         return self._plan_slices(self._schedule.next) if self.active else None
@@ -189,7 +207,7 @@ class StreamSync:
             yield
 
     def untouched(self, slice: Slice) -> None:
-        """Take back a slice that the epoch had no time for."""
+        """Take back a slice that its task had no time for."""
         self._schedule.put_back(slice)
 
     def add_result(self, slice: Slice, progress: SliceResult) -> None:
@@ -236,16 +254,25 @@ class StreamSync:
             # A second slice is refused before the first is read.
             self._plan_slices(partial(self._schedule.plan_ahead, 2))
 
+    def outgrew(self, target: WriteTarget) -> bool:
+        """Whether the table has got other columns since a task was started with `target`."""
+        return self._writing.outgrew(target)
+
     def grow(
-        self, grown: Sequence[Grown], files: Sequence[Sequence[DataFile]], spread: TaskMap = run_inline
+        self,
+        grown: Sequence[Grown],
+        files: Sequence[Sequence[DataFile]],
+        spread: TaskMap = run_inline,
+        *,
+        stale: bool = False,
     ) -> list[Sequence[DataFile] | None]:
         """Give undeclared fields the columns that tasks found they need, and wider ones where there are some.
 
-        grown, files: of each task. Their files as they then fit the table, written again where they are narrower; None
-        where they cannot, and are gone. Raises StateError, FilesGone where files are gone for the third time in a row,
-        and what a store raises.
+        grown, files: of each task. stale: some were written before the table got columns. Their files as they then fit
+        the table, written again where they are narrower; None where they cannot, and are gone. Raises StateError,
+        FilesGone where files are gone for the third time in a row, and what a store raises.
         """
-        result = self._writing.grow(grown, files, self.saved, spread)
+        result = self._writing.grow(grown, files, self.saved, spread, stale=stale)
         self.saved = result.saved
         if result.lost is not None:
             self._lost_growing = True
@@ -255,10 +282,10 @@ class StreamSync:
     def commit(self, files: Sequence[DataFile], spread: TaskMap = run_inline) -> None:
         """Make the files and the state of their records one, and finish when nothing is left.
 
-        What is finished stays as it is. Where files are gone, what they held is read again by the next epochs.
+        What is finished, or was refused, stays as it is. Where files are gone, what they held is read again.
         Raises StateError, and FilesGone where files are gone for the third time in a row.
         """
-        if self.report.status is Status.DONE:
+        if self.report.status is Status.DONE or self._refused:
             return
         if self._schedule.restarted and self.saved.pending:
             self._begin_anew(files)
@@ -276,8 +303,16 @@ class StreamSync:
         else:
             self._losses = self._losses if lost else 0
 
+    def miss(self, path: str) -> None:
+        """Note that a file vanished while a task wrote it, so that its slices are read again.
+
+        Raises FilesGone: that happened for the third time in a row.
+        """
+        target = self.target
+        self._count_loss(FilesGone([path], 1, stream=self.stream.name, path=str(target.root)))
+
     def _count_loss(self, error: FilesGone, *, again: bool = False) -> None:
-        """Count an epoch that lost files, once, and raise the error of the last one in a row that may."""
+        """Count that files were lost, once for a commit, and raise the error of the last one in a row that may."""
         self._losses += not again
         if self._losses >= LOST_IN_A_ROW:
             raise error
@@ -286,7 +321,7 @@ class StreamSync:
     def _begin_anew(self, files: Sequence[DataFile]) -> None:
         """Leave a generation that would show rows twice, and the files that were to be added to it.
 
-        A source whose page tokens do not live from one epoch to the next would refuse them each time: from now on each
+        A source whose page tokens do not live from one task to the next would refuse them each time: from now on each
         slice is read to its end.
         """
         for file in files:
@@ -305,7 +340,7 @@ class StreamSync:
         finished = finished and self.active
         if finished and self._plan.forget_after is not None:
             self._schedule.forget_missing(self._plan.forget_after)
-        rows = EpochRows(files, self._schedule.counts, finished)
+        rows = CommitRows(files, self._schedule.counts, finished)
         saved = replace(self.saved, state=self._schedule.state(), complete=False)
         for outcome in self._commits.commit(saved, rows, spread):
             self._note(outcome)
@@ -347,7 +382,7 @@ class StreamSync:
             )
 
     def compact(self) -> None:
-        """Join the small files that many short epochs have left, in the tables of a stream that is done."""
+        """Join the small files that frequent commits have left, in the tables of a stream that is done."""
         if self.report.status is not Status.DONE:
             return
         for table in self._writing.mode.tables:
@@ -359,5 +394,7 @@ class StreamSync:
     def refused(self, failure: Failure) -> None:
         """End this stream: its last commit was refused, and what it covered does not count."""
         # What went wrong before, in the source, is what a person needs to know first.
+        self._refused = True
+        self.attempt += 1
         self.report = replace(self._committed, status=self.report.status, failure=self.report.failure)
         self.fail(failure)

@@ -46,14 +46,14 @@ from cdk.sync.tasks.messages import WriteTarget
 
 @dataclass(frozen=True)
 class GrownFiles:
-    """Files of an epoch as they fit the table's columns, which have grown."""
+    """Files of tasks as they fit the table's columns, which have grown."""
 
     files: list[Sequence[DataFile] | None]
     """Of each task; None: they are gone, and their slices are to be read again."""
     saved: TableState
     """The state, with the files of a hidden generation as they are now."""
     lost: FilesGone | None = None
-    """Which files of the epoch had vanished before."""
+    """Which of the files had vanished before."""
 
 
 class TableWriting:
@@ -119,6 +119,10 @@ class TableWriting:
             by,
         )
 
+    def outgrew(self, target: WriteTarget) -> bool:
+        """Whether the columns are others than those of `target`."""
+        return target.columns != self._columns.columns
+
     def unusable(self, pending: Sequence[DataFile]) -> str | None:
         """Why files of a generation that is not complete cannot become part of it; None when they can."""
         if not self.table.root.has([file.path for file in pending]):
@@ -166,7 +170,13 @@ class TableWriting:
             raise
 
     def grow(
-        self, grown: Sequence[Grown], files: Sequence[Sequence[DataFile]], saved: TableState, spread: TaskMap
+        self,
+        grown: Sequence[Grown],
+        files: Sequence[Sequence[DataFile]],
+        saved: TableState,
+        spread: TaskMap,
+        *,
+        stale: bool = False,
     ) -> GrownFiles:
         """Give undeclared fields the columns that tasks found they need: see StreamSync.grow.
 
@@ -177,7 +187,7 @@ class TableWriting:
         missing = set[str]()
         while True:
             try:
-                return self._grown(grown, files, saved, missing, spread)
+                return self._grown(grown, files, saved, missing, spread, stale=stale)
             except Exception as error:
                 before, missing = missing, set(lost_files(self.mode.staging, staged))
                 if missing <= before:
@@ -192,6 +202,8 @@ class TableWriting:
         saved: TableState,
         missing: set[str],
         spread: TaskMap,
+        *,
+        stale: bool,
     ) -> GrownFiles:
         """What `grow` does where nothing vanishes meanwhile. missing: paths of files that are lost."""
         staging = self.mode.staging
@@ -207,7 +219,7 @@ class TableWriting:
             for name, kinds in task_grown.items()
             if fit and name in met
         )
-        written = {} if alike else _schemas(staging, present)
+        written = {} if alike and not stale else _schemas(staging, present)
         self._meet(met)
         if written:
             narrow = [_named(file) for file in present if self._differs(written[file.path])]
@@ -248,7 +260,7 @@ class TableWriting:
         return [*(file for file in files if file not in narrow), *rewritten]
 
     def _lost(self, files: Sequence[Sequence[DataFile]], missing: set[str]) -> FilesGone | None:
-        """The error of the epoch's files that are missing."""
+        """The error of the tasks' files that are missing."""
         paths = [file.path for task_files in files for file in task_files]
         lost = [path for path in paths if path in missing]
         if not lost:

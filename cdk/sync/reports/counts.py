@@ -13,7 +13,7 @@ LISTED = 100
 
 
 def counted(before: RecordCounts, progress: SliceResult) -> RecordCounts:
-    """The records of a slice so far, with those that an epoch brought."""
+    """The records of a slice so far, with those that a task brought."""
     return RecordCounts(
         before.read + progress.read,
         before.written + progress.rows,
@@ -32,7 +32,7 @@ class SliceCounts:
     others: RecordCounts = field(default_factory=RecordCounts)
 
     def plus(self, slice: Slice, progress: SliceResult) -> "SliceCounts":
-        """These and what an epoch brought of `slice`."""
+        """These and what a task brought of `slice`."""
         name = str(slice)
         if name in self.listed or len(self.listed) < LISTED:
             return replace(self, listed={**self.listed, name: counted(self.listed.get(name, RecordCounts()), progress)})

@@ -1,4 +1,4 @@
-"""What the tasks of an epoch are told of slices, and what they answer. Plain values: they travel."""
+"""What tasks get to know of slices, and what they return. Plain values: they travel."""
 
 import traceback
 from collections.abc import Mapping
@@ -38,14 +38,14 @@ class WriteTarget:
     partition_by: tuple[str, ...] = ()
     """The table's partition columns."""
     to_end: bool = False
-    """Whether each slice is read to its end, whatever the budget of an epoch."""
+    """Whether each slice is read to its end, whatever the time of a task."""
     source: HttpSnapshot | None = None
     """What is known of the source's answers, where only what has changed is read; the stream is then picklable."""
 
 
 @dataclass(frozen=True)
 class SliceTask:
-    """A slice of the epoch. number: its place in the epoch. target: the place of its stream in the job."""
+    """A slice in a task. number: larger than that of any slice before it. target: the place of its stream."""
 
     number: int
     target: int

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
+from cdk.sync.tasks.task_pool import InlineTasks, TaskPool
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,10 @@ class Workers:
     """Tells people what the next tasks are about."""
     limits: Limits = DEFAULT_LIMITS
     """When a task writes rows that wait."""
+    cancel: Callable[[], None] = lambda: None
+    """Ends the tasks that run, whose results nobody wants any more."""
+    pool: Callable[[], TaskPool] = InlineTasks
+    """Runs the tasks that read: each is a call of `spread` with one item."""
     engine: str = ""
     """The version of what runs the tasks, for reports; empty in this process."""
     master: str = ""

@@ -20,7 +20,7 @@ from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import AppendDedup, Committed, EpochRows, Opening
+from cdk.lake.delta.write_modes import AppendDedup, CommitRows, Committed, Opening
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
@@ -70,7 +70,7 @@ class Lake:
             writer = TableWriter(self.mode.staging, batch.schema)
             writer.write([batch])
             files += writer.close()
-        rows = EpochRows(files, RecordCounts(read=sum(file.rows for file in files)))
+        rows = CommitRows(files, RecordCounts(read=sum(file.rows for file in files)))
         self.saved = replace(self.saved, state={"n": (self.saved.records, len(files))})
         done = self.mode.commit(self.saved, rows)
         self.saved = done.saved

@@ -31,7 +31,7 @@ from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
+from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
 from cdk.sync.tasks.workers import Workers
 from tests.spark.epochs_here import read_epoch
 from tests.spark.given_source import Given
@@ -160,7 +160,7 @@ def rows(root: Path) -> list[Mapping[str, Json]]:
 
 
 def read_in_this_process(run: StreamSync) -> list[DataFile]:
-    return read_epoch(run, 99, lambda pieces: read_bundle(EpochJob([run.target], 100, 1), pieces))
+    return read_epoch(run, 99, lambda pieces: read_bundle(BundleJob({0: run.target}, 100, 1), pieces))
 
 
 def receipts(root: Path) -> list[Receipt]:

@@ -21,7 +21,7 @@ from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import MODES, AppendDedup, EpochRows, Opening, WriteModeName, traits_of
+from cdk.lake.delta.write_modes import MODES, AppendDedup, CommitRows, Opening, WriteModeName, traits_of
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
@@ -258,10 +258,10 @@ def logged_ids(root: Path) -> list[int]:
 
 def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_state_alone(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    done = mode.commit(BEGIN, EpochRows(staged(mode, 1, 2, 2), RecordCounts(read=3)))
-    done = mode.commit(done.saved, EpochRows(staged(mode, 2), RecordCounts(read=1)))
+    done = mode.commit(BEGIN, CommitRows(staged(mode, 1, 2, 2), RecordCounts(read=3)))
+    done = mode.commit(done.saved, CommitRows(staged(mode, 2), RecordCounts(read=1)))
     DeltaTable(str(tmp_path / "users_history")).optimize.compact()
-    mode.commit(replace(done.saved, complete=True), EpochRows([], RecordCounts(), finished=True))
+    mode.commit(replace(done.saved, complete=True), CommitRows([], RecordCounts(), finished=True))
     with_history(tmp_path)  # a further run makes good what the last one did not get to
 
     assert logged_ids(tmp_path / "users") == [1, 2]
@@ -270,11 +270,11 @@ def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_stat
 
 def test_a_commit_forgets_the_files_it_has_named_for_the_history(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    mode.commit(BEGIN, EpochRows(staged(mode, 1), RecordCounts(read=1)))
+    mode.commit(BEGIN, CommitRows(staged(mode, 1), RecordCounts(read=1)))
 
     assert mode.table.saved is not None
     assert len(mode.table.saved.logged or ()) == 1
-    mode.commit(replace(mode.table.saved, complete=True), EpochRows([], RecordCounts(), finished=True))
+    mode.commit(replace(mode.table.saved, complete=True), CommitRows([], RecordCounts(), finished=True))
     assert mode.table.saved.logged is None
 
 

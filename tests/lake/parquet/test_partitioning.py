@@ -27,7 +27,7 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.state.position import Start
 from cdk.state.slice import Partition, Slice
-from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
+from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
 from cdk.sync.tasks.messages import SliceTask, WriteTarget
 from tests.samples import Users
 from tests.spark.object_store import object_store
@@ -273,7 +273,7 @@ def test_files_that_wait_for_their_generation_keep_their_partition(tmp_path: Pat
 def test_a_task_puts_rows_into_their_partitions(tmp_path: Path) -> None:
     columns: Mapping[str, ColumnType] = {"id": pa.int64(), "region": pa.string()}
     target = WriteTarget(Regions(), tmp_path, columns, 1, partition_by=("region",))
-    result = read_bundle(EpochJob([target], 60, 1), [SliceTask(0, 0, Slice(Partition(), None, Start()))])
+    result = read_bundle(BundleJob({0: target}, 60, 1), [SliceTask(0, 0, Slice(Partition(), None, Start()))])
 
     assert {file.partition["region"]: file.rows for file in result.files[0]} == {"a": 5, "b": 5, None: 5}
     assert result.progress[0].rejected == 5

@@ -56,7 +56,7 @@ def test_tasks_divide_what_is_left_where_answers_do_not_tell() -> None:
     for quota in told:
         pool = Pool((4, 3600), (4000, 3600), quotas=[quota])
         pool.users.returns(json=[])
-        with sharing(TaskShare(0, 2)):
+        with sharing(TaskShare((0,), 2)):
             asked.append(pool.ask(5))
 
     assert asked == [["t1", "t1", "t2", "t2", "t2"], ["t1", "t1", "t1", "t1", "t2"]]
@@ -67,7 +67,7 @@ def test_tasks_together_spread_the_last_calls() -> None:
     for tasks in (1, 3):
         pool = Pool((40, 80), tokens=("t1",))
         pool.users.returns(json=[])
-        with sharing(TaskShare(0, tasks)):
+        with sharing(TaskShare((0,), tasks)):
             pool.ask(1)
         waits += pool.time.slept
 

@@ -1,7 +1,7 @@
 import heapq
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from cdk.rest.limits.task_share import (
     BudgetSlice,
     BudgetUsage,
     Rates,
+    TaskBudgets,
     TaskShare,
     sharing,
     task_budgets,
@@ -52,23 +53,76 @@ def calling(portions: Sequence[BudgetSlice], begun: float, each: Sequence[Sequen
     return sent
 
 
-@given(some_rates, st.integers(1, 3), st.lists(st.lists(pauses, min_size=1, max_size=5), min_size=1, max_size=4))
-def test_the_tasks_of_all_epochs_together_keep_to_every_limit(
-    rates: list[tuple[int, float]], heaviest: int, epochs: list[list[list[float]]]
+class Leases:
+    """Tasks that begin and end at any time, each with the lanes that it leased, against the clock of an API."""
+
+    def __init__(self, lanes: int, rates: Rates, heaviest: int) -> None:
+        self.now, self.sent = 1000.0, list[float]()
+        self._rates, self._heaviest = rates, heaviest
+        self._allocator = BudgetAllocator(lambda: datetime.fromtimestamp(self.now, UTC))
+        self._lanes = self._allocator.divide(lanes)
+        self._tasks: list[tuple[TaskShare, TaskBudgets]] = []
+
+    def begin(self, lanes: int) -> None:
+        if self._lanes.free:
+            share = pickle.loads(pickle.dumps(self._lanes.lease(min(lanes, self._lanes.free))))  # noqa: S301 - made here
+            self._tasks.append((share, TaskBudgets(share)))
+
+    def call(self, task: int) -> None:
+        if self._tasks:
+            _, budgets = self._tasks[task % len(self._tasks)]
+            portion = budgets.slice_of("a", self._rates, self._heaviest)
+            at = portion.reserve(self.now, self._heaviest)
+            assert at >= self.now - 1e-5  # a datetime has microseconds
+            self.sent.extend([at] * self._heaviest)
+
+    def end(self, task: int) -> None:
+        if self._tasks:
+            share, budgets = self._tasks.pop(task % len(self._tasks))
+            self._lanes.release(share, budgets.spent())
+
+    def divide(self, lanes: int) -> None:
+        """Only while no task runs, and all that was waited for is over."""
+        while self._tasks:
+            self.end(0)
+        self.now = max([self.now, *self.sent])
+        self._lanes = self._allocator.divide(lanes)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.integers(1, 5)),
+        st.tuples(st.just("call"), st.integers(0, 7)),
+        st.tuples(st.just("call"), st.integers(0, 7)),
+        st.tuples(st.just("end"), st.integers(0, 7)),
+        st.tuples(st.just("wait"), st.floats(0, 30)),
+        st.tuples(st.just("divide"), st.integers(1, 8)),
+    ),
+    max_size=80,
+)
+
+
+@given(some_rates, st.integers(1, 3), st.integers(1, 8), steps)
+def test_tasks_that_begin_and_end_at_any_time_keep_to_every_limit_together(
+    rates: list[tuple[int, float]], heaviest: int, lanes: int, steps: list[tuple[str, float]]
 ) -> None:
     rates = [(max(limit, heaviest), seconds) for limit, seconds in rates]
-    now, spent, sent = 1000.0, BudgetUsage(), list[float]()
-    for tasks in epochs:
-        portions = [
-            BudgetSlice(rates, TaskShare(n, len(tasks), now), spent.at(now), heaviest) for n in range(len(tasks))
-        ]
-        sent += calling(portions, now, tasks, heaviest)
-        for portion in portions:
-            spent += portion.spent()
-        now = max(now, *sent)
+    leases = Leases(lanes, rates, heaviest)
+    for step, number in steps:
+        match step:
+            case "wait":
+                leases.now += number
+            case "begin":
+                leases.begin(int(number))
+            case "call":
+                leases.call(int(number))
+            case "end":
+                leases.end(int(number))
+            case _:
+                leases.divide(int(number))
 
     for limit, seconds in rates:
-        assert most_in_a_stretch(sent, seconds) <= limit
+        assert most_in_a_stretch(leases.sent, seconds) <= limit
 
 
 @given(limits, st.integers(1, 8))
@@ -78,7 +132,7 @@ def test_tasks_that_always_want_more_use_what_is_allowed_and_share_it_fairly(
     limit, seconds = rate
     taken = []
     for task in range(tasks):
-        portion, times, now = BudgetSlice([rate], TaskShare(task, tasks, 0.0)), 0, 0.0
+        portion, times, now = BudgetSlice([rate], TaskShare((task,), tasks)), 0, 0.0
         while (now := portion.reserve(now)) < 100 * seconds:
             times += 1
         taken.append(times)
@@ -89,7 +143,7 @@ def test_tasks_that_always_want_more_use_what_is_allowed_and_share_it_fairly(
 
 @given(st.integers(0, 100), st.integers(1, 20))
 def test_the_parts_of_a_number_are_the_number_and_differ_by_one_at_most(whole: int, tasks: int) -> None:
-    parts = [TaskShare(task, tasks).part(whole) for task in range(tasks)]
+    parts = [TaskShare((task,), tasks).part(whole) for task in range(tasks)]
 
     assert sum(parts) == whole
     assert max(parts) - min(parts) <= 1
@@ -118,29 +172,47 @@ def test_a_limit_that_was_hit_closes_a_moving_window() -> None:
     assert window.reserve(101, 1) == 130
 
 
-def test_a_task_knows_what_others_took_before_it_began() -> None:
-    earlier = BudgetUsage((92.0, 95.0, 97.0, 99.0), stretch=10.0)
-    first, second = (BudgetSlice([(4, 10.0)], TaskShare(task, 2, 100.0), earlier) for task in range(2))
-
-    assert [first.reserve(100.0) for _ in range(2)] == [105.0, 109.0]
-    assert [second.reserve(100.0) for _ in range(2)] == [102.0, 107.0]
-
-
-def test_an_api_that_allows_no_call_closes_the_next_epoch_too() -> None:
+def test_a_task_knows_what_was_spent_on_its_lanes_before_it_began() -> None:
     time = Time()
-    dealer = BudgetAllocator(time.clock)
-    rates: Rates = ((5, 10.0),)
-    with sharing(dealer.shares(1)[0]) as first:
-        first.slice_of("a", rates).close(NOON.timestamp() + 60)
-        dealer.spent(first.spent())
+    now = NOON.timestamp()
+    allocator = BudgetAllocator(time.clock)
+    allocator.spent({"a": BudgetUsage((now - 8, now - 5, now - 3, now - 1), stretch=10.0)})
+    lanes = allocator.divide(2)
+    first, second = (TaskBudgets(lanes.lease(1)).slice_of("a", [(4, 10.0)]) for _ in range(2))
 
-    later = [BudgetSlice(rates, share, share.spent["a"]) for share in dealer.shares(2)]
+    assert [first.reserve(now) - now for _ in range(2)] == [5, 9]
+    assert [second.reserve(now) - now for _ in range(2)] == [2, 7]
+
+
+def test_an_api_that_allows_no_call_closes_later_tasks_too() -> None:
+    time = Time()
+    lanes = BudgetAllocator(time.clock).divide(2)
+    rates: Rates = ((5, 10.0),)
+    with sharing(lanes.lease(1)) as first:
+        first.slice_of("a", rates).close(NOON.timestamp() + 60)
+    lanes.release(first.share, first.spent())
+
+    later = [TaskBudgets(lanes.lease(1)).slice_of("a", rates) for _ in range(2)]
 
     assert [portion.reserve(NOON.timestamp()) for portion in later] == [NOON.timestamp() + 60] * 2
 
 
+def test_who_is_left_alone_leases_what_the_others_had() -> None:
+    time = Time()
+    lanes = BudgetAllocator(time.clock).divide(3)
+    shares = [lanes.lease(1) for _ in range(3)]
+    for share in shares[1:]:
+        lanes.release(share, {})
+
+    assert lanes.free == 2
+    lanes.release(shares[0], {})
+    alone = TaskBudgets(lanes.lease(lanes.free)).slice_of("a", [(7, 10.0)])
+
+    assert [alone.reserve(NOON.timestamp()) - NOON.timestamp() for _ in range(8)] == [0] * 7 + [10]
+
+
 def test_what_is_left_is_divided_and_comes_back_when_the_api_counts_anew() -> None:
-    portion = BudgetSlice([(100, 60.0)], TaskShare(1, 2, 0.0), renews=True)
+    portion = BudgetSlice([(100, 60.0)], TaskShare((1,), 2), renews=True)
 
     portion.reserve(1.0)
     portion.learn(1.0, 3, 20.0)
@@ -154,18 +226,18 @@ def test_calls_before_the_api_counted_anew_are_forgotten_by_all() -> None:
     assert spent == BudgetUsage((20.0, 21.0), renewed=20.0, stretch=60.0)
 
 
-def test_a_dealer_forgets_what_no_longer_counts() -> None:
+def test_what_no_longer_counts_is_forgotten() -> None:
     time = Time()
-    dealer = BudgetAllocator(time.clock)
-    dealer.spent({"a": BudgetUsage((NOON.timestamp(),), stretch=10.0)})
+    allocator = BudgetAllocator(time.clock)
+    allocator.spent({"a": BudgetUsage((NOON.timestamp(),), stretch=10.0)})
 
-    assert dealer.shares(1)[0].spent["a"].calls == (NOON.timestamp(),)
+    assert allocator.divide(1).lease(1).spent["a"].calls == (NOON.timestamp(),)
     time.sleep(10)
-    assert dealer.shares(1)[0].spent["a"].calls == ()
+    assert allocator.divide(1).lease(1).spent["a"].calls == ()
 
 
 def test_a_share_travels() -> None:
-    share = TaskShare(1, 2, 3.0, {"a": BudgetUsage((1.0,), 2.0, 0.0, 4.0)})
+    share = TaskShare((1,), 2, 3.0, {"a": BudgetUsage((1.0,), 2.0, 0.0, 4.0)}, {"a": (1.0,)})
 
     assert pickle.loads(pickle.dumps(share)) == share  # noqa: S301 - made here
 
@@ -174,7 +246,7 @@ def test_threads_that_read_in_a_task_keep_to_its_share() -> None:
     def read(_: int) -> list[ReadPage]:
         return [ReadPage([{"known": task_budgets() is mine}])]
 
-    with sharing(TaskShare(0, 2)) as mine:
+    with sharing(TaskShare((0,), 2)) as mine:
         pages = [page for _, page in threads(3)(iter(range(9)), lambda n: iter(read(n)))]
     assert [page.records for page in pages] == [[{"known": True}]] * 9
     assert task_budgets() is None
@@ -207,12 +279,13 @@ BUDGETS: Mapping[str, Callable[[Machine], Budget]] = {
 
 @pytest.mark.parametrize("kind", BUDGETS)
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7])
-def test_budgets_that_are_made_anew_in_each_task_and_epoch_count_together(kind: str, tasks: int) -> None:
+def test_budgets_that_are_made_anew_in_each_task_count_together(kind: str, tasks: int) -> None:
     now, sent = NOON, list[float]()
-    dealer = BudgetAllocator(lambda: now)
+    lanes = BudgetAllocator(lambda: now).divide(tasks)
     for _ in range(4):
-        machines = [Machine() for _ in range(tasks)]
-        for machine, share in zip(machines, dealer.shares(tasks), strict=True):
+        machines, spent = [Machine() for _ in range(tasks)], []
+        for machine in machines:
+            share = lanes.lease(1)
             machine.now = now
             with sharing(share) as mine:
                 # Two streams of a source, each with the budget that it was pickled with.
@@ -220,7 +293,9 @@ def test_budgets_that_are_made_anew_in_each_task_and_epoch_count_together(kind: 
                 for number in range(5):
                     budgets[number % 2].acquire(USERS)
                     sent.append(machine.now.timestamp())
-            dealer.spent(mine.spent())
+            spent.append((share, mine.spent()))
+        for share, usage in spent:
+            lanes.release(share, usage)
         now = max(machine.now for machine in machines)
 
     assert most_in_a_stretch(sent, 10.0) <= 4
@@ -249,7 +324,7 @@ def test_budgets_with_other_settings_count_alone() -> None:
 @pytest.mark.parametrize("renews", [False, True])
 def test_what_an_api_says_is_followed_in_a_share(*, renews: bool) -> None:
     time = Time()
-    with sharing(TaskShare(0, 2, NOON.timestamp())):
+    with sharing(TaskShare((0,), 2, NOON.timestamp())):
         shared = Budget(
             policies=[CallRatePolicy(((5, 10.0),), renews=renews)],
             remaining_header="RateLimit-Remaining",

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdk.sync.reports.stream_report import Status
-from tests.sync.loop.test_suspects import PARTS, Parts, count, sync
+from tests.sync.loop.test_bundles import PARTS, Parts, count, sync
 
 
 @pytest.mark.spark

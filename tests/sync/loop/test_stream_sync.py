@@ -40,7 +40,7 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.sync.loop.stream_sync import LOST_IN_A_ROW, StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
+from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
 from cdk.sync.tasks.messages import Failure
 from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
@@ -70,7 +70,7 @@ class Ticking:
 
 def epoch(run: StreamSync, *, seconds: float = 1000, most: int = 1000) -> list[DataFile]:
     """Plan and read an epoch; nothing is committed yet."""
-    return read_epoch(run, most, lambda pieces: read_bundle(EpochJob([run.target], seconds, 1), pieces, Ticking()))
+    return read_epoch(run, most, lambda pieces: read_bundle(BundleJob({0: run.target}, seconds, 1), pieces, Ticking()))
 
 
 def finish(run: StreamSync, *, seconds: float = 1000, most: int = 1000) -> StreamReport:

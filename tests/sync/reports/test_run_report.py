@@ -1,6 +1,6 @@
 """The report of a run: what a real sync puts into it, how it ends, and what never gets into it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,18 +11,18 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, ServerError, Slice, Source, Stream, TransientError
-from cdk.base.task_map import TaskMap
+from cdk.base.task_map import Item as Work
+from cdk.base.task_map import Result
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.receipt import Receipt
 from cdk.rest.http.metrics import HttpMetrics, current_metrics
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop import epoch_loop as epochs
 from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
-from cdk.sync.tasks.epoch_task import BundleResult, EpochJob, run_epoch
-from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask
+from cdk.sync.tasks.messages import Failure, SliceResult
+from cdk.sync.tasks.workers import Workers
 from tests.docs.page import DOCS
 from tests.samples import Orders
 
@@ -84,13 +84,13 @@ class Kept(Source):
         return [Parts(), Orders(), Broken()]
 
 
-def runner(folder: Path, clock: Clock = system_clock) -> SyncRunner:
+def runner(folder: Path, clock: Clock = system_clock, workers: Workers | None = None) -> SyncRunner:
     pipeline = Pipeline(
         name="test",
         source=SourceOptions(connector="kept", config={"key": "hunter2"}),
         target=TargetOptions(path=str(folder)),
     )
-    return SyncRunner(pipeline, Kept(), clock=clock)
+    return SyncRunner(pipeline, Kept(), clock=clock, workers=workers)
 
 
 @pytest.mark.spark
@@ -142,35 +142,24 @@ def test_the_report_of_a_sync_has_its_figures_and_no_secrets(tmp_path: Path, ses
 
 
 @pytest.mark.spark
-def test_the_job_of_an_epoch_is_named_and_the_name_is_taken_back(
-    tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names: list[str | None] = []
-
-    def told(spread: TaskMap, job: EpochJob, bundles: Sequence[Sequence[SliceTask]]) -> list[BundleResult]:
-        names.append(session.sparkContext.getLocalProperty("spark.job.description"))
-        return read(spread, job, bundles)
-
-    read = run_epoch
-    monkeypatch.setattr(epochs, "run_epoch", told)
+def test_the_jobs_of_a_sync_are_named_and_those_after_it_are_not(tmp_path: Path, session: SparkSession) -> None:
     runner(tmp_path).run()
 
-    assert names[0] is not None
-    assert names[0].startswith("test: parts, orders ")
-    assert names[0].endswith(", broken")
+    jobs = session.sparkContext._jsc.sc().statusStore().jobsList(None)
+    names = [
+        str(jobs.apply(n).description().get()) for n in range(jobs.size()) if jobs.apply(n).description().isDefined()
+    ]
+    # The slices that stop at pages, and the one that is read to its end.
+    assert any(name.startswith("test: parts, orders ") for name in names), names
+    assert any(name == "test: broken" for name in names), names
     assert not session.sparkContext.getLocalProperty("spark.job.description")
 
 
-@pytest.mark.spark
-def test_a_sync_that_is_cut_has_a_report_of_what_it_did(
-    tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lost(*_: object) -> list[BundleResult]:
-        assert session
+def test_a_sync_that_is_cut_has_a_report_of_what_it_did(tmp_path: Path) -> None:
+    def lost(_work: Callable[[Work], Result], _items: Sequence[Work]) -> list[Result]:
         raise TransientError("Spark is gone, and so is hunter2")
 
-    monkeypatch.setattr(epochs, "run_epoch", lost)
-    cut = runner(tmp_path)
+    cut = runner(tmp_path, workers=Workers(lost, 2))
     with pytest.raises(TransientError):
         cut.run()
 

@@ -16,7 +16,7 @@ from cdk.lake.arrow.columns import RAW_ID, columns
 from cdk.lake.parquet.writer import Limits
 from cdk.state.slice import Partition
 from cdk.streams.stream import Item
-from cdk.sync.tasks.epoch_task import EpochJob, read_bundle
+from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
 from cdk.sync.tasks.messages import SliceTask, WriteTarget
 
 # Pages of a slice: (text or objects, whether a position follows, ids; an odd one has a value that does not fit).
@@ -59,7 +59,7 @@ def test_every_row_lands_once_in_order_and_counts_for_its_slice(
     pieces = [SliceTask(n, 0, Slice(Partition.of(part=n))) for n in range(len(slices))]
 
     limits = Limits(gathered=gathered, held_bytes=held)
-    result = read_bundle(EpochJob([target], 100, 1, limits=limits), pieces)
+    result = read_bundle(BundleJob({0: target}, 100, 1, limits=limits), pieces)
 
     rows = written(root, [file.path for file in result.files.get(0, [])])
     for n, pages in enumerate(slices):

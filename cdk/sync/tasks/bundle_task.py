@@ -1,8 +1,7 @@
-"""An epoch: a batch of slices, read as one Spark job.
+"""A task: reads a bundle of slices until each ends or its time is spent, and writes their rows into files.
 
-The driver hands out bundles of slices, one to a task. A task reads its slices until each ends or the epoch's budget is
-spent at a page boundary, writes Parquet, and returns how far each slice got and the names of the files: never rows.
-What counts is the result Spark hands back, so a task that is retried or copied leaves orphan files and nothing else.
+A task returns how far each slice got and the names of the files: never rows. What counts is the result that the driver
+gets, so a task that is tried again or copied leaves orphan files and nothing else.
 """
 
 import time
@@ -14,23 +13,19 @@ from pathlib import Path
 import pyarrow as pa
 
 from cdk.base.process.crash_points import crash_point
-from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import system_clock
 from cdk.engine.executors import threads
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
-from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens
+from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
-from cdk.rest.limits.task_share import BudgetAllocator, BudgetUsage, TaskShare, sharing
+from cdk.rest.limits.task_share import BudgetUsage, TaskShare, sharing
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import full_name
 from cdk.sync.tasks.conditional_read import read_pages_conditionally
 from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
 from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
-
-# Of the driver's process: one sync after the other in a session calls the same API.
-_BUDGETS = BudgetAllocator()
 
 
 @dataclass
@@ -45,82 +40,95 @@ class BundleResult:
     """Its calls, by budget."""
     tokens: Findings = field(default_factory=Findings)
     """What it found out of its access tokens."""
+    vanished: str = ""
+    """The file that somebody removed while it was written, so that the task brings nothing."""
 
 
 @dataclass(frozen=True)
-class EpochJob:
-    """What the tasks of an epoch read."""
+class BundleJob:
+    """What a task needs to read its slices."""
 
-    targets: Sequence[WriteTarget]
+    targets: Mapping[int, WriteTarget]
+    """The streams of its slices, by the `target` of these."""
     seconds: float
-    """The budget; 0 gives each slice one page."""
+    """Its time; 0 gives each slice one page."""
     threads: int
     """Slices at once."""
+    share: TaskShare = field(default_factory=TaskShare)
+    """Its part of what the API allows."""
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
-    """The access tokens that they use, by key."""
+    """The access tokens that it uses, by key."""
     live: Path | None = None
     """The folder in which tasks note what they are doing."""
     limits: Limits = DEFAULT_LIMITS
     """When rows that wait are written."""
 
-    def share(self, task: int, tasks: int) -> "EpochJob":
-        """The job as one of several tasks sees it: all threads together are those of the job."""
-        return replace(self, threads=max(1, self.threads // tasks + (task < self.threads % tasks)))
 
-
-def run_epoch(spread: TaskMap, job: EpochJob, bundles: Sequence[Sequence[SliceTask]]) -> list[BundleResult]:
-    """Read the bundles, one task each, with the job's threads, and what the API allows, split over them.
-
-    Raises what `spread` raises.
-    """
-    count = len(bundles)
-    shares = _BUDGETS.shares(count)
-    results = spread(_read_share, [(job.share(n, count), bundles[n], shares[n]) for n in range(count)])
-    for result in results:
-        _BUDGETS.spent(result.spent)
-        run_tokens().merge(result.tokens)
-    return results
-
-
-def _read_share(work: tuple[EpochJob, Sequence[SliceTask], TaskShare]) -> BundleResult:
-    job, pieces, share = work
-    with sharing(share) as ledger, holding(job.tokens) as held, activities().task(job.live):
+def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
+    """Read slices with the job's part of what is shared. Runs in a task."""
+    job, pieces = work
+    with sharing(job.share) as ledger, holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
     result.spent, result.tokens = ledger.spent(), held.findings
     crash_point("files_written")
     return result
 
 
+class _Time:
+    """How long slices are read: until the task's time is spent, or nearly nobody reads any more.
+
+    A task whose queue is empty, and most of whose threads are idle, hands its last slices back at their next page: they
+    go on beside others.
+    """
+
+    def __init__(self, job: BundleJob, pieces: Sequence[SliceTask], clock: Callable[[], float]) -> None:
+        self._clock, self._end = clock, clock() + job.seconds
+        self._few = job.threads // 2 if len(pieces) > job.threads else 0
+        self.reading = set[int]()
+        """The numbers of the slices that are being read."""
+        self.drained = False
+        """No slice of the bundle waits."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether to stop at the next page."""
+        return self._clock() >= self._end or (self.drained and len(self.reading) <= self._few)
+
+
 def read_bundle(
-    job: EpochJob, pieces: Sequence[SliceTask], clock: Callable[[], float] = time.monotonic
+    job: BundleJob, pieces: Sequence[SliceTask], clock: Callable[[], float] = time.monotonic
 ) -> BundleResult:
-    """Read some slices, several at once, into files. Runs in a task; needs no Spark."""
-    end = clock() + job.seconds
+    """Read some slices, several at once, into files. Needs no Spark."""
+    until = _Time(job, pieces, clock)
     collected: dict[int, SliceBuffer] = {}
     writers = {n: TaskWriter(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
 
-    def enough() -> bool:
-        return clock() >= end
-
     def work() -> Iterator[SliceTask]:
         for n, piece in enumerate(pieces):
-            if n >= job.threads and enough():
+            if n >= job.threads and until.spent:
                 return
             collected[piece.number] = SliceBuffer(piece, writers[piece.target])
+            until.reading.add(piece.number)
             yield piece
+        until.drained = True
 
     try:
-        for piece, page in threads(job.threads)(work(), partial(_read, job.targets, writers, enough, collected)):
+        for piece, page in threads(job.threads)(work(), partial(_read, job.targets, writers, until, collected)):
             collected[piece.number].add(page)
         files = {n: writer.close() for n, writer in writers.items()}
         for item in collected.values():
             files[item.piece.target].extend(item.own_files())
-    except BaseException:
+    except BaseException as error:
         for item in collected.values():
             item.discard()
         for writer in writers.values():
             writer.discard()
-        raise
+        match error:
+            case FileNotFoundError(filename=path) if path is not None:
+                # Only what is written is missed here: VACUUM without retention removes what no version names.
+                return BundleResult(vanished=str(path))
+            case _:
+                raise
     return BundleResult(
         [item.progress for item in collected.values()],
         {n: f for n, f in files.items() if f},
@@ -129,16 +137,16 @@ def read_bundle(
 
 
 def _read(
-    targets: Sequence[WriteTarget],
+    targets: Mapping[int, WriteTarget],
     writers: Mapping[int, TaskWriter],
-    enough: Callable[[], bool],
+    until: _Time,
     collected: Mapping[int, SliceBuffer],
     piece: SliceTask,
 ) -> Iterator[ReadPage]:
-    """The pages of a slice until the budget is spent; an error of the source ends this slice and no other.
+    """The pages of a slice until the task's time is spent; an error of the source ends this slice and no other.
 
-    A slice whose page token was refused is read to its end whatever the budget: cut again, it would never get there.
-    One whose access token has ended goes on in the next epoch.
+    A slice whose page token was refused is read to its end whatever the time: cut again, it would never get there.
+    One whose access token has ended goes on in another task.
     """
     item, uncut, got_page, reached = collected[piece.number], targets[piece.target].to_end, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
@@ -156,9 +164,11 @@ def _read(
                 activity.page(name)
                 crash_point("page_read")
                 yield page
-                if item.broken or (isinstance(page.position, Checkpoint) and enough() and not uncut):
+                if item.broken or (isinstance(page.position, Checkpoint) and until.spent and not uncut):
                     return
     except TokenEnded:
         return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         item.progress.failure = Failure.of(error)
+    finally:
+        until.reading.discard(piece.number)

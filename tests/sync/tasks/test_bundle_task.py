@@ -27,7 +27,7 @@ from cdk import (
 from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.state.stream_state import StreamState
-from cdk.sync.tasks.epoch_task import BundleResult, EpochJob, read_bundle
+from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, read_bundle
 from cdk.sync.tasks.messages import SliceResult, SliceTask, WriteTarget
 from tests.samples import STREAMS, Orders, Plain, Users
 
@@ -93,7 +93,9 @@ def run(
     limits: Limits = DEFAULT_LIMITS,
 ) -> BundleResult:
     pieces = [SliceTask(number, 0, slice) for number, slice in enumerate(slices)]
-    result = read_bundle(EpochJob([target(folder, stream)], seconds, threads, limits=limits), pieces, clock or Clock())
+    result = read_bundle(
+        BundleJob({0: target(folder, stream)}, seconds, threads, limits=limits), pieces, clock or Clock()
+    )
     check_files(folder, result)
     again: BundleResult = pickle.loads(pickle.dumps(result))  # noqa: S301 - as it travels to the driver
     assert again == result
@@ -238,7 +240,7 @@ def test_a_slice_that_fails_stops_no_other(tmp_path: Path, threads: int) -> None
 def test_a_record_that_is_no_json_fails_its_slice_and_no_other(tmp_path: Path, bad: Json, threads: int) -> None:
     pages = [Page([{"id": 1}], {"page": 1}), Page([{"id": 2}, bad], {"page": 2}), Page([{"id": 3}], None)]
     streams = [Scripted(*pages), Users()]
-    job = EpochJob([target(tmp_path, stream, str(n)) for n, stream in enumerate(streams)], 100, threads)
+    job = BundleJob({n: target(tmp_path, stream, str(n)) for n, stream in enumerate(streams)}, 100, threads)
     result = read_bundle(job, [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice())], Clock())
 
     progress = {item.number: item for item in result.progress}
@@ -252,7 +254,7 @@ def test_a_record_that_is_no_json_fails_its_slice_and_no_other(tmp_path: Path, b
 
 
 def test_rows_of_several_targets_go_to_their_own_tables(tmp_path: Path) -> None:
-    job = EpochJob([target(tmp_path, Plain(), "a"), target(tmp_path, Users(), "b")], 100, 2)
+    job = BundleJob({0: target(tmp_path, Plain(), "a"), 1: target(tmp_path, Users(), "b")}, 100, 2)
     result = read_bundle(job, [SliceTask(0, 1, Slice()), SliceTask(1, 0, Slice())], Clock())
 
     assert len(records(tmp_path, result, 0, "a")) == 7
@@ -264,7 +266,7 @@ def test_a_task_that_cannot_write_leaves_no_file_behind(tmp_path: Path) -> None:
     (tmp_path / "b").rmdir()
 
     with pytest.raises(FileNotFoundError):
-        read_bundle(EpochJob([good, bad], 100, 1), [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice())], Clock())
+        read_bundle(BundleJob({0: good, 1: bad}, 100, 1), [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice())], Clock())
 
     assert list((tmp_path / "a").iterdir()) == []
 
@@ -366,11 +368,3 @@ def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
 
     assert len(records(folder, result)) == sum(progress.rows for progress in result.progress)
     assert all(progress.failure is None and progress.positions for progress in result.progress)
-
-
-@pytest.mark.parametrize(("threads", "tasks"), [(4, 3), (5, 4), (10, 8), (8, 8), (1, 1)])
-def test_the_tasks_of_an_epoch_share_its_threads(threads: int, tasks: int) -> None:
-    shares = [EpochJob([], 1.0, threads).share(task, tasks).threads for task in range(tasks)]
-
-    assert sum(shares) == threads
-    assert max(shares) - min(shares) <= 1

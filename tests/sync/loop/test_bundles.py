@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import Json, Page, PagedStream, Partition, Slice, list_partitions
-from cdk.base.task_map import TaskLost
+from cdk.base.task_map import TaskLost, run_inline
 from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.bundles import Bundle, Planned, Suspects, Suspicion
 from cdk.sync.loop.runner import SyncResult
-from cdk.sync.loop.suspects import Suspects
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
-from cdk.sync.tasks.messages import SliceTask
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
+from tests.sync.loop.simulated_tasks import Chances, SimulatedTasks
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 PARTS = 8
-MOST_JOBS = 500
+MOST_TASKS = 500
 
 
 class Died(BaseException):
@@ -52,30 +52,16 @@ class Parts(PagedStream):
         return Page([{"id": f"{part}-{token is not None}"}], None if token else {"page": 2})
 
 
-class Tasks:
-    """Runs tasks here, and gives up on a job as Spark does. jobs: how many tasks each had.
-
-    knows: whether it says which task died. crowd: so many tasks of a job, or more, run out of memory together, and the
-    first of them is blamed.
-    """
-
-    def __init__(self, *, knows: bool = True, crowd: int = 99) -> None:
-        self.jobs: list[int] = []
-        self._knows, self._crowd = knows, crowd
+class Tasks(SimulatedTasks):
+    """Tasks of a cluster that gives up on one whose process dies."""
 
     def spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        self.jobs.append(len(items))
-        if len(self.jobs) > MOST_JOBS:
-            raise KeyboardInterrupt  # what is never found guilty would be read for ever
-        if len(items) >= self._crowd:
-            raise TaskLost(0, "killed")
-        results = []
-        for n, item in enumerate(items):
-            try:
-                results.append(work(item))
-            except Died:
-                raise TaskLost(n if self._knows else None, "killed") from None
-        return results
+        if self.started > MOST_TASKS:
+            raise KeyboardInterrupt  # what is never guilty would be read for ever
+        try:
+            return run_inline(work, items)
+        except Died:
+            raise TaskLost(0, "killed") from None
 
 
 def sync(folder: Path, streams: Sequence[Parts], workers: Workers | None) -> SyncResult:
@@ -91,42 +77,33 @@ def count(folder: Path, name: str) -> int:
 
 
 def test_a_slice_is_guilty_only_when_it_dies_alone_and_after_others_were_ruled_out() -> None:
-    suspects, lost = Suspects(), TaskLost(0, "killed")
-    one, other = (SliceTask(n, 0, Slice(Partition.of(part=n))) for n in range(2))
+    suspects = Suspects()
+    one, other = (Planned(0, 1, Slice(Partition.of(part=n))) for n in range(2))
 
-    # A single slice in an epoch of its own has not been tried alone on purpose.
-    assert suspects.accuse(suspects.bundles([one], 3), lost) is None
-    assert suspects.bundles([one, other], 2) == [[one]]
-    assert suspects.accuse([[one]], lost) is None
-    assert suspects.bundles([other, one], 2) == [[one]]
-    assert suspects.accuse([[one]], lost) is one
+    # A single slice in a task has not been tried alone on purpose.
+    assert suspects.accuse(Bundle([one], 1)) is None
+    assert suspects.suspicion(one.slice) is Suspicion.APART
+    assert suspects.accuse(Bundle([one], 1, suspicion=Suspicion.APART)) is None
+    assert suspects.suspicion(one.slice) is Suspicion.ALONE
+    assert suspects.accuse(Bundle([one], 1, suspicion=Suspicion.ALONE)) is one
+    assert suspects.suspicion(other.slice) is Suspicion.NONE
 
     suspects.clear(one.slice)
-    assert suspects.bundles([one, other], 2) == [[one], [other]]
-
-
-def test_the_slices_of_the_task_that_died_are_suspected_and_no_others() -> None:
-    suspects = Suspects()
-    one, other, third = (SliceTask(n, 0, Slice(Partition.of(part=n))) for n in range(3))
-
-    assert suspects.accuse([[one], [other, third]], TaskLost(1, "killed")) is None
-    assert suspects.bundles([one, other, third], 2) == [[other], [third]]
+    assert suspects.suspicion(one.slice) is Suspicion.NONE
 
 
 DEADLY = st.frozensets(st.integers(0, PARTS - 1), max_size=2)
 
 
-@given(deadly=st.lists(DEADLY, min_size=1, max_size=3), knows=st.booleans())
+@given(deadly=st.lists(DEADLY, min_size=1, max_size=3), chances=st.lists(st.integers(0, 59), max_size=60))
 @settings(max_examples=15, deadline=None)
 def test_a_deadly_slice_ends_its_stream_and_no_other(
-    deadly: list[frozenset[int]],
-    knows: bool,  # noqa: FBT001 - a case
-    tmp_path_factory: pytest.TempPathFactory,
+    deadly: list[frozenset[int]], chances: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder, tasks = tmp_path_factory.mktemp("lake"), Tasks(knows=knows)
+    folder, tasks = tmp_path_factory.mktemp("lake"), Tasks(chances=Chances(chances))
     streams = [Parts(f"s{n}", parts) for n, parts in enumerate(deadly)]
 
-    result = sync(folder, streams, Workers(tasks.spread, 3))
+    result = sync(folder, streams, Workers(tasks.spread, 3, pool=lambda: tasks))
 
     for stream, report in zip(streams, result.streams, strict=True):
         if stream.deadly:
@@ -141,10 +118,10 @@ def test_a_deadly_slice_ends_its_stream_and_no_other(
 
 
 def test_tasks_that_are_too_much_together_are_read_one_after_the_other(tmp_path: Path) -> None:
-    tasks = Tasks(crowd=2)
+    tasks = Tasks(dies=lambda running: running > 1)
 
-    result = sync(tmp_path, [Parts("s", frozenset())], Workers(tasks.spread, 3))
+    result = sync(tmp_path, [Parts("s", frozenset())], Workers(tasks.spread, 3, pool=lambda: tasks))
 
     assert result.ok
     assert count(tmp_path, "s") == 2 * PARTS
-    assert len(tasks.jobs) <= 6 * PARTS
+    assert tasks.started <= 6 * PARTS

@@ -1,0 +1,292 @@
+"""Bundles: which slices the next task reads.
+
+Slices that can stop at any page share tasks with each other, and those that cannot with their like: who can stop does
+not wait for who cannot. Where the order of the read decides which row is newer, slices go in waves. A bundle is as
+large as a task reads in a few seconds: it starts small, and follows what tasks get through.
+
+A slice whose task died is a suspect: it is read in a task of its own, beside others; when that dies, too, alone, with
+nothing else running. Who dies alone did it.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import count
+
+from cdk.base.errors import TransientError
+from cdk.base.task_map import TaskLost
+from cdk.state.slice import Slice
+from cdk.sync.loop.stream_sync import StreamSync
+
+AIM = 4.0
+"""Seconds that a bundle of short slices takes."""
+_FIRST = 64
+"""Slices of the first bundles for each that is read at once: some sources answer in 30 ms."""
+_MOST = 10_000
+
+
+class SliceLost(TransientError):
+    """A slice whose task died, alone as well."""
+
+    def __init__(self, slice: Slice, lost: TaskLost) -> None:
+        """slice: the one whose task died. lost: how Spark reported the task."""
+        super().__init__(
+            f"{slice}: the process that reads it died again and again, also with nothing beside it, most likely for "
+            "want of memory; give tasks more of it, or have the stream read smaller slices or pages; what was "
+            "committed is safe",
+            detail=lost.detail,
+        )
+
+
+class Suspicion(IntEnum):
+    """How a slice is read whose task has died."""
+
+    NONE = 0
+    APART = 1
+    """In a task of its own."""
+    ALONE = 2
+    """While no other task runs."""
+
+
+class Kind(IntEnum):
+    """Which slices share tasks."""
+
+    STOPPING = 0
+    """Those that can stop at a page; and all of them, where one task runs at a time."""
+    TO_END = 1
+    """Those that are read to their end."""
+    IN_ORDER = 2
+    """Those that are committed in the order of the read: a wave of them is dealt to all tasks, and then the next."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A slice that waits for a task, or is in one."""
+
+    target: int
+    """The place of its stream in the sync."""
+    attempt: int
+    """The attempt of its stream; what an earlier one brings does not count."""
+    slice: Slice
+    number: int = 0
+    """Its place in the read: of two rows of a commit that are otherwise equal, that of the later slice is the newer."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The slices of one task, and how many of them it reads at once."""
+
+    slices: Sequence[Planned]
+    threads: int
+    kind: Kind = Kind.STOPPING
+    suspicion: Suspicion = Suspicion.NONE
+
+
+class Suspects:
+    """The slices under suspicion, as the objects they are: one that got further is another, and free of it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Slice, Suspicion]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def suspicion(self, slice: Slice) -> Suspicion:
+        """How the slice is to be read."""
+        return self._known.get(id(slice), (slice, Suspicion.NONE))[1]
+
+    def accuse(self, bundle: Bundle) -> Planned | None:
+        """Note that a task died; the slice that has died alone, if it is one."""
+        if bundle.suspicion is Suspicion.ALONE:
+            return bundle.slices[0]
+        for planned in bundle.slices:
+            slice = planned.slice
+            self._known[id(slice)] = (slice, Suspicion(min(self.suspicion(slice) + 1, Suspicion.ALONE)))
+        return None
+
+    def clear(self, slice: Slice) -> None:
+        """A slice was read, some of it at least."""
+        self._known.pop(id(slice), None)
+
+
+@dataclass
+class _Queue:
+    """The slices of a kind that wait for a task."""
+
+    size: int
+    """How many a bundle has at most."""
+    waiting: deque[Planned] = field(default_factory=deque)
+
+
+class Bundles:
+    """Plans the slices of a sync ahead, and deals them to tasks. Belongs to the driver's thread."""
+
+    def __init__(
+        self, runs: Sequence[StreamSync], tasks: int, concurrency: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """tasks: how many run at once. concurrency: slices that are read at once, in all of them together."""
+        self._runs, self._tasks, self._concurrency, self._clock = runs, tasks, concurrency, clock
+        self._each = max(1, concurrency // tasks)
+        self._queues = {Kind.STOPPING: _Queue(self._each * _FIRST), Kind.TO_END: _Queue(self._each)}
+        self._queues[Kind.IN_ORDER] = _Queue(self._each * _FIRST)
+        self._wave = deque[Sequence[Planned]]()
+        self._suspected = deque[Planned]()
+        self._running: list[Bundle] = []
+        self._numbers = count()
+        self.suspects = Suspects()
+        self.all_planned = False
+        """Whether planning brings no slice before a task ends, or a commit was made."""
+
+    @property
+    def idle(self) -> int:
+        """How many more tasks could run."""
+        return self._tasks - len(self._running)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no slice waits, and none comes before a task ends."""
+        return (
+            self.all_planned
+            and not self._suspected
+            and not any([self._wave, *(q.waiting for q in self._queues.values())])
+        )
+
+    def plan(self, seconds: float) -> bool:
+        """Plan slices of all streams in turn until there are enough, for so long; whether there are more to plan.
+
+        However slow the planning is, it brings a slice where there is one.
+        """
+        end, brought = self._clock() + seconds, 0
+        self.all_planned = False
+        while wanting := [n for n, run in enumerate(self._runs) if run.active and self._wants(n)]:
+            before = brought
+            for n in wanting:
+                if brought and self._clock() >= end:
+                    return True
+                brought += self._plan_one(n)
+            if brought == before:
+                self.all_planned = True
+                break
+        return False
+
+    def _wants(self, n: int) -> bool:
+        queue = self._queue(n)
+        if self.in_wave and queue is self._queues[Kind.IN_ORDER]:
+            return False
+        return len(queue.waiting) < min(_MOST, queue.size * max(1, self.idle) + self._concurrency)
+
+    def _plan_one(self, n: int) -> bool:
+        run = self._runs[n]
+        slice = run.next()
+        if slice is None:
+            return False
+        planned = Planned(n, run.attempt, slice, next(self._numbers))
+        if self.suspects.suspicion(slice):
+            self._suspected.append(planned)
+        else:
+            self._queue(n).waiting.append(planned)
+        return True
+
+    def _queue(self, n: int) -> _Queue:
+        run = self._runs[n]
+        if self._tasks == 1:
+            return self._queues[Kind.STOPPING]
+        if run.in_read_order:
+            return self._queues[Kind.IN_ORDER]
+        return self._queues[Kind.STOPPING if run.stops_at_pages else Kind.TO_END]
+
+    def plans_more_for(self, bundle: Bundle) -> bool:
+        """Whether a task has fewer slices than it could read at once, because planning is slow."""
+        return len(bundle.slices) < self._each and not self.all_planned and not bundle.suspicion
+
+    def next(self) -> Bundle | None:
+        """The bundle that a task is to read now; None where there is none, or no further task may run."""
+        if not self.idle or any(bundle.suspicion is Suspicion.ALONE for bundle in self._running):
+            return None
+        self._drop_obsolete()
+        bundle = self._next_suspect() if self._suspected else self._next_bundle()
+        if bundle is not None:
+            self._running.append(bundle)
+        return bundle
+
+    def _next_suspect(self) -> Bundle | None:
+        """A suspect's own bundle; None: others have to end first."""
+        suspicion = self.suspects.suspicion(self._suspected[0].slice)
+        if suspicion is Suspicion.ALONE and self._running:
+            return None
+        return Bundle([self._suspected.popleft()], 1, suspicion=suspicion)
+
+    def _next_bundle(self) -> Bundle | None:
+        if self._wave:
+            slices = self._wave.popleft()
+            return Bundle(slices, self._threads(len(slices)), Kind.IN_ORDER)
+        kinds = [kind for kind in Kind if self._queues[kind].waiting and not (kind is Kind.IN_ORDER and self.in_wave)]
+        if not kinds or (kinds == [Kind.TO_END] and self._leaves_a_task()):
+            return None
+        kind = min(kinds, key=self._tasks_of)
+        queue = self._queues[kind]
+        if kind is Kind.IN_ORDER:
+            self._deal_wave(queue)
+            return self._next_bundle()
+        # What there is is shared by all who are idle.
+        size = min(queue.size, math.ceil(len(queue.waiting) / (self.idle if len(kinds) == 1 else 1)))
+        slices = [queue.waiting.popleft() for _ in range(size)]
+        return Bundle(slices, self._threads(size), kind)
+
+    def _deal_wave(self, queue: _Queue) -> None:
+        """Deal slices to all idle tasks in turn: each has early ones and late ones."""
+        idle = self.idle
+        waiting = list(queue.waiting)
+        wave, rest = waiting[: queue.size * idle], waiting[queue.size * idle :]
+        self._wave.extend(wave[n::idle] for n in range(min(idle, len(wave))))
+        # Those that this wave does not get to come before them.
+        queue.waiting.clear()
+        for planned in rest:
+            self._runs[planned.target].untouched(planned.slice)
+
+    @property
+    def in_wave(self) -> bool:
+        """Whether slices are being read that are committed together."""
+        return bool(self._wave) or self._tasks_of(Kind.IN_ORDER) > 0
+
+    def _leaves_a_task(self) -> bool:
+        """Whether the last idle task is left to slices that can stop, which may come."""
+        can_stop = any(run.active and run.stops_at_pages for run in self._runs)
+        return can_stop and self._tasks_of(Kind.TO_END) >= self._tasks - 1
+
+    def _tasks_of(self, kind: Kind) -> int:
+        return sum(bundle.kind is kind for bundle in self._running)
+
+    def _threads(self, slices: int) -> int:
+        """How many slices a task reads at once: its part of those that are left to the idle ones."""
+        unused = self._concurrency - sum(bundle.threads for bundle in self._running)
+        return max(1, min(slices, math.ceil(unused / self.idle)))
+
+    def ended(self, bundle: Bundle, started: int, seconds: float) -> None:
+        """Learn from a task that has ended how large the next bundles are to be.
+
+        started: how many of its slices were started. seconds: how long it took.
+        """
+        self._running.remove(bundle)
+        queue = self._queues[bundle.kind]
+        if bundle.suspicion:
+            return
+        if started < len(bundle.slices):
+            queue.size = max(self._each, 2 * started)
+        elif seconds < AIM and len(bundle.slices) >= queue.size:
+            queue.size = min(2 * queue.size, _MOST)
+
+    def _drop_obsolete(self) -> None:
+        """Forget what an earlier attempt of a stream had planned, and what was planned of one that failed."""
+        for waiting in (self._suspected, *(queue.waiting for queue in self._queues.values())):
+            current = [planned for planned in waiting if self._is_wanted(planned)]
+            if len(current) != len(waiting):
+                waiting.clear()
+                waiting.extend(current)
+
+    def _is_wanted(self, planned: Planned) -> bool:
+        run = self._runs[planned.target]
+        return run.active and run.attempt == planned.attempt

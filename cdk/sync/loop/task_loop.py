@@ -1,0 +1,282 @@
+"""The loop of a sync: tasks read bundles of slices, and rows and state are committed by the clock.
+
+Nobody waits for the slowest: a task that ends gets the next slices at once, and a commit has what was handed back until
+then. Planning goes on beside the tasks.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import TypeVar
+
+from cdk.base.process.crash_points import crash_point
+from cdk.base.task_map import TaskLost
+from cdk.base.values import FieldValue
+from cdk.lake.arrow.schema_evolution import Grown
+from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import as_folder
+from cdk.rest.auth.tokens import IssuedToken, run_tokens
+from cdk.rest.http.activity import activities
+from cdk.rest.limits.run_budgets import RunBudgets
+from cdk.rest.limits.task_share import TaskShare
+from cdk.state.slice import Slice
+from cdk.sync.loop.bundles import Bundle, Bundles, Planned, SliceLost
+from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
+from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget
+from cdk.sync.tasks.task_pool import EndedTask
+from cdk.sync.tasks.workers import Workers
+
+T = TypeVar("T")
+
+_FIRST = 4.0
+"""Seconds until the first commit is due. A commit takes a tenth of a second, however little is in it."""
+
+_OF_INTERVAL = 0.8
+"""How much of the checkpoint interval lies between two commits.
+
+A task ends when the next commit is due, or a quarter later where it begins shortly before: what was read is committed
+within an interval.
+"""
+
+_PLANNING = 0.25
+"""Seconds that planning takes at a time, beside tasks that may end meanwhile."""
+
+_SHORT = 1.0
+"""Seconds of a task that has fewer slices than it could read at once, while others are planned."""
+
+_NAMED = 3
+"""Streams in the name of a job."""
+
+_LONGEST = 40
+"""Characters of a value in the name of a job."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A task that runs: its slices by number, what they are written to, its part of the budgets, and when it began."""
+
+    bundle: Bundle
+    pieces: Mapping[int, Planned]
+    targets: Mapping[int, WriteTarget]
+    share: TaskShare
+    started: float
+
+
+class TaskLoop:
+    """The tasks and commits of one sync. Belongs to the driver's thread.
+
+    Commits begin after four seconds, and the times between them double up to the checkpoint interval: the first comes
+    early, and a long sync commits rarely.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        runs: Sequence[StreamSync],
+        workers: Workers,
+        watch: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """watch: called where something has changed, with the seconds until the next commit, or 0 while no task runs.
+
+        clock: of commits and planning.
+        """
+        self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
+        self._name, self._joins = pipeline.name, pipeline.target.join_small_files
+        self._longest = pipeline.checkpoint_interval.total_seconds() * _OF_INTERVAL
+        self._interval = min(_FIRST, self._longest)
+        tasks = min(pipeline.concurrency, workers.count)
+        self._bundles, self._budgets = Bundles(runs, tasks, pipeline.concurrency, clock), RunBudgets(tasks)
+        self._pool, self._numbers = workers.pool(), count()
+        self._running: dict[int, _Running] = {}
+        self._uncommitted: dict[int, list[DataFile]] = {}
+        """What tasks have brought of a stream since its last commit."""
+        self._due = 0.0
+
+    def read_all(self) -> None:
+        """Read until every stream is done or failed. Raises TransientError: Spark was lost."""
+        for run in self._runs:
+            self._for(run, partial(run.prepare, self._workers.spread))
+        self._due = self._clock() + self._interval
+        try:
+            while any(run.active for run in self._runs) or self._running or self._uncommitted:
+                self._step()
+        except BaseException:
+            self._workers.cancel()
+            raise
+        for run in self._runs:
+            run.warn_of_keys()
+            if self._joins:
+                run.compact()
+
+    def _step(self) -> None:
+        """Plan, start the tasks that can run, and take over what came until the next commit is due; then commit."""
+        with self._budgets.planning():
+            planning = self._bundles.plan(_PLANNING)
+        while not self._budgets.exhausted and (bundle := self._bundles.next()) is not None:
+            self._start(bundle)
+        if not self._running:
+            # Only a commit finds out whether there is more.
+            self._commit()
+            return
+        for ended in self._pool.ended(0 if planning else self._until_due()):
+            self._end(ended)
+        if self._uncommitted and self._clock() >= self._due:
+            self._commit()
+
+    def _until_due(self) -> float | None:
+        """How long a commit can wait; None: there is nothing to commit."""
+        return max(0.0, self._due - self._clock()) if self._uncommitted else None
+
+    def _start(self, bundle: Bundle) -> None:
+        crash_point("task_begins")
+        seconds = max(self._due - self._clock(), self._interval / 4)
+        if self._bundles.plans_more_for(bundle):
+            seconds = min(seconds, _SHORT)
+        tokens = self._tokens(bundle, seconds)
+        pieces = {piece.number: piece for piece in bundle.slices if self._runs[piece.target].active}
+        if not pieces:
+            self._bundles.ended(bundle, 0, 0)
+            return
+        targets = {n: self._runs[n].target for n in sorted({piece.target for piece in pieces.values()})}
+        share = self._budgets.lease(self._bundles.idle + 1, last=self._bundles.empty)
+        live, limits = activities().folder, self._workers.limits
+        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits)
+        tasks = [SliceTask(n, piece.target, piece.slice) for n, piece in pieces.items()]
+        name = job_name(self._name, [(self._runs[piece.target].stream.name, piece.slice) for piece in pieces.values()])
+        number = next(self._numbers)
+        self._running[number] = _Running(bundle, pieces, targets, share, self._clock())
+        self._watch(max(self._due - self._clock(), _SHORT))
+        self._pool.start(number, partial(_read, self._workers, name, job, tasks))
+
+    def _tokens(self, bundle: Bundle, seconds: float) -> Mapping[str, IssuedToken]:
+        """The access tokens for these slices. They are obtained here, for all tasks; a stream without fails."""
+        tokens: dict[str, IssuedToken] = {}
+        for n in sorted({piece.target for piece in bundle.slices}):
+            try:
+                tokens |= self._runs[n].access_tokens(seconds)
+            except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+                self._runs[n].fail(Failure.of(error))
+        return tokens
+
+    def _end(self, ended: EndedTask) -> None:
+        """Take over what a task has brought. Raises its error, where that is not of one stream alone."""
+        crash_point("task_ended")
+        task = self._running.pop(ended.number)
+        result = ended.result or BundleResult()
+        self._budgets.release(task.share, result.spent)
+        self._bundles.ended(task.bundle, len(result.progress), self._clock() - task.started)
+        match ended.error:
+            case None:
+                run_tokens().merge(result.tokens)
+            case TaskLost() as lost:
+                if (guilty := self._bundles.suspects.accuse(task.bundle)) is not None:
+                    self._runs[guilty.target].fail(Failure.of(SliceLost(guilty.slice, lost)))
+            case error:
+                raise error
+        for n in task.targets:
+            if result.vanished:
+                run = self._runs[n]
+                self._for(run, partial(run.miss, result.vanished))
+            self._add(n, task, result)
+        self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+
+    def _add(self, n: int, task: _Running, result: BundleResult) -> None:
+        """Take over what a task has brought of a stream."""
+        run, files = self._runs[n], result.files.get(n, [])
+        pieces = {number: piece for number, piece in task.pieces.items() if piece.target == n}
+        if any(piece.attempt != run.attempt for piece in pieces.values()):
+            # The stream was started anew meanwhile, or its commit was refused.
+            _delete(run, files)
+            return
+        fitting = self._fitting(n, result.grown.get(n, {}), files, task.targets[n])
+        progress = {} if fitting is None else {item.number: item for item in result.progress}
+        for number, piece in pieces.items():
+            if number in progress:
+                self._bundles.suspects.clear(piece.slice)
+                run.add_result(piece.slice, progress[number])
+            else:
+                run.untouched(piece.slice)
+        if not progress.keys().isdisjoint(pieces):
+            self._uncommitted.setdefault(n, []).extend(fitting or ())
+
+    def _fitting(
+        self, n: int, grown: Grown, files: Sequence[DataFile], target: WriteTarget
+    ) -> Sequence[DataFile] | None:
+        """The files as they fit the table, which gets the columns that they need.
+
+        None: they do not, for another task was quicker, and are gone; or the stream has failed.
+        """
+        run, before = self._runs[n], self._uncommitted.get(n, [])
+        stale = run.outgrew(target)
+        if not grown and not (stale and files):
+            return files
+        fits = self._for(run, partial(run.grow, [{}, grown], [before, files], self._workers.spread, stale=stale))
+        if fits is None:
+            _delete(run, [*self._uncommitted.pop(n, []), *files])
+            return None
+        if fits[0] is not None and before:
+            # Files of earlier tasks that have vanished are missed by their commit.
+            self._uncommitted[n] = list(fits[0])
+        return fits[1]
+
+    def _commit(self) -> None:
+        for n, run in enumerate(self._runs):
+            # Half a wave would be committed before what comes before it in the read.
+            if (n in self._uncommitted and not (run.in_read_order and self._bundles.in_wave)) or run.idle:
+                with self._budgets.planning():
+                    self._for(run, partial(run.commit, self._uncommitted.pop(n, []), self._workers.spread))
+        self._interval = min(self._interval * 2, self._longest)
+        self._due = self._clock() + self._interval
+        self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+
+    def _for(self, run: StreamSync, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+            run.refused(Failure.of(error))
+            return None
+
+
+def _read(workers: Workers, name: str, job: BundleJob, tasks: Sequence[SliceTask]) -> BundleResult:
+    """Read slices in a task. name: what people see of it."""
+    workers.name(name)
+    (result,) = workers.spread(run_bundle, [(job, tasks)])
+    return result
+
+
+def _delete(run: StreamSync, files: Iterable[DataFile]) -> None:
+    for file in files:
+        as_folder(run.target.root).delete(file.path)
+
+
+def job_name(pipeline: str, slices: Iterable[tuple[str, Slice]]) -> str:
+    """What Spark's own pages call the job of a task: `shop: orders 2024-01-01..2024-01-31, users`.
+
+    slices: in the order they were planned, each with the name of its stream. Partitions are left out: a
+    task has thousands of them. At most three streams are named.
+    """
+    by_stream: dict[str, list[Slice]] = {}
+    for name, slice in slices:
+        by_stream.setdefault(name, []).append(slice)
+    named = [f"{name}{_stretch(slices_of_stream)}" for name, slices_of_stream in list(by_stream.items())[:_NAMED]]
+    more = f" ({len(by_stream) - _NAMED} more)" if len(by_stream) > _NAMED else ""
+    return f"{pipeline}: {', '.join(named)}{more}"
+
+
+def _stretch(slices: list[Slice]) -> str:
+    windows = [slice.window for slice in slices if slice.window is not None]
+    if not windows:
+        return ""
+    # Windows are handed out oldest first, and those of one task may belong to several partitions.
+    start, end = windows[0].start, windows[-1].end
+    return f" {_short(start)}..{'' if end is None else _short(end)}"
+
+
+def _short(value: FieldValue) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,83 @@
+"""TaskPool: tasks that run beside the driver's thread; each is handed back there as soon as it ends."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from cdk.sync.tasks.bundle_task import BundleResult
+
+Call = Callable[[], BundleResult]
+
+
+@dataclass(frozen=True)
+class EndedTask:
+    """A task that has ended: its result, or the error that took its place."""
+
+    number: int
+    result: BundleResult | None
+    error: Exception | None = None
+
+
+class TaskPool(Protocol):
+    """Runs tasks. Belongs to the driver's thread."""
+
+    def start(self, number: int, call: Call, /) -> None:
+        """Begin a task. number: what it is handed back with."""
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        """The tasks that have ended since the last call, after waiting for one; each once.
+
+        seconds: how long to wait; None: as long as it takes. Called only while a task runs.
+        """
+
+
+class InlineTasks:
+    """Runs each task at once, on the driver's thread: nothing happens beside it."""
+
+    def __init__(self) -> None:
+        self._ended: list[EndedTask] = []
+
+    def start(self, number: int, call: Call, /) -> None:
+        self._ended.append(_run(number, call))
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        _ = seconds
+        ended, self._ended = self._ended, []
+        return ended
+
+
+class ThreadTasks:
+    """Runs each task in a thread of its own: one that waits for a cluster, or reads in this process."""
+
+    def __init__(self) -> None:
+        self._ended = SimpleQueue[EndedTask]()
+
+    def start(self, number: int, call: Call, /) -> None:
+        # A thread begins without the run, the metrics and the budgets that work here.
+        context = copy_context()
+        # No process waits for a task whose result nobody wants any more.
+        target = partial(self._run, context, number, call)
+        threading.Thread(target=target, name=f"task-{number}", daemon=True).start()  # noqa: TID251 - see above
+
+    def _run(self, context: Context, number: int, call: Call) -> None:
+        self._ended.put(context.run(_run, number, call))
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        ended: list[EndedTask] = []
+        with suppress(Empty):
+            ended.append(self._ended.get(block=seconds is None or seconds > 0, timeout=seconds))
+            while True:
+                ended.append(self._ended.get_nowait())
+        return ended
+
+
+def _run(number: int, call: Call) -> EndedTask:
+    try:
+        return EndedTask(number, call())
+    except Exception as error:  # noqa: BLE001 - the driver's thread raises it
+        return EndedTask(number, None, error)

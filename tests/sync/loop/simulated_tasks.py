@@ -1,0 +1,90 @@
+"""Tasks whose times are made up: which of those that run ends next, when it reads, and which dies."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar, cast
+
+from cdk.base.task_map import TaskLost, run_inline
+from cdk.sync.tasks.bundle_task import BundleJob
+from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Clock:
+    """Stands still until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Chances:
+    """Numbers below a limit, one after the other; 0 when there are no more."""
+
+    def __init__(self, numbers: Sequence[int] = ()) -> None:
+        self._numbers = iter(numbers)
+
+    def below(self, limit: int) -> int:
+        return next(self._numbers, 0) % limit
+
+
+class SimulatedTasks:
+    """A pool and a cluster. most: how many tasks have run at once.
+
+    chances: decide which task ends, whether it has read right after its start or right before its end, whether it was
+    tried twice, how long it takes, and whether it has time for more than a page. dies: whether a task dies that ends
+    while so many run.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        chances: Chances | None = None,
+        dies: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        self.clock, self._chances, self._dies = clock or Clock(), chances or Chances(), dies
+        self._running: list[tuple[int, Call, list[EndedTask]]] = []
+        self.most = self.started = 0
+
+    def start(self, number: int, call: Call, /) -> None:
+        self.started += 1
+        read = [self._ended(number, call)] if self._chances.below(2) else []
+        self._running.append((number, call, read))
+        self.most = max(self.most, len(self._running))
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        if seconds is not None and self._chances.below(4) == 1:
+            self.clock.now += seconds
+            return []
+        number, call, read = self._running.pop(self._chances.below(len(self._running)))
+        self.clock.now += self._chances.below(6)
+        if self._dies(len(self._running) + 1):
+            return [EndedTask(number, None, TaskLost(0, "killed"))]
+        return read or [self._ended(number, call)]
+
+    def _ended(self, number: int, call: Call) -> EndedTask:
+        inline = InlineTasks()
+        if self._chances.below(5) == 1:
+            inline.start(number, call)  # a copy, whose result nobody gets
+            inline.ended(None)
+        inline.start(number, call)
+        (ended,) = inline.ended(None)
+        return ended
+
+    def spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        if self._chances.below(3) != 1:
+            return run_inline(work, items)
+        return run_inline(work, [_hurried(item) for item in items])
+
+
+def _hurried(item: Item) -> Item:
+    """A task without time, where it is one that reads."""
+    match item:
+        case (BundleJob() as job, tasks):
+            return cast("Item", (replace(job, seconds=0.0), tasks))
+        case _:
+            return item

@@ -1,0 +1,423 @@
+"""Which slices tasks read, and when is committed, without Spark: tasks run in this process, by clocks of the test."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream
+from cdk.base.task_map import run_inline
+from cdk.lake.admin.locate import OpenTables
+from cdk.lake.admin.table_audit import audit
+from cdk.lake.delta.write_modes import WriteModeName
+from cdk.lake.parquet.rewrite import MANY
+from cdk.lake.storage.folder import LocalFolder
+from cdk.state.window import Window
+from cdk.sync.loop.bundles import Kind
+from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.loop.task_loop import TaskLoop, job_name
+from cdk.sync.reports.stream_report import Status
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
+from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tasks.bundle_task import BundleJob
+from cdk.sync.tasks.task_pool import EndedTask, InlineTasks, TaskPool
+from cdk.sync.tasks.workers import Workers
+from tests.samples import Users
+from tests.sync.loop.simulated_tasks import Chances, Clock, SimulatedTasks
+
+
+class Parts(Stream):
+    """A record a partition; each partition takes some seconds to be found."""
+
+    name = "parts"
+
+    def __init__(self, clock: Clock, count: int, seconds: float) -> None:
+        super().__init__()
+        self._clock, self._count, self._seconds = clock, count, seconds
+
+    def partitions(self) -> Iterable[Partition]:
+        for n in range(self._count):
+            self._clock.now += self._seconds
+            yield Partition.of(part=n)
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        yield {"id": slice.partition["part"]}
+
+
+class Pages(Parts):
+    """Partitions that are known at once, and whose slices can stop."""
+
+    supports_checkpointing = True
+
+    def __init__(self, clock: Clock, count: int) -> None:
+        super().__init__(clock, count, 0)
+
+
+class Always(Chances):
+    """Always the same number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def below(self, limit: int) -> int:
+        return self._number % limit
+
+
+class Watched:
+    """A sync of one stream. bundles: of each task, its seconds and how many slices it had; commits: when they were."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stream: Stream,
+        clock: Clock,
+        *,
+        interval: float = 30,
+        concurrency: int = 4,
+        tasks: int = 2,
+        join_small_files: bool = True,
+        pool: TaskPool | None = None,
+    ) -> None:
+        self.run = StreamSync(
+            StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", "append"), OpenTables("test"), sync="s1"
+        )
+        self.bundles: list[tuple[float, int]] = []
+        self.commits: list[float] = []
+        self.clock = clock
+        pipeline = Pipeline(
+            name="test",
+            source=SourceOptions(connector="given"),
+            target=TargetOptions(path=str(folder), join_small_files=join_small_files),
+            checkpoint_interval=timedelta(seconds=interval),
+            concurrency=concurrency,
+        )
+        workers = Workers(self._spread, tasks, pool=InlineTasks if pool is None else lambda: pool)
+        self.loop = TaskLoop(pipeline, [self.run], workers, self._watch, clock)
+
+    def read_all(self) -> list[tuple[float, int]]:
+        self.loop.read_all()
+        return self.bundles
+
+    def _spread(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        match list(items):
+            case [(BundleJob() as job, list(slices))]:
+                self.bundles.append((job.seconds, len(slices)))
+                self.clock.now += 1
+                # A busy machine may take longer than that.
+                return run_inline(work, [(replace(job, seconds=3600 if job.seconds else 0), slices)])
+            case _:
+                """Other work than reading."""
+        return run_inline(work, items)
+
+    def _watch(self, seconds: float) -> None:
+        del seconds
+        if self.run.report.commits > len(self.commits):
+            self.commits.append(self.clock.now)
+
+
+def test_commits_are_made_by_the_clock_at_doubling_times_up_to_the_interval(tmp_path: Path) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 100, seconds=0.5), clock, interval=20)
+    sync.read_all()
+
+    gaps = [late - early for early, late in pairwise([0, *sync.commits])]
+    assert [round(gap / 4) for gap in gaps[:3]] == [1, 2, 4]
+    assert all(gap <= 20 for gap in gaps)
+    assert (sync.run.report.status, sync.run.report.written) == (Status.DONE, 100)
+
+
+def test_a_task_ends_when_the_next_commit_is_due_or_soon_after(tmp_path: Path) -> None:
+    clock = Clock()
+    seconds = [seconds for seconds, _ in Watched(tmp_path, Parts(clock, 600, seconds=0), clock).read_all()]
+
+    assert seconds[0] == 4
+    assert all(1 <= each <= 24 for each in seconds)
+
+
+def test_whoever_could_read_gets_a_slice_however_long_planning_takes(tmp_path: Path) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 4, seconds=3600), clock, concurrency=5)
+
+    assert [slices for _, slices in sync.read_all()] == [1, 1, 1, 1]
+    assert sync.run.report.written == 4
+
+
+def test_a_task_that_gets_few_slices_because_planning_is_slow_is_short(tmp_path: Path) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 3, seconds=1), clock, concurrency=8)
+
+    # Behind the last one comes no other.
+    assert [seconds for seconds, _ in sync.read_all()][:-1] == [1, 1]
+
+
+@pytest.mark.parametrize(("concurrency", "first"), [(1, 64), (2, 64), (10, 320)])
+def test_bundles_begin_small_and_grow_with_what_tasks_get_through(tmp_path: Path, concurrency: int, first: int) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Pages(clock, 3_000), clock, concurrency=concurrency, tasks=2)
+    sizes = [slices for _, slices in sync.read_all()]
+
+    assert sizes[0] == first
+    assert max(sizes) > first
+    assert sum(sizes) == 3_000
+
+
+@pytest.mark.parametrize("interval", [0.5, 4])
+def test_no_commit_is_further_away_than_the_interval(tmp_path: Path, interval: float) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Parts(clock, 30, seconds=0.5), clock, interval=interval)
+
+    assert all(seconds <= interval for seconds, _ in sync.read_all())
+    assert sync.run.report.written == 30
+
+
+def test_nobody_waits_for_the_slowest(tmp_path: Path) -> None:
+    clock = Clock()
+    # Of the tasks that run, the second ends; the first one only when it is alone.
+    sync = Watched(tmp_path, Pages(clock, 12), clock, interval=1, pool=SimulatedTasks(clock, Always(1)))
+    sync.loop._bundles._queues[Kind.STOPPING].size = 2
+    sync.read_all()
+
+    assert sync.run.report.commits > 1
+    assert sync.run.report.written == 12
+
+
+class Two(Stream):
+    """Two slices, each with a record whose undeclared field has the name that is given for it."""
+
+    name = "two"
+    schema: JsonSchema | None = {"type": "object", "properties": {"id": {"type": "integer"}}}  # noqa: RUF012 - as an author writes it
+
+    def __init__(self, names: Sequence[Json]) -> None:
+        super().__init__()
+        self._names = names
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition.of(part=n) for n in range(len(self._names))]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        part = slice.partition["part"]
+        yield {"id": part, self._names[part]: f"value {part}"}
+
+
+@pytest.mark.parametrize("names", [("late", "late"), ("late", "Late"), ("one", "another")])
+def test_the_slices_of_a_task_whose_files_do_not_fit_the_table_are_read_again(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    # Each slice is read by a task of its own, and both tasks bring a column: that of the second comes too late.
+    watched = Watched(tmp_path, Two(names), Clock())
+    watched.read_all()
+
+    assert watched.run.report.status is Status.DONE
+    assert (watched.run.report.read, watched.run.report.written) == (2, 2)
+    root = tmp_path / "table"
+    rows = [row for file in DeltaTable(str(root)).file_uris() for row in pq.read_table(file).to_pylist()]
+    assert sorted(row["id"] for row in rows) == [0, 1]
+    assert all(f"value {row['id']}" in str(row) for row in rows)
+    # Nothing is left of the files that did not fit.
+    assert {path.name for path in root.glob("*.parquet")} == {Path(f).name for f in DeltaTable(str(root)).file_uris()}
+
+
+class Typed(Two):
+    """Slices whose undeclared field has the values that are given for it."""
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        part = slice.partition["part"]
+        yield {"id": part, "x": self._names[part]}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([1, 2], pa.int64(), [1, 2]),
+        ([1, None], pa.int64(), [1, None]),
+        ([1, 0.5], pa.float64(), [1.0, 0.5]),
+        ([0.5, 1], pa.float64(), [0.5, 1.0]),
+        ([1, "a"], pa.string(), ["1", "a"]),
+        (["a", True], pa.string(), ["a", "true"]),
+        ([2**53 + 1, 0.5], pa.string(), [str(2**53 + 1), "0.5"]),
+    ],
+)
+def test_tasks_that_find_other_types_agree_and_nothing_is_read_again(
+    tmp_path: Path, values: Sequence[Json], kind: pa.DataType, expected: Sequence[Json]
+) -> None:
+    watched = Watched(tmp_path, Typed(values), Clock())
+
+    assert [slices for _, slices in watched.read_all()] == [1, 1]
+    root = tmp_path / "table"
+    assert pa.schema(DeltaTable(str(root)).schema().to_arrow()).field("x").type == kind
+    tables = [pq.read_table(file) for file in DeltaTable(str(root)).file_uris()]
+    assert {table.schema.field("x").type for table in tables if "x" in table.column_names} == {kind}
+    rows = sorted((row["id"], row.get("x")) for table in tables for row in table.to_pylist())
+    assert rows == list(enumerate(expected))
+    assert {path.name for path in root.glob("*.parquet")} == {Path(f).name for f in DeltaTable(str(root)).file_uris()}
+
+
+def test_an_interval_of_nothing_commits_each_page(tmp_path: Path) -> None:
+    sync = Watched(tmp_path, Users(), Clock(), interval=0)
+    sync.read_all()
+
+    assert (sync.run.report.pages, sync.run.report.commits, sync.run.report.written) == (5, 5, 15)
+
+
+class ManyPages(PagedStream):
+    """A record a page, as many as make files worth joining."""
+
+    name = "pages"
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        del slice
+        page = 0 if token is None else int(token["page"])
+        return Page([{"id": page}], {"page": page + 1} if page < MANY else None)
+
+
+@pytest.mark.parametrize(("join_small_files", "files"), [(True, 1), (False, MANY + 1)])
+def test_small_files_are_joined_at_the_end_unless_the_pipeline_says_otherwise(
+    tmp_path: Path, *, join_small_files: bool, files: int
+) -> None:
+    Watched(tmp_path, ManyPages(), Clock(), interval=0, join_small_files=join_small_files).read_all()
+
+    table = DeltaTable(str(tmp_path / "table"))
+    assert (len(table.file_uris()), table.count()) == (files, MANY + 1)
+
+
+def test_streams_are_named_with_the_stretch_they_are_read_in() -> None:
+    days = [Slice(window=Window(f"2024-01-{n:02}", f"2024-01-{n + 1:02}")) for n in (1, 2, 3)]
+
+    assert job_name("shop", [("orders", days[0]), ("users", Slice()), *(("orders", day) for day in days[1:])]) == (
+        "shop: orders 2024-01-01..2024-01-04, users"
+    )
+
+
+def test_of_many_streams_three_are_named() -> None:
+    assert job_name("shop", [(name, Slice()) for name in "abcdef"]) == "shop: a, b, c (3 more)"
+
+
+def test_partitions_are_left_out_and_long_values_cut() -> None:
+    slice = Slice(Partition.of(customer="hunter2"), Window("x" * 100))
+
+    assert job_name("shop", [("visits", slice)]) == f"shop: visits {'x' * 39}….."
+
+
+class Made(PagedStream):
+    """Partitions of some pages each, of two records; from a page on, with one field more, of a type by partition."""
+
+    def __init__(self, name: str, pages: Sequence[int], *, stops: bool, late: int, values: Sequence[Json]) -> None:
+        super().__init__()
+        self.name, self.supports_checkpointing = name, stops
+        self._pages, self._late, self._values = pages, late, values
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition.of(part=n) for n in range(len(self._pages))]
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        part, page = slice.partition["part"], 0 if token is None else int(token["page"])
+        more = {"late": self._values[part % len(self._values)]} if page >= self._late else {}
+        records = [{"id": f"{part}/{page}/{n}", **more} for n in range(2)]
+        return Page(records, {"page": page + 1} if page + 1 < self._pages[part] else None)
+
+    @property
+    def ids(self) -> list[str]:
+        return sorted(f"{p}/{page}/{n}" for p, count in enumerate(self._pages) for page in range(count) for n in (0, 1))
+
+    @property
+    def late_ids(self) -> set[str]:
+        parts = [part for part in range(len(self._pages)) if self._values[part % len(self._values)] is not None]
+        return {id for id in self.ids if int(id.split("/")[0]) in parts and int(id.split("/")[1]) >= self._late}
+
+
+class Killed(BaseException):
+    """The driver's end."""
+
+
+class Mortal(SimulatedTasks):
+    """Tasks of a driver that is killed when so many of them have ended."""
+
+    def __init__(self, clock: Clock, chances: Chances, dies: Callable[[int], bool], life: int) -> None:
+        super().__init__(clock, chances, dies)
+        self._life = life
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        ended = super().ended(seconds)
+        self._life -= len(ended)
+        if self._life <= 0:
+            raise Killed
+        return ended
+
+
+MADE = st.builds(
+    Made,
+    st.sampled_from(["a"]),
+    st.lists(st.integers(1, 4), max_size=5),
+    stops=st.booleans(),
+    late=st.integers(0, 4),
+    values=st.lists(st.sampled_from([1, 0.5, "text", None, {"a": 1}]), min_size=1, max_size=3),
+)
+
+
+@given(
+    streams=st.lists(MADE, min_size=1, max_size=3),
+    mode=st.sampled_from(["append", "overwrite"]),
+    tasks=st.integers(1, 4),
+    concurrency=st.integers(1, 6),
+    interval=st.sampled_from([0, 5, 30]),
+    chances=st.lists(st.integers(0, 59), max_size=150),
+    lives=st.lists(st.integers(1, 6), max_size=2),
+    deaths=st.sets(st.integers(1, 12), max_size=2),
+)
+@settings(max_examples=25, deadline=None)
+def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0917 - what a schedule is made of
+    tmp_path_factory: pytest.TempPathFactory,
+    streams: list[Made],
+    mode: WriteModeName,
+    tasks: int,
+    concurrency: int,
+    interval: int,
+    chances: list[int],
+    lives: list[int],
+    deaths: set[int],
+) -> None:
+    folder, clock, chance = tmp_path_factory.mktemp("lake"), Clock(), Chances(chances)
+    ended = count(1)
+    for n, stream in enumerate(streams):
+        stream.name = f"s{n}"
+    pipeline = Pipeline(
+        name="test",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(folder)),
+        checkpoint_interval=timedelta(seconds=interval),
+        concurrency=concurrency,
+    )
+
+    def sync(life: int) -> list[StreamSync]:
+        tables = OpenTables("test")
+        plans = [StreamPlan(one, LocalFolder(folder / one.name), "full_refresh", mode) for one in streams]
+        runs = [StreamSync(plan, tables, sync="s1") for plan in plans]
+        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life)
+        TaskLoop(pipeline, runs, Workers(pool.spread, tasks, pool=lambda: pool), lambda _: None, clock).read_all()
+        return runs
+
+    for life in lives:
+        with suppress(Killed):
+            sync(life)
+    runs = sync(10_000)
+
+    for run, stream in zip(runs, streams, strict=True):
+        assert run.report.status is Status.DONE, run.report.failure
+        table = DeltaTable(str(folder / stream.name))
+        files, kinds = table.file_uris(), dict.fromkeys(pa.schema(table.schema().to_arrow()))
+        assert all(field in kinds for file in files for field in pq.read_schema(file).remove_metadata())
+        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+        assert sorted(row["id"] for row in rows) == stream.ids
+        assert {row["id"] for row in rows if row.get("late") is not None} == stream.late_ids
+        assert not audit(LocalFolder(folder / stream.name)).wrong
