@@ -228,14 +228,7 @@ class StreamTable(PinnedTable):
         crash_point("after_state_blob")
         self.check_files(files)
         named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
-        metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
-        properties = CommitProperties(
-            custom_metadata={**metadata, NOTE: note} if note else metadata,
-            app_transactions=[Transaction(self._app, version)],
-            # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
-            # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
-            max_commit_retries=0 if alone else None,
-        )
+        properties = self._properties(version, saved, receipt, note, alone=alone)
         write = change or self._naming(named, schema, overwrite=overwrite)
         try:
             write(self._handle, properties)
@@ -252,6 +245,18 @@ class StreamTable(PinnedTable):
         # A restore of the table can no longer need others, nor drafts of interrupted runs. A state with a higher number
         # may be a newer run's, written and about to be committed.
         self._states.keep({version, *saved.history}, number(version))
+
+    def _properties(
+        self, version: int, saved: TableState, receipt: Receipt, note: str, *, alone: bool
+    ) -> CommitProperties:
+        metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
+        return CommitProperties(
+            custom_metadata={**metadata, NOTE: note} if note else metadata,
+            app_transactions=[Transaction(self._app, version)],
+            # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
+            # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
+            max_commit_retries=0 if alone else None,
+        )
 
     def _completed(
         self,

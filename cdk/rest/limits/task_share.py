@@ -235,7 +235,7 @@ class BudgetAllocator:
         self._spent: dict[str, BudgetUsage] = {}
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """The present, in seconds since 1970."""
         return self._clock().timestamp()
 
     def divide(self, lanes: int) -> "BudgetLanes":

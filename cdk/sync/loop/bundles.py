@@ -51,8 +51,8 @@ class Suspicion(IntEnum):
     """While no other task runs."""
 
 
-class Kind(IntEnum):
-    """Which slices share tasks."""
+class BundleKind(IntEnum):
+    """Which slices share tasks, for they are interrupted or committed in the same way."""
 
     STOPPING = 0
     """Those that can stop at a page; and all of them, where one task runs at a time."""
@@ -63,7 +63,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedSlice:
     """A slice that waits for a task, or is in one."""
 
     target: int
@@ -79,9 +79,9 @@ class Planned:
 class Bundle:
     """The slices of one task, and how many of them it reads at once."""
 
-    slices: Sequence[Planned]
+    slices: Sequence[PlannedSlice]
     threads: int
-    kind: Kind = Kind.STOPPING
+    kind: BundleKind = BundleKind.STOPPING
     suspicion: Suspicion = Suspicion.NONE
 
 
@@ -98,7 +98,7 @@ class Suspects:
         """How the slice is to be read."""
         return self._known.get(id(slice), (slice, Suspicion.NONE))[1]
 
-    def accuse(self, bundle: Bundle) -> Planned | None:
+    def accuse(self, bundle: Bundle) -> PlannedSlice | None:
         """Note that a task died; the slice that has died alone, if it is one."""
         if bundle.suspicion is Suspicion.ALONE:
             return bundle.slices[0]
@@ -118,7 +118,7 @@ class _Queue:
 
     size: int
     """How many a bundle has at most."""
-    waiting: deque[Planned] = field(default_factory=deque)
+    waiting: deque[PlannedSlice] = field(default_factory=deque)
 
 
 class Bundles:
@@ -130,10 +130,10 @@ class Bundles:
         """tasks: how many run at once. concurrency: slices that are read at once, in all of them together."""
         self._runs, self._tasks, self._concurrency, self._clock = runs, tasks, concurrency, clock
         self._each = max(1, concurrency // tasks)
-        self._queues = {Kind.STOPPING: _Queue(self._each * _FIRST), Kind.TO_END: _Queue(self._each)}
-        self._queues[Kind.IN_ORDER] = _Queue(self._each * _FIRST)
-        self._wave = deque[Sequence[Planned]]()
-        self._suspected = deque[Planned]()
+        self._queues = {BundleKind.STOPPING: _Queue(self._each * _FIRST), BundleKind.TO_END: _Queue(self._each)}
+        self._queues[BundleKind.IN_ORDER] = _Queue(self._each * _FIRST)
+        self._wave = deque[Sequence[PlannedSlice]]()
+        self._suspected = deque[PlannedSlice]()
         self._running: list[Bundle] = []
         self._numbers = count()
         self.suspects = Suspects()
@@ -174,7 +174,7 @@ class Bundles:
 
     def _wants(self, n: int) -> bool:
         queue = self._queue(n)
-        if self.in_wave and queue is self._queues[Kind.IN_ORDER]:
+        if self.in_wave and queue is self._queues[BundleKind.IN_ORDER]:
             return False
         return len(queue.waiting) < min(_MOST, queue.size * max(1, self.idle) + self._concurrency)
 
@@ -183,7 +183,7 @@ class Bundles:
         slice = run.next()
         if slice is None:
             return False
-        planned = Planned(n, run.attempt, slice, next(self._numbers))
+        planned = PlannedSlice(n, run.attempt, slice, next(self._numbers))
         if self.suspects.suspicion(slice):
             self._suspected.append(planned)
         else:
@@ -193,10 +193,10 @@ class Bundles:
     def _queue(self, n: int) -> _Queue:
         run = self._runs[n]
         if self._tasks == 1:
-            return self._queues[Kind.STOPPING]
+            return self._queues[BundleKind.STOPPING]
         if run.in_read_order:
-            return self._queues[Kind.IN_ORDER]
-        return self._queues[Kind.STOPPING if run.stops_at_pages else Kind.TO_END]
+            return self._queues[BundleKind.IN_ORDER]
+        return self._queues[BundleKind.STOPPING if run.stops_at_pages else BundleKind.TO_END]
 
     def plans_more_for(self, bundle: Bundle) -> bool:
         """Whether a task has fewer slices than it could read at once, because planning is slow."""
@@ -222,13 +222,17 @@ class Bundles:
     def _next_bundle(self) -> Bundle | None:
         if self._wave:
             slices = self._wave.popleft()
-            return Bundle(slices, self._threads(len(slices)), Kind.IN_ORDER)
-        kinds = [kind for kind in Kind if self._queues[kind].waiting and not (kind is Kind.IN_ORDER and self.in_wave)]
-        if not kinds or (kinds == [Kind.TO_END] and self._leaves_a_task()):
+            return Bundle(slices, self._threads(len(slices)), BundleKind.IN_ORDER)
+        kinds = [
+            kind
+            for kind in BundleKind
+            if self._queues[kind].waiting and not (kind is BundleKind.IN_ORDER and self.in_wave)
+        ]
+        if not kinds or (kinds == [BundleKind.TO_END] and self._leaves_a_task()):
             return None
         kind = min(kinds, key=self._tasks_of)
         queue = self._queues[kind]
-        if kind is Kind.IN_ORDER:
+        if kind is BundleKind.IN_ORDER:
             self._deal_wave(queue)
             return self._next_bundle()
         # What there is is shared by all who are idle.
@@ -250,14 +254,14 @@ class Bundles:
     @property
     def in_wave(self) -> bool:
         """Whether slices are being read that are committed together."""
-        return bool(self._wave) or self._tasks_of(Kind.IN_ORDER) > 0
+        return bool(self._wave) or self._tasks_of(BundleKind.IN_ORDER) > 0
 
     def _leaves_a_task(self) -> bool:
         """Whether the last idle task is left to slices that can stop, which may come."""
         can_stop = any(run.active and run.stops_at_pages for run in self._runs)
-        return can_stop and self._tasks_of(Kind.TO_END) >= self._tasks - 1
+        return can_stop and self._tasks_of(BundleKind.TO_END) >= self._tasks - 1
 
-    def _tasks_of(self, kind: Kind) -> int:
+    def _tasks_of(self, kind: BundleKind) -> int:
         return sum(bundle.kind is kind for bundle in self._running)
 
     def _threads(self, slices: int) -> int:
@@ -287,6 +291,6 @@ class Bundles:
                 waiting.clear()
                 waiting.extend(current)
 
-    def _is_wanted(self, planned: Planned) -> bool:
+    def _is_wanted(self, planned: PlannedSlice) -> bool:
         run = self._runs[planned.target]
         return run.active and run.attempt == planned.attempt

@@ -22,7 +22,7 @@ from cdk.rest.http.activity import activities
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import TaskShare
 from cdk.state.slice import Slice
-from cdk.sync.loop.bundles import Bundle, Bundles, Planned, SliceLost
+from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, SliceLost
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
@@ -60,7 +60,7 @@ class _Running:
     """A task that runs: its slices by number, what they are written to, its part of the budgets, and when it began."""
 
     bundle: Bundle
-    pieces: Mapping[int, Planned]
+    pieces: Mapping[int, PlannedSlice]
     targets: Mapping[int, WriteTarget]
     share: TaskShare
     started: float

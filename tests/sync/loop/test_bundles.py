@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cdk import Json, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.base.task_map import TaskLost, run_inline
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.bundles import Bundle, Planned, Suspects, Suspicion
+from cdk.sync.loop.bundles import Bundle, PlannedSlice, Suspects, Suspicion
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
@@ -78,7 +78,7 @@ def count(folder: Path, name: str) -> int:
 
 def test_a_slice_is_guilty_only_when_it_dies_alone_and_after_others_were_ruled_out() -> None:
     suspects = Suspects()
-    one, other = (Planned(0, 1, Slice(Partition.of(part=n))) for n in range(2))
+    one, other = (PlannedSlice(0, 1, Slice(Partition.of(part=n))) for n in range(2))
 
     # A single slice in a task has not been tried alone on purpose.
     assert suspects.accuse(Bundle([one], 1)) is None

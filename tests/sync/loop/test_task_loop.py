@@ -23,7 +23,7 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.storage.folder import LocalFolder
 from cdk.state.window import Window
-from cdk.sync.loop.bundles import Kind
+from cdk.sync.loop.bundles import BundleKind
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.task_loop import TaskLoop, job_name
 from cdk.sync.reports.stream_report import Status
@@ -185,7 +185,7 @@ def test_nobody_waits_for_the_slowest(tmp_path: Path) -> None:
     clock = Clock()
     # Of the tasks that run, the second ends; the first one only when it is alone.
     sync = Watched(tmp_path, Pages(clock, 12), clock, interval=1, pool=SimulatedTasks(clock, Always(1)))
-    sync.loop._bundles._queues[Kind.STOPPING].size = 2
+    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
     sync.read_all()
 
     assert sync.run.report.commits > 1

@@ -63,7 +63,7 @@ class DeclarativeAuthenticator(AuthBase):
 
 @dataclass
 class NoAuth(DeclarativeAuthenticator):
-    """Leaves requests without credentials."""
+    """The authenticator of an API that needs none: requests stay as they are."""
 
     parameters: InitVar[Parameters]
 
