@@ -142,9 +142,7 @@ spark:
   conf:
     spark.speculation: true
     spark.speculation.interval: 100ms
-    spark.speculation.multiplier: 1.1
-    spark.speculation.quantile: 0.5
-    spark.speculation.minTaskRuntime: 100ms
+    spark.speculation.task.duration.threshold: 1s
     spark.speculation.efficiency.enabled: false
 """
 
