@@ -6,6 +6,7 @@ then. Planning goes on beside the tasks.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -106,7 +107,9 @@ class TaskLoop:
             while any(run.active for run in self._runs) or self._running or self._uncommitted:
                 self._step()
         except BaseException:
-            self._workers.cancel()
+            # What was lost cannot be cancelled either.
+            with suppress(Exception):
+                self._workers.cancel()
             raise
         for run in self._runs:
             run.warn_of_keys()

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream
+from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream, TransientError
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
@@ -179,6 +179,26 @@ def test_no_commit_is_further_away_than_the_interval(tmp_path: Path, interval: f
 
     assert all(seconds <= interval for seconds, _ in sync.read_all())
     assert sync.run.report.written == 30
+
+
+def test_a_sync_whose_workers_are_lost_cancels_its_tasks_and_says_what_was_lost(tmp_path: Path) -> None:
+    cancelled = []
+
+    def lost(_work: Callable[[Any], Any], _items: Sequence[Any]) -> list[Any]:
+        raise TransientError("Spark is gone")
+
+    def cancel() -> None:
+        cancelled.append(True)
+        raise OSError("so is the way to it")
+
+    sync = Watched(tmp_path, Parts(Clock(), 4, seconds=0), Clock())
+    sync.loop._workers = replace(sync.loop._workers, spread=lost, cancel=cancel)
+
+    # Nothing has been prepared or committed by tasks yet.
+    with pytest.raises(TransientError, match="Spark is gone"):
+        sync.read_all()
+    assert cancelled == [True]
+    assert sync.run.report.commits == 0
 
 
 def test_nobody_waits_for_the_slowest(tmp_path: Path) -> None:
