@@ -302,6 +302,8 @@ class Times(RuleBasedStateMachine):
         DeltaTable(str(self.table)).restore(version)
         self.model.there, self.model.readings = deepcopy(self.past[version])
         self.settled, self.again = False, True
+        # The next commit prunes the states of the versions between; going back to these is refused, and says so.
+        self.past = {known: model for known, model in self.past.items() if known <= version}
 
     @precondition(lambda self: self.history)
     @rule()
