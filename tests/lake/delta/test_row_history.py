@@ -36,7 +36,7 @@ from tests.spark.given_source import Given
 INT, NUMBER, TEXT = {"type": "integer"}, {"type": "number"}, {"type": "string"}
 TYPES = (INT, NUMBER, TEXT)
 """Of the column `v`: each is wider than the one before."""
-POINTS = ("epoch_read", "merged", "before_state_blob", "after_state_blob", "after_commit", "before_history", "done")
+POINTS = ("task_ended", "merged", "before_state_blob", "after_state_blob", "after_commit", "before_history", "done")
 """Where the driver of a sync dies."""
 
 

@@ -32,7 +32,7 @@ MATRIX = (
     ),
     Row(
         "death before any data",
-        ("test_crash_points.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[epoch_begins]",),
+        ("test_crash_points.py::test_a_sync_that_died_at_a_point_is_completed_by_the_next[task_begins]",),
         ("test_a_run_that_dies_before_any_data_is_begun_anew",),
     ),
     Row(
