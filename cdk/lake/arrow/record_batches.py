@@ -305,10 +305,10 @@ def _column(name: str, values: Sequence[JsonValue], kind: ColumnType, changes: d
 class RowIds:
     """Gives rows their ids, in order. Not thread-safe.
 
-    An id is eight digits for the slice, a string of the writer's own, ten digits that count the writer's rows. A slice
-    has one writer in a commit, so of two rows of a commit the one that was read later has the greater id, compared as
-    strings: slices in the order in which they were planned, the rows of each in the order of the source. No clock is
-    involved.
+    An id is eight hexadecimal digits for the slice, a string of the writer's own, ten digits that count the writer's
+    rows. A slice has one writer in a commit, so of two rows of a commit the one that was read later has the greater id,
+    compared as strings: slices in the order in which they were planned, the rows of each in the order of the source. No
+    clock is involved. A long sync hands out more slices than eight decimal digits would count.
     """
 
     def __init__(self, unique: str | None = None) -> None:
@@ -320,7 +320,7 @@ class RowIds:
         """The next ids, for rows of these slices."""
         ids, size = [], 0
         for number, count in runs:
-            prefix = b"%0*d%s" % (_SLICE_DIGITS, number, self._unique)
+            prefix = b"%0*x%s" % (_SLICE_DIGITS, number, self._unique)
             ids.append(_numbered(prefix, self._next, count))
             self._next += count
             size += count

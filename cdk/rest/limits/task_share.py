@@ -246,10 +246,11 @@ class BudgetAllocator:
             return BudgetLanes(self, lanes, now, dict(self._spent))
 
     def spent(self, usage: Mapping[str, BudgetUsage]) -> None:
-        """Count what a task has spent."""
+        """Count what a task has spent, and forget what no longer counts: a sync may call for days."""
+        now = self.now()
         with self._lock:
             for budget, spent in usage.items():
-                self._spent[budget] = self._spent.get(budget, BudgetUsage()) + spent
+                self._spent[budget] = (self._spent.get(budget, BudgetUsage()) + spent).at(now)
 
 
 class BudgetLanes:

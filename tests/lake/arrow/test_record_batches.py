@@ -688,3 +688,11 @@ def test_ids_are_ordered_by_slice_and_then_by_row_whoever_wrote_them() -> None:
     first = other.next_ids([(0, 0), (1, 2), (5, 1)]).to_pylist()
 
     assert sorted([*later, *first]) == [*first[:2], *later[150:], first[2], *later[:150]]
+
+
+def test_ids_keep_their_order_and_length_however_many_slices_a_sync_hands_out() -> None:
+    numbers = [0, 9, 10, 99, 10**6, 10**8 - 1, 10**8, 2**32 - 1]
+    ids = RowIds("u").next_ids([(number, 1) for number in numbers]).to_pylist()
+
+    assert sorted(ids) == ids
+    assert {len(id) for id in ids} == {19}
