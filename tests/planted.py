@@ -1203,6 +1203,20 @@ BUGS = [
         tests="tests/lake/delta/test_write_modes.py",
     ),
     Bug(
+        "a first commit that somebody overtook leaves no state behind",
+        "lake/delta/failed_commit",
+        "if refused or (cause is not None and table.version != version):",
+        "if refused:",
+        tests="tests/worlds/test_named_times.py",
+    ),
+    Bug(
+        "files that vanish while a task writes are read again",
+        "sync/tasks/bundle_task",
+        "                return BundleResult(vanished=str(path))",
+        "                raise",
+        tests="tests/worlds/test_named_times.py",
+    ),
+    Bug(
         "a refused first commit is no lost marker",
         "lake/delta/stream_table",
         "partial(self._states.remove, lambda candidate: candidate == version)",

@@ -73,6 +73,21 @@ def files_vanish_before_rows_are_counted_that_may_leave(world: Times) -> None:
     world.sync_while_somebody_joins_files(5, ("tasks", 0), vacuum=True)
 
 
+def files_vanish_while_a_task_writes_others(world: Times) -> None:
+    world.begin(WHOLE, 0, None, "evolve", "history", each_row=True, beside=False, records=list(THREE), first=5)
+    world.put([(0, 1, 0, {"a": 1}), (1, 1, 0, {"a": 2}), (2, 1, 0, {"a": 3})])
+    # Each page of one row is a file by then, and the task has not ended.
+    world.sync_while_somebody_joins_files(1, ("request", 3), vacuum=True)
+    assert world.settled
+
+
+def a_first_commit_is_refused_and_somebody_adds_rows(world: Times) -> None:
+    world.begin(WHOLE, 0, None, "freeze", "", each_row=False, beside=False, records=[(0, 0, 0, {})] * 2, first=0)
+    world.take_away(0)
+    world.sync_while_somebody(1, ("tasks", 0), "constrain", 0)
+    world.sync_while_somebody_joins_files(1, ("tasks", 0), vacuum=False)
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -83,6 +98,8 @@ WORLDS = [
     two_pipelines_bring_the_same_new_key,
     files_vanish_while_they_become_wider,
     files_vanish_before_rows_are_counted_that_may_leave,
+    files_vanish_while_a_task_writes_others,
+    a_first_commit_is_refused_and_somebody_adds_rows,
 ]
 
 

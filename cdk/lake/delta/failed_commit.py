@@ -29,9 +29,11 @@ def look_again(
     cause = error if explained is error else None
     if table.seen_marker != before:
         raise overtaken(table) from cause
-    if _CONSTRAINT_ERROR.search(str(error)):
+    refused = _CONSTRAINT_ERROR.search(str(error)) is not None
+    if refused or (cause is not None and table.version != version):
         # Of a table without a marker, a state that lies beside its rows would say that the marker was lost.
         forget()
+    if refused:
         # The error shows rows.
         if table.version != version:
             raise TableChanged("something else has changed the table", path=path) from None
