@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cdk import Json
-from tests.worlds.test_times import Times
+from cdk.lake.parquet.writer import DEFAULT_LIMITS
+from tests.worlds.test_times import OPEN, Times
 
 Records = Sequence[tuple[Json, int, int, Json]]
 MERGED, APPENDED = ("Counted", "append_dedup"), ("Counted", "append")
@@ -16,7 +17,7 @@ NUMBERS: Records = [(0, 1, 0, {"a": 1}), (1, 1, 0, {"a": 2})]
 
 def begin(world: Times, mode: tuple[str, str], records: Records, more: str = "") -> None:
     """A first sync has read some records, all on one page."""
-    world.begin(mode, 0, None, "evolve", more, each_row=False, beside=False, records=list(records), first=5)
+    world.begin(mode, 0, None, "evolve", more, limits=DEFAULT_LIMITS, beside=False, records=list(records), first=5)
 
 
 def a_merge_after_a_deletion_by_vector(world: Times) -> None:
@@ -74,15 +75,14 @@ def files_vanish_before_rows_are_counted_that_may_leave(world: Times) -> None:
 
 
 def files_vanish_while_a_task_writes_others(world: Times) -> None:
-    world.begin(WHOLE, 0, None, "evolve", "history", each_row=True, beside=False, records=list(THREE), first=5)
-    world.put([(0, 1, 0, {"a": 1}), (1, 1, 0, {"a": 2}), (2, 1, 0, {"a": 3})])
-    # Each page of one row is a file by then, and the task has not ended.
-    world.sync_while_somebody_joins_files(1, ("request", 3), vacuum=True)
+    # A task reads all pages, and its file has been begun when the second one is asked for.
+    world.begin(WHOLE, 30, None, "evolve", "", limits=OPEN, beside=False, records=list(THREE), first=0)
+    world.sync_while_somebody_joins_files(1, ("request", 1), vacuum=True)
     assert world.settled
 
 
 def a_first_commit_is_refused_and_somebody_adds_rows(world: Times) -> None:
-    world.begin(WHOLE, 0, None, "freeze", "", each_row=False, beside=False, records=[(0, 0, 0, {})] * 2, first=0)
+    world.begin(WHOLE, 0, None, "freeze", "", limits=DEFAULT_LIMITS, beside=False, records=[(0, 0, 0, {})] * 2, first=0)
     world.take_away(0)
     world.sync_while_somebody(1, ("tasks", 0), "constrain", 0)
     world.sync_while_somebody_joins_files(1, ("tasks", 0), vacuum=False)

@@ -69,6 +69,8 @@ VECTORS = Feature(
 )
 EACH_ROW = Limits(group_rows=1, file_bytes=1, partitions=1, open_files=1, gathered=1, held_bytes=1)
 """Writers and tasks that let nothing wait."""
+OPEN = Limits(group_rows=1)
+"""Writers that have begun their file with the first row, and end it with their task."""
 DEEDS = ("delete by vector", "optimize", "vacuum", "append", "delete", "delete by vector", "constrain", "add a column")
 """What others do to the table."""
 FIRST, SECOND = "world", "market"
@@ -172,7 +174,7 @@ class Times(RuleBasedStateMachine):
         by=st.sampled_from([None, None, "part", "n"]),
         policy=st.sampled_from(["evolve", "evolve", "freeze", "discard"]),
         more=st.sampled_from(["", "", "history", "history", "soft", "hard", "report", "history hard"]),
-        each_row=st.booleans(),
+        limits=st.sampled_from([DEFAULT_LIMITS, EACH_ROW, OPEN]),
         beside=st.sampled_from([False, False, False, True]),
         records=RECORDS,
         first=st.sampled_from([0, 1, 3]),
@@ -184,7 +186,7 @@ class Times(RuleBasedStateMachine):
         by: str | None,
         policy: str,
         more: str,
-        each_row: bool,  # noqa: FBT001
+        limits: Limits,
         beside: bool,  # noqa: FBT001
         records: list[tuple[Json, int, int, Json]],
         first: int,
@@ -192,7 +194,7 @@ class Times(RuleBasedStateMachine):
         """Make a world. first: records of a page of its first sync; 0: there was none."""
         self.stream, self.mode = mode
         self.whole = STREAMS[self.stream] in WHOLE
-        self.interval, self.beside, self.limits = interval, beside, EACH_ROW if each_row else DEFAULT_LIMITS
+        self.interval, self.beside, self.limits = interval, beside, limits
         self.options: dict[str, Json] = {"write_mode": self.mode, "schema": policy}
         if by is not None:
             self.options["partition_by"] = by
