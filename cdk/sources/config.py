@@ -6,7 +6,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.sources.defaults import with_defaults
-from cdk.sources.schema_precheck import misfits
+from cdk.sources.schema_check import misfits
 from cdk.streams.source import Source
 
 

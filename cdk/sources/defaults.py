@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
 from cdk.base.values import FieldValue, JsonSchema, JsonValue, canonical
-from cdk.sources.schema_precheck import misfits, plainly_fits
+from cdk.sources.schema_check import misfits, plainly_fits
 
 _MISSING = object()
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope, one_by_one
+from cdk.declarative.interpolation.explain import why
 from cdk.declarative.interpolation.literals import STARTS, literal, typed
 
 _EXPRESSION = re.compile(r"\{[{%#]")
@@ -143,8 +144,6 @@ class Template:
             raise
 
     def _failed(self, error: Exception, scope: Scope) -> ExpressionError:
-        from cdk.declarative.interpolation.explain import why  # noqa: PLC0415 - only errors need it
-
         reason = why(error, self.text, self.names, scope)
         return EvaluationError(self.where, self.text, reason, incomparable=isinstance(error, TypeError))
 

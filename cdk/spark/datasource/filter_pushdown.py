@@ -10,16 +10,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource  # its filters are named where they are used: 4.0 has none
 
 from cdk.base.values import FieldValue
 from cdk.lake.arrow.columns import MOMENT, ColumnType
@@ -49,18 +40,18 @@ class FilterPushdown:
         self._upper: Value | None = None
         self._partition_filters: list[tuple[str, Sequence[FieldValue]]] = []
 
-    def add_filters(self, filters: Iterable[Filter]) -> None:
+    def add_filters(self, filters: "Iterable[datasource.Filter]") -> None:
         """Learn from filters, all of which a row must pass."""
         for item in filters:
             match item:
-                case EqualTo((name,), value) | EqualNullSafe((name,), value):
+                case datasource.EqualTo((name,), value) | datasource.EqualNullSafe((name,), value):
                     self._between(name, value, value)
                     self._among(name, [value])
-                case GreaterThan((name,), value) | GreaterThanOrEqual((name,), value):
+                case datasource.GreaterThan((name,), value) | datasource.GreaterThanOrEqual((name,), value):
                     self._between(name, value, None)
-                case LessThan((name,), value) | LessThanOrEqual((name,), value):
+                case datasource.LessThan((name,), value) | datasource.LessThanOrEqual((name,), value):
                     self._between(name, None, value)
-                case In((name,), values):
+                case datasource.In((name,), values):
                     self._among(name, values)
                 case _:
                     pass

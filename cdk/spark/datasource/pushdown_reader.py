@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from pyspark.sql.datasource import Filter
+from pyspark.sql import datasource  # 4.0 has no filters: they are named in annotations only
 
 from cdk.spark.datasource.batch import BatchReader
 from cdk.spark.datasource.filter_pushdown import FilterPushdown
@@ -24,7 +24,7 @@ class PushdownReader(BatchReader):
         super().__init__(opened, reading, concurrency=concurrency)
         self._pushdown = FilterPushdown(reading.stream, reading.declared, partition_columns)
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: "list[datasource.Filter]") -> "Iterable[datasource.Filter]":  # noqa: N802 - Spark's name
         """Learn what the query wants. All filters are returned: Spark applies them to what is read."""
         self._pushdown.add_filters(filters)
         return filters

@@ -13,6 +13,7 @@ from cdk.spark.cluster.spark_versions import Ability, require
 from cdk.spark.datasource.batch import BatchReader
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.options import DataSourceOptions
+from cdk.spark.datasource.pushdown_reader import PushdownReader
 from cdk.spark.datasource.task_reader import TaskReader
 
 
@@ -45,8 +46,6 @@ class CdkDataSource(DataSource):
         options = self._options
         if not options.push_down:
             return BatchReader(opened, reading, concurrency=options.concurrency)
-        from cdk.spark.datasource.pushdown_reader import PushdownReader  # noqa: PLC0415 - 4.0 lacks what it imports
-
         return PushdownReader(
             opened, reading, concurrency=options.concurrency, partition_columns=options.partition_columns
         )

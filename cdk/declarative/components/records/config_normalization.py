@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.schema_validator import DRAFT_2020_12, SchemaValidator
 from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.components.records.transformations import AddedFieldDefinition, Text, removers_of
 from cdk.declarative.interpolation.template import compile_nested, compile_template
@@ -195,27 +196,21 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
 
     def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]:
         """The check. Raises ManifestError: the schema is none."""
-        from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to import, and few connectors check
-        from jsonschema.exceptions import SchemaError, best_match  # noqa: PLC0415 - the same
-        from jsonschema.validators import validator_for  # noqa: PLC0415 - the same
-
         where = ctx.where(self, "base_schema")
         schema: JsonValue = self.base_schema
         if isinstance(schema, str):
             schema = _parsed(ctx.expression(self, "base_schema").value())
         if not isinstance(schema, dict):
             raise ManifestError(f"{where}: found {type(schema).__name__}, expected a JSON Schema, which is an object")
-        kind = validator_for(schema, default=Draft202012Validator)
         try:
-            kind.check_schema(schema)
-        except SchemaError as error:
-            raise ManifestError(f"{where}: this is no JSON Schema: {error.message}") from None
-        validator = kind(schema)
+            validator = SchemaValidator(schema, default=DRAFT_2020_12)
+        except ValueError as error:
+            raise ManifestError(f"{where}: this is no JSON Schema: {error}") from None
 
         def check(value: JsonValue) -> None:
-            misfit = best_match(validator.iter_errors(value))
+            misfit = validator.misfit(value)
             if misfit is not None and isinstance(value, str):
-                misfit = best_match(validator.iter_errors(_parsed(value)))
+                misfit = validator.misfit(_parsed(value))
             if misfit is not None:
                 raise ValueError(_mismatch(misfit))
 

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cdk.base.errors import ConfigError, ManifestError
+from cdk.base import bounded_regex
+from cdk.base.errors import ConfigError, FatalError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules, ConfigRules
 from cdk.declarative.model.context import BuildContext, Runtime
@@ -127,6 +128,13 @@ def test_a_config_that_does_not_fit_is_refused_without_its_values(
     with pytest.raises(ConfigError) as refused:
         dpath(path, schema).validate(config)
     assert message == str(refused.value)
+
+
+def test_a_pattern_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_regex, "_SECONDS", 0.1)
+
+    with pytest.raises(FatalError, match=r"was stopped after 0\.1 seconds"):
+        dpath(["a"], {"pattern": "^(a|a)*$"}).validate({"a": "a" * 40 + "!"})
 
 
 def predicate(value: Json, schema: Json) -> ConfigRules:

@@ -1,15 +1,23 @@
-"""A quick look whether a config fits its schema, for the schemas that most connectors have.
+"""A config against its JSON Schema: every place that does not fit, in words, without showing what is inside objects.
 
 The library that knows all of JSON Schema takes a tenth of a second to import, more than all else that `check` does
-before its first request. It is asked when this does not say yes.
+before its first request. It is asked where a quick look, at the keywords that most connectors use, does not say yes.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeGuard
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from cdk.base.bounded_regex import Pattern
-from cdk.base.errors import FatalError
-from cdk.base.values import JsonSchema
+from cdk.base.errors import ConfigError, FatalError
+from cdk.base.schema_validator import DRAFT_7, SchemaValidator
+from cdk.base.suggestions import did_you_mean, nearest
+from cdk.base.validation_messages import shown
+from cdk.base.values import FieldValue, JsonSchema, Keys, dotted
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+_CHOOSING = frozenset({"const", "enum"})
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -31,6 +39,55 @@ _NOTES = frozenset(
 """Keywords that say nothing about which values are allowed."""
 
 
+def misfits(config: object, schema: JsonSchema) -> list[str]:
+    """One text for each place of `config` that does not fit: where, what was found, what was expected.
+
+    Values appear in it: mask them. Raises ConfigError: `schema` itself is no JSON Schema.
+    """
+    if plainly_fits(config, schema):
+        return []
+    try:
+        validator = SchemaValidator(schema, default=DRAFT_7)
+    except ValueError as bad:
+        raise ConfigError(f"the connector's config_schema is no JSON Schema: {bad}") from bad
+    # jsonschema gives an error for each missing name; each tells of all of them.
+    texts = (text for error in validator.misfits(config) for leaf in _leaves(error) for text in _lines(leaf))
+    return list(dict.fromkeys(texts))
+
+
+def _leaves(error: "ValidationError") -> "Iterator[ValidationError]":
+    """What is wrong with the branch that was meant: the one whose constants fit, else the one with fewest errors."""
+    if not error.context:
+        yield error
+        return
+    branches: dict[str | int, list[ValidationError]] = {}
+    for inner in error.context:
+        branches.setdefault(inner.schema_path[0], []).append(inner)
+    for inner in min(
+        branches.values(), key=lambda errors: (sum(e.validator in _CHOOSING for e in errors), len(errors))
+    ):
+        yield from _leaves(inner)
+
+
+def _lines(error: "ValidationError") -> Iterator[str]:
+    keys: Keys = tuple(error.absolute_path)
+    known: JsonSchema = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
+    value: FieldValue = error.instance
+    expected: FieldValue = error.validator_value
+    match error.validator:
+        case "required":
+            for name in expected:
+                if name not in value:
+                    near = nearest(name, value.keys() - known.keys())
+                    hint = f" ({near!r} is unknown)" if near else ""
+                    yield f"{dotted((*keys, name))}: found nothing{hint}, expected a value"
+        case "additionalProperties":
+            for name in sorted(value.keys() - known.keys()):
+                yield f"{dotted((*keys, name))}: is unknown{did_you_mean(name, known)}"
+        case rule:
+            yield f"{dotted(keys) or 'the config'}: found {shown(value)}, expected {rule} {expected!r}"
+
+
 def plainly_fits(config: object, schema: JsonSchema) -> bool:
     """Whether `config` certainly fits. False says nothing: the schema may have keywords that are not known here."""
     for keyword, rule in schema.items():
@@ -40,15 +97,6 @@ def plainly_fits(config: object, schema: JsonSchema) -> bool:
         if look is None or not look(config, rule, schema):
             return False
     return True
-
-
-def misfits(config: object, schema: JsonSchema) -> list[str]:
-    """A sentence for each place of `config` that does not fit: see `schema_errors`, which is imported only in doubt."""
-    if plainly_fits(config, schema):
-        return []
-    from cdk.sources import schema_errors  # noqa: PLC0415 - jsonschema costs more to import than all of `spec`
-
-    return schema_errors.misfits(config, schema)
 
 
 def _has_type(value: object, names: object) -> bool:
