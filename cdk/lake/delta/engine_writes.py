@@ -1,4 +1,4 @@
-"""Commits that delta-rs makes by its own MERGE, UPDATE or DELETE, where a table's features need that.
+"""Commits that delta-rs makes by its own INSERT, MERGE, UPDATE or DELETE, where a table's features need that.
 
 Each is a `Change`: a function of the table's handle and of the properties of the commit, which carry the state's
 marker. Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks
@@ -8,10 +8,10 @@ backticks.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, RAW_ID
 
@@ -24,6 +24,17 @@ OPERATION = "_cdk_operation"
 TARGET = "_cdk_target"
 """The column of `merged` rows that has the `_airbyte_raw_id` of the row to meet, where that has null in its key."""
 UPSERT, INSERT, REMOVE = "upsert", "insert", "remove"
+
+
+def inserted(rows: Rows, schema: pa.Schema, mode: Literal["append", "overwrite"]) -> Change:
+    """Write rows of `schema` into files of delta-rs, beside those that are there or in their place."""
+
+    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
+        reader = pa.RecordBatchReader.from_batches(schema, rows)
+        write_deltalake(handle, reader, mode=mode, commit_properties=properties)
+        return {}
+
+    return change
 
 
 def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:

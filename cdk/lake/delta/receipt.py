@@ -6,7 +6,7 @@ and where they differ nothing is committed. A receipt goes into the metadata of 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 
 import orjson
 
@@ -103,6 +103,23 @@ class Receipt:
             return cls(**{figure.name: int(figures.get(figure.name, 0)) for figure in fields(cls)})
         except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
             raise BadState(path, text, "the receipt of a commit, a JSON object of integers") from error
+
+
+@dataclass(frozen=True)
+class CommitRows:
+    """What came of a stream since its last commit."""
+
+    files: Sequence[DataFile]
+    """They lie in the mode's `staging`, and no table names them yet."""
+    counts: RecordCounts = field(default_factory=RecordCounts)
+    """What the slices counted since the last commit."""
+    finished: bool = False
+    """All has been read."""
+
+    @property
+    def staged(self) -> Receipt:
+        """The receipt of their commit, with the figures of the slices and of their files."""
+        return Receipt(self.counts.read, self.counts.skipped, self.counts.rejected, staged=row_count(self.files))
 
 
 def row_count(files: Sequence[DataFile]) -> int:

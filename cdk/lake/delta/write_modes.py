@@ -13,7 +13,6 @@ from functools import partial
 from typing import ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError
@@ -24,9 +23,9 @@ from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.delta.engine_merge import engine_comparison
-from cdk.lake.delta.engine_writes import merged
+from cdk.lake.delta.engine_writes import inserted, merged
 from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
-from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
+from cdk.lake.delta.receipt import CommitRows, Receipt, row_count
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use, Way
@@ -82,23 +81,6 @@ class Opening:
     """Columns whose bounds go into the log."""
     history: Callable[[], RowHistory | None] = lambda: None
     """Opens the history, if there is to be one."""
-
-
-@dataclass(frozen=True)
-class CommitRows:
-    """What came of a stream since its last commit."""
-
-    files: Sequence[DataFile]
-    """They lie in the mode's `staging`, and no table names them yet."""
-    counts: RecordCounts = field(default_factory=RecordCounts)
-    """What the slices counted since the last commit."""
-    finished: bool = False
-    """All has been read."""
-
-    @property
-    def staged(self) -> Receipt:
-        """The receipt of their commit, with the figures of the slices and of their files."""
-        return Receipt(self.counts.read, self.counts.skipped, self.counts.rejected, staged=row_count(self.files))
 
 
 @dataclass(frozen=True)
@@ -380,14 +362,8 @@ def _rewritten(
 ) -> Sequence[DataFile]:
     """Have delta-rs write the rows of files, which no version names, into files of its own; these."""
     schema = table.schema
-
-    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        batches = (cast_batch(batch, schema) for file in files for batch in rows_of(table.root, file.path, {}, schema))
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        write_deltalake(handle, reader, mode=mode, commit_properties=properties)
-        return {}
-
-    written = table.change(saved, change, receipt, logged=())
+    batches = (cast_batch(batch, schema) for file in files for batch in rows_of(table.root, file.path, {}, schema))
+    written = table.change(saved, inserted(batches, schema, mode), receipt, logged=())
     for file in files:
         table.root.delete(file.path)
     return written

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from cdk.base.task_map import TaskMap
+from cdk.lake.delta.receipt import CommitRows
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import CommitRows, Committed
+from cdk.lake.delta.write_modes import Committed
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused

@@ -12,10 +12,9 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.delta.pinned_table import FilesGone
-from cdk.lake.delta.receipt import RecordCounts
+from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import CommitRows
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for

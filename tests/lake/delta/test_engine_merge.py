@@ -17,10 +17,10 @@ from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.columns import DELETED_AT, MOMENT
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
-from cdk.lake.delta.receipt import RecordCounts
+from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import AppendDedup, CommitRows, Committed, Opening
+from cdk.lake.delta.write_modes import AppendDedup, Committed, Opening
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder

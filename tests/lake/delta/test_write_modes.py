@@ -18,10 +18,10 @@ from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Source, Strea
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
-from cdk.lake.delta.receipt import RecordCounts
+from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import MODES, AppendDedup, CommitRows, Opening, WriteModeName, traits_of
+from cdk.lake.delta.write_modes import MODES, AppendDedup, Opening, WriteModeName, traits_of
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
