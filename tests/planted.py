@@ -1694,8 +1694,8 @@ BUGS = [
     Bug(
         "a page without content has no records",
         "rest/retriever",
-        "        if response.status == _NO_CONTENT:",
-        "        if response.status == 0:",
+        "if not response.ok or response.status == _NO_CONTENT:",
+        "if not response.ok:",
         "tests/rest/test_http_stream.py",
     ),
     Bug(

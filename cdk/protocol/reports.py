@@ -1,4 +1,4 @@
-"""Lines that tell what happens: statuses, errors, log lines."""
+"""Lines of the protocol that report what happens: statuses, errors, log lines."""
 
 import traceback
 from collections.abc import Callable
@@ -25,13 +25,13 @@ Mask: TypeAlias = Callable[[str], str]
 """Hides secrets in a text; `str` hides none."""
 
 
-def milliseconds(moment: datetime) -> int:
+def milliseconds(at: datetime) -> int:
     """Milliseconds since 1970, as `emitted_at` counts them."""
-    return int(moment.timestamp() * 1000)
+    return int(at.timestamp() * 1000)
 
 
 def failure_type(error: BaseException) -> FailureType:
-    """Who can help: as the error says; a broken connection may heal; anything else is ours."""
+    """Who can help: as the error says; nobody where a connection broke, it may heal; whoever wrote the code else."""
     match error:
         case CdkError():
             return FailureType(error.failure_type)
@@ -53,14 +53,14 @@ def error_text(error: BaseException) -> str:
 def status_line(
     stream: StreamDescriptor, status: AirbyteStreamStatus, at: datetime, *, limited_until: datetime | None = None
 ) -> bytes:
-    """The line that says where a stream is. limited_until: it waits until then, because the API limits it."""
+    """The line with the status of a stream. at: now. limited_until: it waits until then, because the API limits it."""
     limited = None
     if limited_until is not None:
         reset = AirbyteStreamStatusRateLimitedReason(quota_reset=milliseconds(limited_until))
         limited = [AirbyteStreamStatusReason(type=AirbyteStreamStatusReasonType.RATE_LIMITED, rate_limited=reset)]
     trace = AirbyteTraceMessage(
         type=TraceType.STREAM_STATUS,
-        emitted_at=at.timestamp() * 1000,
+        emitted_at=milliseconds(at),
         stream_status=AirbyteStreamStatusTraceMessage(stream_descriptor=stream, status=status, reasons=limited),
     )
     return message_line(AirbyteMessage(type=Type.TRACE, trace=trace))
@@ -69,7 +69,7 @@ def status_line(
 def error_line(
     error: BaseException, at: datetime, *, mask: Mask = str, stream: StreamDescriptor | None = None
 ) -> bytes:
-    """The line that says what went wrong, with where it happened in the code. Secrets are masked in all of it."""
+    """The line of an error, with its stack. at: now. stream: the one that failed. Secrets are masked in all of it."""
     detail = error.detail if isinstance(error, CdkError) and error.detail else repr(error)
     trace = AirbyteTraceMessage(
         type=TraceType.ERROR,

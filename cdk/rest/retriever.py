@@ -50,10 +50,11 @@ class PageRetriever:
     def page(self, slice: Slice, token: Token | None) -> Page:
         """The page of `token`, the first when it is None.
 
-        A response that the error handler ignored, and that is no success, is an empty last page; so is a 204.
+        A response that is no success, and that the error handler ignores, is an empty last page; so is a 204.
 
-        Raises StaleToken: `token` was saved by an earlier attempt and the source does not take it any more. Raises
-        what the client and the parts raise.
+        Raises StaleToken: `token` was saved by an earlier read, and the source refuses it now, or it leads where this
+        request may not go (ForeignHost), or the paginator cannot read it (BadState). Raises what the client and the
+        parts raise.
         """
         saved = token is not None and token == slice.start.cursor
         try:
@@ -62,12 +63,10 @@ class PageRetriever:
             if saved:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
             raise
-        if not response.ok:
-            if saved and response.status in _TOKEN_REFUSED:
-                why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
-                raise StaleToken(f"the page token saved by an earlier read is refused: {why}")
-            return Page((), None)
-        if response.status == _NO_CONTENT:
+        if saved and response.status in _TOKEN_REFUSED:
+            why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
+            raise StaleToken(f"the page token saved by an earlier read is refused: {why}")
+        if not response.ok or response.status == _NO_CONTENT:
             return Page((), None)
         records = self.parse(response, slice)
         following = self.paginator.next(response, records, token)

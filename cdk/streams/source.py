@@ -20,7 +20,10 @@ class Source:
     config_schema: the JSON Schema of the config; mark secrets with `"airbyte_secret": true`.
     stream_classes: the streams, each built with the config. Override `streams` where that is not enough.
     documentation_url: where a person reads how to fill in the config.
-    events: hears what the source has to tell; whoever runs it sets its own.
+    events: called with what happens while it is read, such as a token that changed; whoever runs it sets its own.
+
+    A config goes through `prepare`, the defaults of `config_schema`, `transform` and the check against that schema,
+    in this order, before `open` or `check` sees it.
     """
 
     name: str = ""
@@ -30,11 +33,11 @@ class Source:
     events: Events = Events()
 
     def prepare(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """The config in the form this source wants: one of an older version in today's. Before defaults are put in."""
+        """A config that was written for an older version, in today's form."""
         return config
 
     def transform(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """What the streams see of a config that has the defaults of `config_schema`. Before it is checked."""
+        """What the streams are to see of a config."""
         return config
 
     def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
@@ -55,9 +58,9 @@ class Source:
         return None
 
     def select(self, properties: Mapping[str, frozenset[str]]) -> None:
-        """Learn which properties a catalog wants of a stream, for APIs that can be asked for some; before reading.
+        """Restrict streams to some properties, where the API can be asked for these only. Called before reading.
 
-        properties: by the name of the stream; a stream that is not there is wanted whole.
+        properties: of a catalog, by the name of the stream; a stream that is missing here is read with all.
         """
 
     def concurrency(self, config: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - for overriding

@@ -17,6 +17,7 @@ from cdk.protocol import (
     OrchestratorType,
     StreamDescriptor,
     Type,
+    milliseconds,
     status_line,
 )
 from cdk.sources.config_file import save_config
@@ -42,7 +43,7 @@ class ProtocolEvents(Events):
         content = AirbyteControlConnectorConfigMessage(config=dict(config))
         control = AirbyteControlMessage(
             type=OrchestratorType.CONNECTOR_CONFIG,
-            emitted_at=system_clock().timestamp() * 1000,
+            emitted_at=milliseconds(system_clock()),
             connector_config=content,
         )
         self._output.say(AirbyteMessage(type=Type.CONTROL, control=control))

@@ -14,11 +14,11 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 class RequestBuilder:
-    """One request. `put` adds to it, `request` makes it.
+    """One request. `put` and its like add to it, `request` makes it.
 
-    url: absolute. text: a body that is sent as it is; nothing else may then be in the body. stream: the answer is
-    handed on as it comes. scope: where its secrets may go; None for the origin of `url` as it was first. base: gives
-    what relative links are joined to, where it is not `url`.
+    url: absolute. where: the component of the manifest that errors name. text: a body that is sent as it is; nothing
+    else may then be in the body. stream: the response is passed on as it comes. scope: where its secrets may go; None
+    for the origin of `url` as it was first. base: gives what relative links are joined to, where it is not `url`.
     """
 
     __slots__ = (
@@ -65,20 +65,25 @@ class RequestBuilder:
                 self._put_deep(path, value)
 
     def put_params(self, params: Mapping[str, JsonValue]) -> None:
+        """Add query parameters. Raises ManifestError: one is there already."""
         for name, value in params.items():
             self._put_flat(self.params, name, value, "the query parameter")
 
     def put_headers(self, headers: Mapping[str, JsonValue]) -> None:
+        """Add headers. Raises ManifestError: one is there already."""
         for name, value in headers.items():
             self._put_flat(self.headers, name, value, "the header")
 
     def follow(self, link: str) -> None:
-        """Ask `link` instead of the URL so far; a relative one is joined to the beginning of the requester's URLs."""
+        """Send it to `link` instead; a relative one is joined to `base`."""
         base = self.url if self.base is None else self.base()
         self.url = urljoin(base if base.endswith("/") else f"{base}/", link)
 
     def request(self) -> Request:
-        """The request as drafted. Parameters that the URL has already, with the same value, are sent once."""
+        """The request so far. Parameters that the URL has already, with the same value, are sent once.
+
+        Raises ManifestError: its body is of two kinds at once.
+        """
         body, headers = self._body()
         for name, value in self.headers.items():
             headers[name] = value if type(value) is str else str(value)
@@ -128,7 +133,7 @@ class RequestBuilder:
 
 
 def _texts(fields: Mapping[str, JsonValue], url: str) -> JsonObject:
-    """Fields as they are sent: texts, and lists of texts."""
+    """Fields as they are sent: strings, and lists of strings; without null, and without what the query of `url` has."""
     in_url = set(parse_qsl(urlsplit(url).query, keep_blank_values=True)) if "?" in url else ()
     texts: JsonObject = {}
     for name, value in fields.items():
@@ -140,6 +145,6 @@ def _texts(fields: Mapping[str, JsonValue], url: str) -> JsonObject:
             text = [str(item) for item in value]
         else:
             text = str(value)
-        if (name, text) not in in_url if type(text) is str else True:
+        if type(text) is not str or (name, text) not in in_url:
             texts[name] = text
     return texts

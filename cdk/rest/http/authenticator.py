@@ -1,4 +1,4 @@
-"""Authenticator: adds credentials to requests."""
+"""Authenticator: adds credentials to requests. What the authenticators of `cdk.rest.auth` share is here as well."""
 
 from collections.abc import Callable, Generator
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -6,19 +6,19 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from cdk.rest.http.messages import Request, Response
 
 Setting: TypeAlias = str | Callable[[], str]
-"""A text, or what gives it each time it is needed."""
+"""A string, or what gives it each time it is needed."""
 
 Learn: TypeAlias = Callable[[str], None]
-"""Is told of each secret that a run learns, before it is used, to hide it where texts leave."""
+"""Called with each secret that a run obtains, before it is used, so that whoever prints lines can hide it."""
 
 
 class Authenticator(Protocol):
     """Turns a request into the requests to send for it: send, look at the response, perhaps send again.
 
     Contract: no I/O inside. The flow yields at least one request, is sent the response to each, and ends when the last
-    response is the one to use. It marks what it adds as secret. Safe to use from several threads, which share its
-    tokens; picklable, if what it is given is; its repr shows no secret. It is closed when sending fails. Raises
-    CdkErrors only.
+    response is the one to use; it is closed where sending fails. It marks what it adds as secret, and raises CdkErrors
+    only. An authenticator is safe to use from several threads, which share its tokens; picklable, if what it is made of is;
+    and shows no secret in its repr.
     """
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
@@ -34,16 +34,19 @@ class Renewable(Protocol):
 
 
 def text_of(setting: Setting) -> str:
-    """The text that is meant now."""
+    """What a setting is now."""
     return setting if isinstance(setting, str) else setting()
 
 
 def ignore(_: str) -> None:
-    """Learn a secret, and do nothing about it."""
+    """The `Learn` of a run that hides nothing."""
 
 
 def response_to(request: Request, authenticator: Authenticator | None) -> Generator[Request, Response, Response]:
-    """Send `request` with credentials of its own, from within another flow, and give the response to use."""
+    """Send `request` from within another flow, with the credentials of `authenticator`, and return its last response.
+
+    For logins: `response = yield from response_to(request, authenticator)`.
+    """
     if authenticator is None:
         return (yield request)
     flow = authenticator.flow(request)

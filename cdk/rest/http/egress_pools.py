@@ -12,15 +12,16 @@ from cdk.rest.http.egress import Egress
 
 
 def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
-    """Pools by scheme of a pool manager whose responses come in time, and whose connections go where `limits` allow.
+    """What `PoolManager.pool_classes_by_scheme` of urllib3 takes: classes of pools, by scheme.
 
-    seconds: see `timed_response`.
+    seconds: how long responses may take, see `timed_response`. limits: a connection must be allowed by each of them;
+    it raises ConfigError. They look twice: before connecting, so that inner networks cannot be felt out, and at the
+    connected socket, as a name may lead elsewhere a moment later.
 
-    The address is looked at twice: before connecting, so that inner networks cannot be felt out, and on the connected
-    socket, as a name may lead elsewhere a moment later.
+    urllib3 makes its connections itself, and passes nothing on to them: so the classes are made anew for each call.
     """
 
-    def opened(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
+    def connect_where_allowed(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
         host, port = connection.host, connection.port or connection.default_port
         for limit in limits:
             limit.check_host(host, port)
@@ -39,13 +40,13 @@ def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]
         response_class = timed_response(seconds)
 
         def _new_conn(self) -> socket.socket:
-            return opened(self, super()._new_conn)
+            return connect_where_allowed(self, super()._new_conn)
 
     class Secure(HTTPSConnection):
         response_class = timed_response(seconds)
 
         def _new_conn(self) -> socket.socket:
-            return opened(self, super()._new_conn)
+            return connect_where_allowed(self, super()._new_conn)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain

@@ -7,7 +7,7 @@ from itertools import islice
 
 from cdk.rest.http.messages import Response
 from cdk.rest.http.streamed_response import unpacked
-from cdk.rest.records.decoders.csv_rows import rows
+from cdk.rest.records.decoders.csv_rows import names_and_rows
 from cdk.rest.records.decoders.gzipped import gunzipped
 from cdk.rest.records.decoders.lines import text_lines
 from cdk.rest.records.extractor import PAGE, Extractor, Records
@@ -37,21 +37,21 @@ class FileExtractor(Extractor):
         file = unpacked(response, gunzipped(response))
         with closing(text_lines(file, "utf-8-sig")) as lines:
             # Files of some sources have NUL characters; they go, as in Airbyte's ResponseToFileExtractor.
-            table = rows(file, (line.replace("\0", "") for line in lines))
-            names = _names(next(table))
-            while batch := list(islice(table, PAGE)):
+            titles, rows = names_and_rows(file, (line.replace("\0", "") for line in lines))
+            names = _names(titles)
+            while batch := list(islice(rows, PAGE)):
                 yield [
                     {name: None if value in none else value for name, value in zip(names, row, strict=True)}
                     for row in batch
                 ]
 
 
-def _names(row: list[str | None]) -> list[str]:
+def _names(titles: list[str]) -> list[str]:
     """The names of columns, all different, as pandas makes them so: empty and repeated ones get a number."""
     names: list[str] = []
     counts: dict[str, int] = {}
-    taken = set(row)
-    for i, title in enumerate(row):
+    taken = set(titles)
+    for i, title in enumerate(titles):
         name = title or f"Unnamed: {i}"
         count = counts.get(name, 0)
         counts[name] = count + 1

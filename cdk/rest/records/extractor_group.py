@@ -14,8 +14,10 @@ from cdk.rest.records.extractor import CountedRecords, Extractor, Records, raw_c
 class ExtractorGroup(Extractor):
     """The records of several extractors, which must be able to read the same response one after the other.
 
-    first_match: those of the first that finds any, instead of all. skip_empty: leave out records that are empty; an
-    extractor that finds only such finds none.
+    first_match: those of the first that has any, instead of all. skip_empty: leave out records that are `{}`, with a
+    warning; an extractor that has only such has none.
+
+    Records that are left out count for the paginator (`raw_count`): the page is as full as the API made it.
     """
 
     extractors: Sequence[Extractor]
@@ -23,7 +25,7 @@ class ExtractorGroup(Extractor):
     skip_empty: bool = False
 
     def pages(self, response: Response) -> Iterator[Records]:
-        dropped = 0
+        dropped = 0  # records of extractors before the first match, as the API counts them
         for number, extractor in enumerate(self.extractors):
             matched = False
             for page in extractor.pages(response):
@@ -36,7 +38,6 @@ class ExtractorGroup(Extractor):
             if matched and self.first_match:
                 return
         if self.first_match:
-            # Nothing matched: what was there all the same still makes a full page.
             yield CountedRecords([], dropped)
 
     def values(self, response: Response) -> Iterator[Sequence[JsonValue]]:
@@ -47,11 +48,12 @@ class ExtractorGroup(Extractor):
                 return
 
     def _checked(self, page: Records, response: Response, number: int) -> Records:
+        """A page without empty records, if they are to be left out; `number`, from 0, is its extractor."""
         if not self.skip_empty or all(page):
             return page
         checked = CountedRecords([record for record in page if record], raw_count(page))
         logger.warning(
-            "%s: %d empty records found by extractor %d are left out; the body may say why they are empty",
+            "%s: %d empty records of extractor %d are left out; the body may say why they are empty",
             response.request,
             len(page) - len(checked),
             number + 1,

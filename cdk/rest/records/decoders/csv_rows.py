@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.values import JsonValue
@@ -27,6 +27,7 @@ class CsvRows:
     set_values_to_none: frozenset[str] = frozenset()
 
     streams: ClassVar[bool] = True
+    """As `Decoder` asks: `items` needs memory for one row."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delimiter", _unescaped(self.delimiter))
@@ -35,41 +36,43 @@ class CsvRows:
         return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
-        table = rows(response, text_lines(response, self.encoding), self.delimiter)
-        # Nothing is missing among the names.
-        names = cast("list[str]", next(table))
+        names, rows = names_and_rows(response, text_lines(response, self.encoding), self.delimiter)
         none = self.set_values_to_none
-        if not none:
-            for row in table:
-                yield dict(zip(names, row, strict=True))
-            return
-        for row in table:
-            yield {name: None if value in none else value for name, value in zip(names, row, strict=True)}
+        for row in rows:
+            values = [None if value in none else value for value in row] if none else row
+            yield dict(zip(names, values, strict=True))
 
 
-def rows(response: Response, lines: Iterator[str], delimiter: str = ",") -> Iterator[list[str | None]]:
-    """The rows of a table, all as wide as the first, the names. Empty ones are left out, missing values are None.
+def names_and_rows(
+    response: Response, lines: Iterator[str], delimiter: str = ","
+) -> tuple[list[str], Iterator[list[str | None]]]:
+    """The first row of a table, and the others as they are read, each as wide as the first.
 
-    Raises DecodeError: it is no CSV, or a row has more values than the first has names.
+    Empty rows are left out, missing values are None. response: what errors name.
+    Raises DecodeError, as reading the rows does: it is no CSV, or a row has more values than the first.
     """
     if csv.field_size_limit() < MAX_LINE:
         # The limit is the interpreter's, and stops at values of 128 KiB, which documents inside a table have.
         csv.field_size_limit(MAX_LINE)
     table = csv.reader(lines, delimiter=delimiter)
-    try:
-        names = next(filter(None, table), [])
-        yield names  # type: ignore[misc] # nobody writes into it
-        width = len(names)
-        for row in table:
-            if len(row) == width:
-                yield row  # type: ignore[misc] # as above
-            elif row:
-                yield _fitted(response, row, width, table.line_num)
-    except csv.Error as error:
-        raise DecodeError(f"{response.request}: line {table.line_num} of the body is no CSV: {error}") from None
+
+    def rows() -> Iterator[list[str]]:
+        try:
+            yield from filter(None, table)
+        except csv.Error as error:
+            raise DecodeError(f"{response.request}: line {table.line_num} of the body is no CSV: {error}") from None
+
+    present = rows()
+    names = next(present, [])
+    width = len(names)
+    return names, (
+        row if len(row) == width else _as_wide(response, row, width, table.line_num)  # type: ignore[misc] # only read
+        for row in present
+    )
 
 
-def _fitted(response: Response, row: list[str], width: int, line: int) -> list[str | None]:
+def _as_wide(response: Response, row: list[str], width: int, line: int) -> list[str | None]:
+    """A row with None for its missing values. Raises DecodeError: it has values without a name."""
     if any(row[width:]):
         raise DecodeError(
             f"{response.request}: line {line} of the body has {len(row)} values, the first row has {width} names; "
