@@ -258,6 +258,27 @@ BUGS = [
     ),
     Bug("half a wave is not committed", "sync/loop/task_loop", "run.in_read_order and self._bundles.in_wave", "False"),
     Bug(
+        "a sync that is interrupted begins no task",
+        "sync/loop/task_loop",
+        "while not (self._interruption.why or self._budgets.exhausted)",
+        "while not (self._budgets.exhausted)",
+    ),
+    Bug("a task has no more time than is left", "sync/loop/task_loop", "self._interruption.limited(max(", "float(max("),
+    Bug(
+        "a task ends at its page when the sync is interrupted",
+        "sync/tasks/bundle_task",
+        "if self._clock() >= self._end or self._interruption.why:",
+        "if self._clock() >= self._end:",
+        "tests/cli/sync/test_signals.py",
+    ),
+    Bug(
+        "a sync that is interrupted with nothing left to read is done",
+        "sync/loop/stream_sync",
+        "if self.active and not (self.idle and self._schedule.all_planned):",
+        "if self.active:",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
         "what a wave leaves over comes first",
         "sync/loop/bundles",
         "            self._runs[planned.target].untouched(planned.slice)",
@@ -759,7 +780,7 @@ BUGS = [
         "        try:\n            notes.write",
         "        try:\n            notes.delete(name)\n            notes.write",
     ),
-    Bug("a second run is to try again later", "cli/sync/command", "raise Busy(", "raise click.ClickException("),
+    Bug("a second run is to try again later", "cli/sync/signals", "raise Busy(", "raise click.ClickException("),
     Bug(
         "a secret is hidden in base64 behind others",
         "base/secret_masking",
@@ -1669,7 +1690,7 @@ BUGS = [
     Bug(
         "a pipeline may leave small files alone",
         "sync/loop/task_loop",
-        "            if self._joins:\n                run.compact()",
+        "            if self._joins and not self._interruption.why:\n                run.compact()",
         "            run.compact()",
     ),
     Bug(

@@ -1,6 +1,7 @@
 """The options that commands share."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -8,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 import click
 
 from cdk.base.errors import ConfigError
+from cdk.base.times.durations import duration
 from cdk.rest.http.egress import Egress, limited
 from cdk.sources.discovery import find_source
 from cdk.streams.source import Source
@@ -116,6 +118,14 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
 
 def _file_option(name: str, text: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
     return click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:  # noqa: ARG001
+    """The duration that an option has, as files write it. Raises BadParameter: it is none."""
+    try:
+        return None if value is None else duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"found {value!r}, {error}") from error
 
 
 config_option = _file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")

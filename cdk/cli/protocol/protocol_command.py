@@ -30,7 +30,7 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
         output.interrupt()
 
     # What a connector prints must not get between the lines.
-    with redirect_stdout(sys.stderr), _handling(stop), logging_to(output, debug=debug), one_run():
+    with redirect_stdout(sys.stderr), handling(stop), logging_to(output, debug=debug), one_run():
         try:
             command(output)
         except ReaderGone:
@@ -55,7 +55,7 @@ def _fail(output: Output, error: Exception) -> int:
 
 
 @contextmanager
-def _handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Let `stop` take the signals that ask a process to end; where only the main thread may, nobody does."""
     if threading.current_thread() is not threading.main_thread():
         yield

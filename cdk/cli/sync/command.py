@@ -2,26 +2,23 @@
 
 import logging
 import os
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 
 import click
 
-from cdk.base.errors import CdkError, StateConflict
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
-from cdk.cli.command_errors import Busy, Unexpected
 from cdk.cli.options import (
     catalog_option,
     config_option,
     connector_option,
     custom_code_option,
     manifest_option,
+    parse_duration,
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
@@ -30,6 +27,7 @@ from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
 from cdk.cli.sync.preview import show_previews
 from cdk.cli.sync.report import SyncReport
+from cdk.cli.sync.signals import exit_code, listening
 from cdk.rest.http.egress import VARIABLE
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.runner import SyncResult
@@ -61,6 +59,12 @@ from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
     help="Show what would be read, with the first N records of each stream; write nothing.",
 )
 @click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
+@click.option(
+    "--max-duration",
+    metavar="DURATION",
+    callback=parse_duration,
+    help="Read for so long, such as 10m; the next sync goes on there.",
+)
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_egress
@@ -80,6 +84,7 @@ def sync(
     dry: bool,
     preview: int | None,
     force: bool,
+    max_duration: timedelta | None,
     no_progress: bool,
     quiet: bool,
 ) -> int:
@@ -91,7 +96,7 @@ def sync(
     options = GivenOptions(connector, manifest_path, config, catalog, target, name, allow_empty)
     check_given(pipeline, options)
     secrets = Secrets()
-    with _ends_plainly(secrets), SyncReport(report, secrets) as sync_report:
+    with listening(secrets) as signals, SyncReport(report, secrets) as sync_report:
         events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
@@ -102,16 +107,19 @@ def sync(
         source.events = events
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
+        if max_duration is not None:
+            settings = settings.model_copy(update={"max_duration": max_duration})
         if dry or preview is not None or settings.state.ignore_new_state:
             sync_report.runner = SyncRunner(settings, source, learn=secrets.add)
             return show_previews(sync_report.runner.preview(preview or 0), secrets.mask, sync_report.runner.notes())
         with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
             sync_report.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
             display.doing = sync_report.runner.doing
+            signals.interrupt, signals.display = sync_report.runner.interrupt, display
             result = sync_report.runner.run()
     if not quiet:
         display.summary(_masked(result, secrets), settings.target.path)
-    return 0 if result.ok else 1
+    return exit_code(result, signals.caught)
 
 
 def _chosen(settings: Pipeline, names: tuple[str, ...]) -> Pipeline:
@@ -135,51 +143,6 @@ def _forced(settings: Pipeline) -> Pipeline:
     if skip is None:
         return settings
     return settings.model_copy(update={"skip_redundant_runs": skip.model_copy(update={"force_rerun": True})})
-
-
-class _Interrupted(click.ClickException):
-    """Ctrl-C ended the sync. The exit code is the shell's for that signal."""
-
-    exit_code = 128 + signal.SIGINT
-
-    def __init__(self, how: str = "interrupted") -> None:
-        super().__init__(f"{how}; what was committed is safe: run the sync again to go on")
-
-
-class _Terminated(_Interrupted):
-    """SIGTERM ended the sync. The exit code is the shell's for that signal."""
-
-    exit_code = 128 + signal.SIGTERM
-
-
-@contextmanager
-def _ends_plainly(secrets: Secrets) -> Iterator[None]:
-    """Say in a line why a sync ended, without secrets. A polite kill ends it as Ctrl-C does."""
-    terminated = False
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        nonlocal terminated
-        terminated = True
-        raise KeyboardInterrupt
-
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop) if in_main_thread else None
-    try:
-        yield
-    except StateConflict as error:
-        raise Busy(secrets.mask(str(error))) from None
-    except CdkError as error:
-        # Raised anew, so that no traceback carries the text that was masked here.
-        raise click.ClickException(secrets.mask(str(error))) from None
-    except KeyboardInterrupt:
-        raise (_Terminated("told to end") if terminated else _Interrupted()) from None
-    except click.ClickException:
-        raise
-    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
-        raise Unexpected(error, secrets.mask) from None
-    finally:
-        if in_main_thread:
-            signal.signal(signal.SIGTERM, before)
 
 
 def _masked(result: SyncResult, secrets: Secrets) -> SyncResult:

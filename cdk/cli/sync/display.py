@@ -57,6 +57,7 @@ class Display:
         self._spoke = self._started
         self._spinner = Spinner("dots")
         self.doing: Callable[[], Mapping[str, Doing]] = dict
+        self._ending = ""
         self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
@@ -83,6 +84,11 @@ class Display:
         if self._shown and not self._console.is_terminal:
             self._say(reports, now)
         self._reports = reports
+
+    def note_ending(self, why: str) -> bool:
+        """Show from now on that the sync is ending before its end; False: nothing is shown that can be redrawn."""
+        self._ending = why
+        return self._shown and self._console.is_terminal
 
     def _say(self, reports: Sequence[StreamReport], now: float) -> None:
         """A line for each stream that is done or failed, and now and then one for each that has moved."""
@@ -126,7 +132,9 @@ class Display:
             head.append(", starting Spark", "dim")
         else:
             head.append(", no commit yet", "dim")
-        if self._commit_due is not None:
+        if self._ending:
+            head.append(f", {self._ending}: ending at the next checkpoints", "yellow")
+        elif self._commit_due is not None:
             remaining = self._commit_due - now
             head.append(f", next in {span(remaining)}" if remaining >= 1 else ", next is due", "dim")
         return head
@@ -156,6 +164,9 @@ class Display:
                 console.print(Text(f"{report.name}: {note}", "yellow"), soft_wrap=True)
             if report.failure is not None:
                 console.print(Text(f"{report.name}: {report.failure.message}", "red"), soft_wrap=True)
+        if result.run.interrupted:
+            text = f"interrupted by {result.run.interrupted}: what was read is committed, the next sync goes on there"
+            console.print(Text(text, "yellow"), soft_wrap=True)
         if result.traces is not None:
             console.print(Text(f"in full, with tracebacks: {result.traces}", "dim"), soft_wrap=True)
         commits = sum(report.commits for report in result.streams)

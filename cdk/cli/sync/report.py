@@ -9,6 +9,7 @@ import click
 
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import Clock, system_clock
+from cdk.cli.sync.signals import CTRL_C
 from cdk.sync.loop.runner import SyncRunner
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.tasks.messages import Failure
@@ -42,7 +43,7 @@ class SyncReport:
             case None:
                 pass
             case KeyboardInterrupt():
-                facts = replace(facts, interrupted=True)
+                facts = replace(facts, interrupted=str(error) or CTRL_C)
             case _:
                 facts = replace(facts, failure=Failure.of(error))
         config_mask = facts.mask

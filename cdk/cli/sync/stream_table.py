@@ -14,6 +14,7 @@ MARKS = {
     Status.READING: ("…", "cyan"),
     Status.DONE: ("✓", "green"),
     Status.FAILED: ("✗", "red"),
+    Status.INTERRUPTED: ("~", "yellow"),
     Status.REDUNDANT: ("=", "dim"),
 }
 
@@ -158,10 +159,9 @@ def _urgency(report: StreamReport) -> int:
 def _others(left_out: Sequence[StreamReport]) -> Text | None:
     if not left_out:
         return None
-    words = {Status.READING: "to read", Status.DONE: "done", Status.FAILED: "failed", Status.REDUNDANT: "redundant"}
     parts = [
-        Text(f"{n} {word}", "red" if status is Status.FAILED else "dim")
-        for status, word in words.items()
+        Text(f"{n} {'to read' if status is Status.READING else status}", "red" if status is Status.FAILED else "dim")
+        for status in (Status.READING, Status.DONE, Status.FAILED, Status.INTERRUPTED, Status.REDUNDANT)
         if (n := sum(report.status is status for report in left_out))
     ]
     line = Text(f"… {len(left_out)} more: ", "dim", no_wrap=True, overflow="ellipsis")

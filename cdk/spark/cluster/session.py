@@ -3,7 +3,9 @@
 import atexit
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -59,7 +61,7 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
     own = {key: value for key, value in settings.items() if key not in conf}
     for key, value in {**own, **(conf if running_jvm else {})}.items():
         builder = builder.config(key, value)
-    with _properties({} if running_jvm else conf), _output_into(log):
+    with _properties({} if running_jvm else conf), _output_into(log), _keeping_ctrl_c():
         try:
             return builder.getOrCreate()
         except Exception as error:
@@ -69,6 +71,15 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
                 detail=tail,
                 path=str(log),
             ) from error
+
+
+@contextmanager
+def _keeping_ctrl_c() -> Iterator[None]:
+    """Leave Ctrl-C to the program, where it handles that itself: a context would cancel all jobs and raise."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.gc_tuning import rare_collections
+from cdk.base.process.interruption import Interruption
 from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
@@ -100,6 +101,7 @@ class SyncRunner:
         self._reports: Callable[[], Sequence[StreamReport]] = tuple
         self._traces: Path | None = None
         self._activities: Activities | None = None
+        self._interruption = Interruption()
 
     @property
     def result(self) -> SyncResult:
@@ -112,6 +114,7 @@ class SyncRunner:
         Raises ConfigError: the pipeline does not fit the source, or Spark does not start. StateConflict: another sync
         of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
         """
+        self._interruption = Interruption(self._pipeline.max_duration)
         with self._one_run() as tokens, counting(self._facts.http), rare_collections():
             try:
                 self._run()
@@ -121,6 +124,13 @@ class SyncRunner:
                 if (live := activities().folder) is not None:
                     shutil.rmtree(live, ignore_errors=True)
             return self.result
+
+    def interrupt(self, why: str) -> bool:
+        """End the sync at its next checkpoints and commit what is covered; `run` then returns. From any thread.
+
+        why: what the report gives as the reason. False: nothing is being read, or it is ending already.
+        """
+        return self._interruption.request(why)
 
     def doing(self) -> Mapping[str, Doing]:
         """What is being done right now, by stream, for people who look on; their secrets masked. From any thread."""
@@ -136,6 +146,7 @@ class SyncRunner:
                 shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
                 folder.mkdir(parents=True)
                 self._activities.folder = folder
+                self._interruption.announce(folder)
 
     def _write_traces(self) -> None:
         """Write in full what went wrong, in place of what a run before had to say."""
@@ -182,7 +193,7 @@ class SyncRunner:
     @contextmanager
     def _one_run(self) -> Iterator[Tokens]:
         """A run of its own, whose rotated tokens are stored in the target, also when nothing else is written."""
-        with RunScope().working():
+        with RunScope(shared={Interruption: self._interruption}).working():
             tokens = run_tokens()
             tokens.store, tokens.learn = TokenFiles(self._target), self._hide
             yield tokens
@@ -243,6 +254,8 @@ class SyncRunner:
                         TaskLoop(
                             self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)
                         ).read_all()
+                        if any(run.report.status is Status.INTERRUPTED for run in runs):
+                            self._facts = replace(self._facts, interrupted=self._interruption.why)
                 crash_point("done")
             if self._windows is not None:
                 done = {

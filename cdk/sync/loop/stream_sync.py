@@ -240,6 +240,11 @@ class StreamSync:
                 logger.error("%s: %s", self.stream.name, failure.message)
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
 
+    def interrupt(self) -> None:
+        """End this stream's reading where it stands, unless the next commit finds that all was read."""
+        if self.active and not (self.idle and self._schedule.all_planned):
+            self.report = replace(self.report, status=Status.INTERRUPTED)
+
     @property
     def target(self) -> WriteTarget:
         """What tasks need to know to read and write."""
@@ -293,7 +298,7 @@ class StreamSync:
         try:
             self._commit(files, spread)
         except FilesGone as error:
-            if not self.active:
+            if self.report.status is Status.FAILED:
                 raise
             self._count_loss(error, again=lost)
             self._begin(resumed=True)

@@ -13,6 +13,8 @@ from itertools import count
 from typing import TypeVar
 
 from cdk.base.process.crash_points import crash_point
+from cdk.base.process.interruption import Interruption
+from cdk.base.run import current_run
 from cdk.base.task_map import TaskLost
 from cdk.base.values import FieldValue
 from cdk.lake.arrow.schema_evolution import Grown
@@ -93,19 +95,21 @@ class TaskLoop:
         tasks = min(pipeline.concurrency, workers.count)
         self._bundles, self._budgets = Bundles(runs, tasks, pipeline.concurrency, clock), RunBudgets(tasks)
         self._pool, self._numbers = workers.pool(), count()
+        self._interruption = current_run().own(Interruption)
         self._running: dict[int, _Running] = {}
         self._uncommitted: dict[int, list[DataFile]] = {}
         """What tasks have brought of a stream since its last commit."""
         self._due = 0.0
 
     def read_all(self) -> None:
-        """Read until every stream is done or failed. Raises TransientError: Spark was lost."""
+        """Read until every stream is done, failed or interrupted. Raises TransientError: Spark was lost."""
         for run in self._runs:
             self._for(run, partial(run.prepare, self._workers.spread))
         self._due = self._clock() + self._interval
         try:
-            while any(run.active for run in self._runs) or self._running or self._uncommitted:
-                self._step()
+            with self._interruption.reading():
+                while any(run.active for run in self._runs) or self._running or self._uncommitted:
+                    self._step()
         except BaseException:
             # What was lost cannot be cancelled either.
             with suppress(Exception):
@@ -113,18 +117,23 @@ class TaskLoop:
             raise
         for run in self._runs:
             run.warn_of_keys()
-            if self._joins:
+            if self._joins and not self._interruption.why:
                 run.compact()
 
     def _step(self) -> None:
         """Plan, start the tasks that can run, and take over what came until the next commit is due; then commit."""
-        with self._budgets.planning():
-            planning = self._bundles.plan(_PLANNING)
-        while not self._budgets.exhausted and (bundle := self._bundles.next()) is not None:
+        planning = False
+        if not self._interruption.why:
+            with self._budgets.planning():
+                planning = self._bundles.plan(_PLANNING)
+        while not (self._interruption.why or self._budgets.exhausted) and (bundle := self._bundles.next()) is not None:
             self._start(bundle)
         if not self._running:
-            # Only a commit finds out whether there is more.
-            self._commit()
+            if self._interruption.why:
+                self._commit_interrupted()
+            else:
+                # Only a commit finds out whether there is more.
+                self._commit()
             return
         for ended in self._pool.ended(0 if planning else self._until_due()):
             self._end(ended)
@@ -137,7 +146,7 @@ class TaskLoop:
 
     def _start(self, bundle: Bundle) -> None:
         crash_point("task_begins")
-        seconds = max(self._due - self._clock(), self._interval / 4)
+        seconds = self._interruption.limited(max(self._due - self._clock(), self._interval / 4))
         if self._bundles.plans_more_for(bundle):
             seconds = min(seconds, _SHORT)
         tokens = self._tokens(bundle, seconds)
@@ -230,12 +239,21 @@ class TaskLoop:
     def _commit(self) -> None:
         for n, run in enumerate(self._runs):
             # Half a wave would be committed before what comes before it in the read.
-            if (n in self._uncommitted and not (run.in_read_order and self._bundles.in_wave)) or run.idle:
+            half = run.in_read_order and self._bundles.in_wave and self._running
+            if (n in self._uncommitted and not half) or run.idle:
                 with self._budgets.planning():
                     self._for(run, partial(run.commit, self._uncommitted.pop(n, []), self._workers.spread))
         self._interval = min(self._interval * 2, self._longest)
         self._due = self._clock() + self._interval
         self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+
+    def _commit_interrupted(self) -> None:
+        """Commit what is covered, and end the streams that it does not complete."""
+        for run in self._runs:
+            run.interrupt()
+        self._commit()
+        for run in self._runs:
+            run.interrupt()
 
     def _for(self, run: StreamSync, work: Callable[[], T]) -> T | None:
         try:

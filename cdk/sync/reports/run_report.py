@@ -51,8 +51,8 @@ class RunFacts:
     """Requests outside the streams, such as for planning them."""
     failure: Failure | None = None
     """What ended the run early."""
-    interrupted: bool = False
-    """Whether a person or a signal ended it."""
+    interrupted: str = ""
+    """What ended it before its end: `Ctrl-C`, `SIGTERM`, or the limit that was reached."""
     mask: Callable[[str], str] = field(default=str, compare=False, repr=False)
     """Hides secrets in texts."""
 
@@ -65,6 +65,7 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
         "target": run.target or None,
         "sync_id": run.sync or None,
         "status": _status(run, streams),
+        "interrupted": run.interrupted or None,
         "started_at": run.started.isoformat(),
         "ended_at": run.ended.isoformat(),
         "duration_seconds": round((run.ended - run.started).total_seconds(), 3),
@@ -90,10 +91,10 @@ def write_report(path: Path, report: JsonValue) -> None:
 
 
 def _status(run: RunFacts, streams: Sequence[StreamReport]) -> str:
-    if run.interrupted:
-        return "interrupted"
-    done = run.failure is None and all(stream.status in {Status.DONE, Status.REDUNDANT} for stream in streams)
-    return "done" if done else "failed"
+    statuses = {stream.status for stream in streams}
+    if run.failure is not None or Status.FAILED in statuses:
+        return "failed"
+    return "interrupted" if run.interrupted else "done" if statuses <= {Status.DONE, Status.REDUNDANT} else "failed"
 
 
 def _sums(streams: Sequence[StreamReport]) -> Mapping[str, JsonValue]:
@@ -112,7 +113,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         "name": stream.name,
         "sync_mode": stream.sync_mode,
         "write_mode": stream.write_mode,
-        "status": "unfinished" if stream.status is Status.READING else str(stream.status),
+        "status": str(Status.INTERRUPTED if stream.status is Status.READING else stream.status),
         "resumed": stream.resumed,
         "generation": stream.generation,
         "records": {**_sums([stream]), "apart": stream.apart, "total": stream.total},

@@ -15,6 +15,8 @@ class Status(StrEnum):
     READING = "reading"
     DONE = "done"
     FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """Not read to its end; what is covered is committed, and the next sync goes on there."""
     REDUNDANT = "redundant"
     """Not begun, for the sync's window was read before."""
 
@@ -81,4 +83,4 @@ class StreamReport:
         """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
         begun = bool(self.written) or self.resumed
         hides = traits_of(self.write_mode).hidden_until_complete
-        return begun and hides and self.status in {Status.READING, Status.FAILED}
+        return begun and hides and self.status not in {Status.DONE, Status.REDUNDANT}

@@ -205,6 +205,7 @@ class Pipeline(_Part):
     streams: those to sync, all when absent: a list of names, or a map from name to options.
     checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
     concurrency: slices read at once, over all machines.
+    max_duration: how long a sync may read; then it ends at its next checkpoints, and the next sync goes on there.
     skip_redundant_runs: streams are not read where the window of the sync was read before.
     """
 
@@ -216,6 +217,7 @@ class Pipeline(_Part):
     streams: Annotated[Mapping[str, StreamOptions], BeforeValidator(_by_name), Field(min_length=1)] | None = None
     checkpoint_interval: Duration = timedelta(seconds=30)
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 4
+    max_duration: Duration | None = None
     spark: SparkOptions = SparkOptions()
     state: StateOptions = StateOptions()
     skip_redundant_runs: SkipOptions | None = None

@@ -13,6 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from cdk.base.process.crash_points import crash_point
+from cdk.base.process.interruption import Interruption
+from cdk.base.run import current_run
 from cdk.base.times.clock import system_clock
 from cdk.engine.executors import threads
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
@@ -67,6 +69,7 @@ class BundleJob:
 def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
     """Read slices with the job's part of what is shared. Runs in a task."""
     job, pieces = work
+    current_run().own(Interruption).follow(job.live)
     with sharing(job.share) as ledger, holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
     result.spent, result.tokens = ledger.spent(), held.findings
@@ -75,7 +78,7 @@ def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
 
 
 class _Time:
-    """How long slices are read: until the task's time is spent, or nearly nobody reads any more.
+    """How long slices are read: until the task's time is spent, the run is interrupted, or nearly nobody reads.
 
     A task whose queue is empty, and most of whose threads are idle, hands its last slices back at their next page: they
     go on beside others.
@@ -83,6 +86,7 @@ class _Time:
 
     def __init__(self, job: BundleJob, pieces: Sequence[SliceTask], clock: Callable[[], float]) -> None:
         self._clock, self._end = clock, clock() + job.seconds
+        self._interruption = current_run().own(Interruption)
         self._few = job.threads // 2 if len(pieces) > job.threads else 0
         self.reading = set[int]()
         """The numbers of the slices that are being read."""
@@ -92,7 +96,9 @@ class _Time:
     @property
     def spent(self) -> bool:
         """Whether to stop at the next page."""
-        return self._clock() >= self._end or (self.drained and len(self.reading) <= self._few)
+        if self._clock() >= self._end or self._interruption.why:
+            return True
+        return self.drained and len(self.reading) <= self._few
 
 
 def read_bundle(

@@ -1,7 +1,6 @@
 """Syncs through a Spark Connect server. Clients are processes of their own: pyspark is of one kind in a process."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -339,7 +338,10 @@ def test_ctrl_c_ends_the_sync_and_its_tasks_on_the_server(server: str, tmp_path:
         with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as sync:
             try:
                 assert held.asked.wait(TIMEOUT)
-                os.kill(sync.pid, signal.SIGINT)
+                sync.send_signal(signal.SIGINT)
+                assert sync.stderr is not None
+                assert any("once more ends at once" in line for line in sync.stderr)
+                sync.send_signal(signal.SIGINT)
                 said = sync.communicate(timeout=TIMEOUT)[1]
             finally:
                 sync.kill()

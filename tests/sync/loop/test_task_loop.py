@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream, TransientError
+from cdk.base.process.interruption import Interruption
+from cdk.base.run import RunScope
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
@@ -30,7 +32,7 @@ from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import BundleJob
-from cdk.sync.tasks.task_pool import EndedTask, InlineTasks, TaskPool
+from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks, TaskPool
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Users
 from tests.sync.loop.simulated_tasks import Chances, Clock, SimulatedTasks
@@ -290,6 +292,46 @@ def test_an_interval_of_nothing_commits_each_page(tmp_path: Path) -> None:
     assert (sync.run.report.pages, sync.run.report.commits, sync.run.report.written) == (5, 5, 15)
 
 
+def test_a_sync_whose_time_is_up_commits_what_is_covered_and_the_next_goes_on_there(tmp_path: Path) -> None:
+    clock, ends = Clock(), list[float]()
+
+    class Timed(Watched):
+        def _spread(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+            ends.extend(clock.now + job.seconds for job, _ in items if isinstance(job, BundleJob))
+            return super()._spread(work, items)
+
+    def read(longest: timedelta | None) -> StreamSync:
+        with RunScope(shared={Interruption: Interruption(longest, clock)}).working():
+            watched = Timed(tmp_path, Parts(clock, 20, seconds=1), clock, concurrency=2)
+            watched.read_all()
+        return watched.run
+
+    first = read(timedelta(seconds=13))
+    assert max(ends) == 13
+    second = read(None)
+
+    assert first.report.status is Status.INTERRUPTED
+    assert 0 < first.report.written == first.saved.records < 20
+    assert (second.report.status, second.report.resumed) == (Status.DONE, True)
+    assert first.report.written + second.report.written == 20
+
+
+def test_a_sync_that_is_interrupted_with_nothing_left_to_read_is_done(tmp_path: Path) -> None:
+    clock, interruption = Clock(), Interruption()
+
+    class Last(Parts):
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            yield from super().read_records(slice)
+            if slice.partition["part"] == 2:
+                assert interruption.request("SIGTERM")
+
+    with RunScope(shared={Interruption: interruption}).working():
+        sync = Watched(tmp_path, Last(clock, 3, seconds=0), clock)
+        sync.read_all()
+
+    assert (sync.run.report.status, sync.run.report.written) == (Status.DONE, 3)
+
+
 class ManyPages(PagedStream):
     """A record a page, as many as make files worth joining."""
 
@@ -336,11 +378,13 @@ class Made(PagedStream):
         super().__init__()
         self.name, self.supports_checkpointing = name, stops
         self._pages, self._late, self._values = pages, late, values
+        self.step: Callable[[], None] = lambda: None
 
     def partitions(self) -> Iterable[Partition]:
         return [Partition.of(part=n) for n in range(len(self._pages))]
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        self.step()
         part, page = slice.partition["part"], 0 if token is None else int(token["page"])
         more = {"late": self._values[part % len(self._values)]} if page >= self._late else {}
         records = [{"id": f"{part}/{page}/{n}", **more} for n in range(2)]
@@ -361,16 +405,29 @@ class Killed(BaseException):
 
 
 class Mortal(SimulatedTasks):
-    """Tasks of a driver that is killed when so many of them have ended."""
+    """Tasks of a driver that is killed, or interrupted, after so many steps: a page, a start or an end of a task."""
 
-    def __init__(self, clock: Clock, chances: Chances, dies: Callable[[int], bool], life: int) -> None:
+    def __init__(
+        self, clock: Clock, chances: Chances, dies: Callable[[int], bool], life: int, *, interrupted: bool = False
+    ) -> None:
         super().__init__(clock, chances, dies)
-        self._life = life
+        self._life, self._interrupted, self.interruption = life, interrupted, Interruption()
+
+    def step(self) -> None:
+        self._life -= 1
+        if self._interrupted and self._life == 0:
+            assert self.interruption.request("Ctrl-C")
+
+    def start(self, number: int, call: Call, /) -> None:
+        assert not self.interruption.why
+        self.step()
+        super().start(number, call)
 
     def ended(self, seconds: float | None, /) -> list[EndedTask]:
         ended = super().ended(seconds)
-        self._life -= len(ended)
-        if self._life <= 0:
+        for _ in ended:
+            self.step()
+        if not self._interrupted and self._life <= 0:
             raise Killed
         return ended
 
@@ -392,7 +449,7 @@ MADE = st.builds(
     concurrency=st.integers(1, 6),
     interval=st.sampled_from([0, 5, 30]),
     chances=st.lists(st.integers(0, 59), max_size=150),
-    lives=st.lists(st.integers(1, 6), max_size=2),
+    lives=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=2),
     deaths=st.sets(st.integers(1, 12), max_size=2),
 )
 @settings(max_examples=25, deadline=None)
@@ -404,7 +461,7 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
     concurrency: int,
     interval: int,
     chances: list[int],
-    lives: list[int],
+    lives: list[tuple[int, bool]],
     deaths: set[int],
 ) -> None:
     folder, clock, chance = tmp_path_factory.mktemp("lake"), Clock(), Chances(chances)
@@ -419,17 +476,25 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
         concurrency=concurrency,
     )
 
-    def sync(life: int) -> list[StreamSync]:
+    def sync(life: int, *, interrupted: bool = False) -> list[StreamSync]:
         tables = OpenTables("test")
         plans = [StreamPlan(one, LocalFolder(folder / one.name), "full_refresh", mode) for one in streams]
         runs = [StreamSync(plan, tables, sync="s1") for plan in plans]
-        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life)
-        TaskLoop(pipeline, runs, Workers(pool.spread, tasks, pool=lambda: pool), lambda _: None, clock).read_all()
+        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life, interrupted=interrupted)
+        for stream in streams:
+            stream.step = pool.step
+        with RunScope(shared={Interruption: pool.interruption}).working():
+            TaskLoop(pipeline, runs, Workers(pool.spread, tasks, pool=lambda: pool), lambda _: None, clock).read_all()
         return runs
 
-    for life in lives:
+    for life, interrupted in lives:
         with suppress(Killed):
-            sync(life)
+            for run in sync(life, interrupted=interrupted):
+                report = run.report
+                assert report.status in {Status.DONE, Status.INTERRUPTED}, report.failure
+                shown = run.table.row_count()
+                hides = mode == "overwrite" and report.status is Status.INTERRUPTED
+                assert shown == (0 if hides else report.total)
     runs = sync(10_000)
 
     for run, stream in zip(runs, streams, strict=True):

@@ -164,7 +164,7 @@ def test_a_sync_that_is_cut_has_a_report_of_what_it_did(tmp_path: Path) -> None:
         cut.run()
 
     report = cut.result.to_json()
-    assert [stream["status"] for stream in report["streams"]] == ["unfinished"] * 3
+    assert [stream["status"] for stream in report["streams"]] == ["interrupted"] * 3
     assert report["streams"][0]["slices"]["planned"] == 2
 
 
@@ -180,7 +180,8 @@ def test_before_it_runs_a_sync_has_a_report_without_streams(tmp_path: Path) -> N
         (RunFacts(), [], "done"),
         (RunFacts(failure=DOWN), [], "failed"),
         (RunFacts(), [READING], "failed"),
-        (RunFacts(interrupted=True), [READING], "interrupted"),
+        (RunFacts(interrupted="Ctrl-C"), [READING], "interrupted"),
+        (RunFacts(interrupted="max_duration"), [READING, replace(READING, status=Status.FAILED)], "failed"),
     ],
 )
 def test_the_status_says_how_the_run_ended(run: RunFacts, streams: Sequence[StreamReport], status: str) -> None:

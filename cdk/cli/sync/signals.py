@@ -1,0 +1,87 @@
+"""How a sync ends: Ctrl-C and SIGTERM, the first of which ends it at its checkpoints, errors, and exit codes."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from cdk.base.errors import CdkError, StateConflict
+from cdk.base.secret_masking import Secrets
+from cdk.cli.command_errors import Busy, Unexpected
+from cdk.cli.protocol.protocol_command import handling
+from cdk.cli.sync.display import Display
+from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.stream_report import Status
+
+CTRL_C = "Ctrl-C"
+LIMIT_REACHED = 124
+"""What timeout(1) ends with: the time was up, or the requests were used up."""
+
+_STDERR = 2
+
+
+class Signals:
+    """What signals have asked of a sync. Belongs to the main thread."""
+
+    def __init__(self) -> None:
+        self.caught = 0
+        """The last signal; 0: none."""
+        self.interrupt: Callable[[str], bool] = lambda _: False
+        """Ends the sync at its next checkpoints; False: it cannot."""
+        self.display: Display | None = None
+
+    def stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """End the sync at its next checkpoints, or at once by KeyboardInterrupt."""
+        self.caught = number
+        why = CTRL_C if number == signal.SIGINT else signal.Signals(number).name
+        if not self.interrupt(why):
+            raise KeyboardInterrupt(why)
+        if self.display is None or not self.display.note_ending(why):
+            # A stream that was being written when the signal came cannot be written to.
+            os.write(_STDERR, f"{why}: ending at the next checkpoints; once more ends at once\n".encode())
+
+
+class _Interrupted(click.ClickException):
+    """A signal ended the sync at once. The exit code is the shell's for it."""
+
+    def __init__(self, number: int) -> None:
+        how = "told to end" if number == signal.SIGTERM else "interrupted"
+        super().__init__(f"{how}; what was committed is safe: run the sync again to go on")
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]  # click has it on the class, and asks the instance
+        return 128 + self.number
+
+
+@contextmanager
+def listening(secrets: Secrets) -> Iterator[Signals]:
+    """Let signals end the sync of this block, and say in a line why it ended, without secrets."""
+    signals = Signals()
+    try:
+        with handling(signals.stop):
+            yield signals
+    except StateConflict as error:
+        raise Busy(secrets.mask(str(error))) from None
+    except CdkError as error:
+        # Raised anew, so that no traceback carries the text that was masked here.
+        raise click.ClickException(secrets.mask(str(error))) from None
+    except KeyboardInterrupt:
+        raise _Interrupted(signals.caught or signal.SIGINT) from None
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+        raise Unexpected(error, secrets.mask) from None
+
+
+def exit_code(result: SyncResult, caught: int) -> int:
+    """The exit code of a sync that has ended. caught: the signal that interrupted it; 0: none."""
+    if result.ok:
+        return 0
+    if caught:
+        return 128 + caught
+    failed = any(report.status is Status.FAILED for report in result.streams)
+    return LIMIT_REACHED if result.run.interrupted and not failed else 1

@@ -1,0 +1,197 @@
+"""Syncs that signals and limits end early: real processes, real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from threading import Event
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from cdk.cli.sync.signals import exit_code
+from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import RunFacts
+from cdk.sync.reports.stream_report import Status, StreamReport
+from tests.cli.conftest import CommandLine
+from tests.local_server import QuietHandler, answering
+
+TIMEOUT = 120
+ROOT = Path(__file__).parents[3]
+
+CONNECTOR = """
+from urllib.request import urlopen
+
+from cdk import Page, PagedStream
+
+
+class Numbers(PagedStream):
+    schema = {{"type": "object", "properties": {{"n": {{"type": "integer"}}}}}}
+
+    def read_page(self, slice, token):
+        page = (token or {{}}).get("page", 0)
+        urlopen(f"{address}/{{page}}").close()
+        return Page([{{"n": page}}], {{"page": page + 1}} if page < 5 else None)
+"""
+PIPELINE = """
+name: numbers
+source: {connector: numbers_api.py}
+target: {path: tables}
+streams: {numbers: {write_mode: WRITE_MODE}}
+"""
+# Whoever runs the tests in the background has their children ignore Ctrl-C.
+AT_A_TERMINAL = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from cdk.__main__ import main
+main()
+"""
+
+
+@dataclass
+class Api:
+    """Pages, one of which waits. asked: it was asked for. go_on: has it answered."""
+
+    address: str = ""
+    held: str = "/2"
+    asked: Event = field(default_factory=Event)
+    go_on: Event = field(default_factory=Event)
+
+
+@contextmanager
+def api() -> Iterator[Api]:
+    state = Api()
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+            if self.path == state.held:
+                state.asked.set()
+                state.go_on.wait(TIMEOUT)
+            self.answer(200)
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+    with answering(Server(("127.0.0.1", 0), Handler)) as server:
+        state.address = f"http://127.0.0.1:{server.server_port}"
+        yield state
+        state.go_on.set()
+
+
+def put(folder: Path, address: str, write_mode: str = "append") -> None:
+    (folder / "numbers_api.py").write_text(CONNECTOR.format(address=address))
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("WRITE_MODE", write_mode))
+
+
+def sync(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", AT_A_TERMINAL, "sync", "pipeline.yaml", "--report", "report.json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def rows(folder: Path) -> list[int]:
+    files = DeltaTable(str(folder / "tables" / "numbers")).file_uris()
+    return sorted(n for file in files for n in pq.read_table(file)["n"].to_pylist())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("number", "why", "write_mode"), [(signal.SIGINT, "Ctrl-C", "append"), (signal.SIGTERM, "SIGTERM", "overwrite")]
+)
+def test_a_signal_ends_a_sync_at_its_checkpoint_and_the_next_one_goes_on_there(
+    tmp_path: Path, number: signal.Signals, why: str, write_mode: str
+) -> None:
+    with api() as pages:
+        put(tmp_path, pages.address, write_mode)
+        with sync(tmp_path) as first:
+            try:
+                assert pages.asked.wait(TIMEOUT)
+                first.send_signal(number)
+                assert first.stderr is not None
+                line = next(line for line in first.stderr if line.startswith(why))
+                pages.go_on.set()
+                out, _ = first.communicate(timeout=TIMEOUT)
+            finally:
+                first.kill()
+        report = json.loads((tmp_path / "report.json").read_text())
+        held = rows(tmp_path)
+        with sync(tmp_path) as second:
+            told = second.communicate(timeout=TIMEOUT)
+
+    assert line == f"{why}: ending at the next checkpoints; once more ends at once\n"
+    assert first.returncode == 128 + number
+    assert f"interrupted by {why}: what was read is committed, the next sync goes on there" in out
+    assert (report["status"], report["interrupted"], report["error"]) == ("interrupted", why, None)
+    (stream,) = report["streams"]
+    assert (stream["status"], stream["records"]["written"] >= 3) == ("interrupted", True)
+    assert held == (list(range(stream["records"]["written"])) if write_mode == "append" else [])
+    assert second.returncode == 0, told
+    (again,) = json.loads((tmp_path / "report.json").read_text())["streams"]
+    assert (again["resumed"], again["records"]["read"]) == (True, 6 - stream["records"]["written"])
+    assert rows(tmp_path) == list(range(6))
+
+
+@pytest.mark.spark
+def test_a_second_signal_ends_a_sync_at_once(tmp_path: Path) -> None:
+    with api() as pages:
+        put(tmp_path, pages.address)
+        with sync(tmp_path) as process:
+            try:
+                assert pages.asked.wait(TIMEOUT)
+                process.send_signal(signal.SIGINT)
+                assert process.stderr is not None
+                assert any(line.startswith("Ctrl-C: ending") for line in process.stderr)
+                process.send_signal(signal.SIGTERM)
+                _, said = process.communicate(timeout=TIMEOUT)
+            finally:
+                process.kill()
+
+    assert process.returncode == 128 + signal.SIGTERM
+    assert said.splitlines()[-1].startswith("Error: told to end; what was committed is safe")
+    assert json.loads((tmp_path / "report.json").read_text())["interrupted"] == "SIGTERM"
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("session")
+def test_a_sync_whose_time_is_up_ends_with_a_code_of_its_own(cli: CommandLine, tmp_path: Path) -> None:
+    put(tmp_path, "http://127.0.0.1:9")
+
+    ran = cli("sync", "pipeline.yaml", "--max-duration", "0s", "--report", "report.json")
+
+    assert ran.code == 124
+    assert any(line.startswith("interrupted by max_duration: ") for line in ran.lines)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["status"], report["interrupted"]) == ("interrupted", "max_duration")
+
+
+def test_a_duration_that_is_none_is_refused(cli: CommandLine) -> None:
+    ran = cli("sync", "pipeline.yaml", "--max-duration", "soon")
+
+    assert ran.code == 2
+    assert "'--max-duration': found 'soon', expected a duration such as 500ms, 30s, 90m" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("statuses", "why", "caught", "code"),
+    [
+        ((Status.DONE, Status.REDUNDANT), "", 0, 0),
+        ((Status.DONE,), "", signal.SIGINT, 0),
+        ((Status.DONE, Status.INTERRUPTED), "max_duration", 0, 124),
+        ((Status.FAILED, Status.INTERRUPTED), "max_duration", 0, 1),
+        ((Status.FAILED, Status.INTERRUPTED), "SIGTERM", signal.SIGTERM, 143),
+        ((Status.FAILED,), "", 0, 1),
+    ],
+)
+def test_each_end_has_its_exit_code(statuses: tuple[Status, ...], why: str, caught: int, code: int) -> None:
+    streams = [StreamReport("users", status, "full_refresh", "append") for status in statuses]
+
+    assert exit_code(SyncResult(streams, RunFacts(interrupted=why)), caught) == code
