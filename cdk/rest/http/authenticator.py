@@ -17,8 +17,8 @@ class Authenticator(Protocol):
 
     Contract: no I/O inside. The flow yields at least one request, is sent the response to each, and ends when the last
     response is the one to use; it is closed where sending fails. It marks what it adds as secret, and raises CdkErrors
-    only. An authenticator is safe to use from several threads, which share its tokens; picklable, if what it is made of is;
-    and shows no secret in its repr.
+    only. An authenticator is safe to use from several threads, which share its tokens; picklable, if what it is made of
+    is; and shows no secret in its repr.
     """
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
