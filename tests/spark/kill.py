@@ -52,7 +52,7 @@ FORK = "fork"
 STREAMS = {"products": "name", "orders": "status", "visits": "customer_id"}
 """The streams, and what divides their tables where they are divided; not every record has it."""
 SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
-# An epoch fetches some 16 pages, and a run is killed before its 36th: before its first commit, or after some.
+# A task fetches some 16 pages, and a run is killed before its 36th: before its first commit, or after some.
 LATENCY, CONCURRENCY, INTERVAL = 0.05, 4, 0.15
 # What all slices together can fetch in one interval, and the page that each may be in the middle of.
 MOST_AGAIN = round(INTERVAL / LATENCY + 1) * CONCURRENCY

@@ -211,7 +211,7 @@ def config(address: str) -> dict[str, Json]:
 
 
 def sync(folder: Path, kind: str, address: str, *, workers: Workers | None = FOUR, interval: float = 0) -> SyncResult:
-    """Sync with four tasks, by default an epoch for every page."""
+    """Sync with four tasks, by default a commit for every page."""
     return run(folder, SOURCES[kind](), config(address), workers, interval)
 
 

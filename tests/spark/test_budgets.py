@@ -73,7 +73,7 @@ class Numbered(Source):
     stream_classes = (Numbers,)
 
 
-def test_two_tasks_over_several_epochs_ask_no_oftener_than_the_budget_allows(tmp_path: Path) -> None:
+def test_two_tasks_over_several_commits_ask_no_oftener_than_the_budget_allows(tmp_path: Path) -> None:
     moments: list[float] = []
     with counted(moments) as address:
         pipeline = Pipeline.model_validate(

@@ -39,7 +39,7 @@ from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import StreamOptions
 from cdk.sync.settings.stream_plan import plan_stream
 from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
-from tests.spark.epochs_here import read_epoch
+from tests.spark.bundles_here import read_bundle_of
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
 AFTER = timedelta(days=30)
@@ -126,7 +126,7 @@ def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, 
     )
     run.prepare(run_inline)
     while run.active:
-        run.commit(read_epoch(run, 2, lambda pieces: read_bundle(BundleJob({0: run.target}, 1000, 1), pieces)))
+        run.commit(read_bundle_of(run, 2, lambda pieces: read_bundle(BundleJob({0: run.target}, 1000, 1), pieces)))
         if cut:
             return run
     assert run.report.status is Status.DONE

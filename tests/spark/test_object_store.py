@@ -38,7 +38,7 @@ from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 from tests.docs.page import DOCS, play
 from tests.samples import Orders, Users, told
-from tests.spark.epochs_here import expected, read_epoch
+from tests.spark.bundles_here import expected, read_bundle_of
 from tests.spark.given_source import Given
 from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
 
@@ -257,16 +257,16 @@ def test_a_cut_sync_is_known_on_another_machine_and_a_second_one_here_is_refused
 # The sync without Spark, with an error at any request.
 
 
-def epoch(run: StreamSync, most: int, seconds: float) -> list[DataFile]:
+def read_next(run: StreamSync, most: int, seconds: float) -> list[DataFile]:
     job = pickle.loads(pickle.dumps(BundleJob({0: run.target}, seconds, 1)))  # noqa: S301 - as a task gets it
-    return read_epoch(run, most, lambda pieces: read_bundle(job, pieces))
+    return read_bundle_of(run, most, lambda pieces: read_bundle(job, pieces))
 
 
 def run_through(root: Folder, stream: Stream, mode: WriteModeName) -> None:
     sync_mode: SyncMode = "incremental" if stream.incremental else "full_refresh"
     run = StreamSync(StreamPlan(stream, root, sync_mode, mode), OpenTables("shop"), sync="s1")
     while run.active:
-        run.commit(epoch(run, 4, 100 if stream.incremental else 0))
+        run.commit(read_next(run, 4, 100 if stream.incremental else 0))
 
 
 def rows(root: Folder) -> Counter[str]:
@@ -383,7 +383,7 @@ def test_a_sync_on_spark_that_was_overtaken_is_refused(sync: Sync, lake: Folder)
             other = StreamSync(
                 StreamPlan(Orders(), lake.join("orders"), "incremental", "append"), OpenTables("test"), sync="other"
             )
-            other.commit(epoch(other, 1, 0))
+            other.commit(read_next(other, 1, 0))
 
     overtaken: list[bool] = []
     (report,) = sync(Orders(), watch=overtake).streams

@@ -49,7 +49,7 @@ def check_hidden(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_four_tasks_and_many_epochs_need_one_token(kind: str, tmp_path: Path) -> None:
+def test_four_tasks_and_many_commits_need_one_token(kind: str, tmp_path: Path) -> None:
     with serving(Login()) as login:
         result = sync(tmp_path, kind, login.address)
 

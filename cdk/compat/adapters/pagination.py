@@ -9,6 +9,7 @@ from cdk.compat.facades.slices import fill, request_arguments
 from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.plug_points import PageResult, PageStrategy
+from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Headers, HttpClient, Request, Response
 
@@ -45,6 +46,8 @@ class CustomStrategyAdapter(PageStrategy):
 
 class CustomRequesterAdapter:
     """A custom requester: each part of a request is a method of its own."""
+
+    properties: Properties | None = None
 
     def __init__(self, custom: CustomObject, client: HttpClient | None, where: str) -> None:
         self._custom, self._where = custom, where

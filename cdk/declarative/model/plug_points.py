@@ -16,6 +16,7 @@ from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.declared_stream import DeclaredStream
+from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, HttpClient, Response, Retriever
 from cdk.rest.errors.http_error_handler import OutcomeHandler
@@ -115,6 +116,8 @@ class Requester(Protocol):
     """Drafts requests and sends them."""
 
     client: HttpClient
+    properties: Properties | None
+    """Those that it asks for in groups, one request each; None: each request asks for all."""
 
     def draft(self, names: Names) -> RequestBuilder:
         """A request with everything but pages and slices in it."""
@@ -127,8 +130,7 @@ class AnyRequester(Component):
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
         """The requester.
 
-        decoder: the stream's; one that streams wants bodies as they come. cached: answers are kept, because other
-        streams ask the same.
+        decoder: the stream's; one that streams wants bodies as they come. cached: keep responses for other streams.
         """
 
     def sending(self) -> "tuple[AnyAuthenticator | None, AnyErrorHandler | None]":

@@ -8,10 +8,10 @@ from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, Sta
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import Incremental, PageResult, Pages, Requester, Router, Select
+from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
-from cdk.declarative.reading.query_properties import Properties, with_properties
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.signals import ReducePageSize
 from cdk.rest.pagination.page_url import saved_token

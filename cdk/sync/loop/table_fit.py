@@ -34,12 +34,14 @@ _LISTED = 10
 def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | None:
     """Raise what `TableWriting` would, and make and change nothing; the table, where there is one."""
     declared = columns(stream_plan.stream.json_schema())
-    table = existing_table(stream_plan, declared, tables)
+    table, history = existing_table(stream_plan, declared, tables), history_guard(stream_plan, tables)
     if table is None:
+        # A new table has no features, and its columns from the start; its history may be older.
+        check_guards(stream_plan, declared, SchemaChange(declared, pa.schema([])), Guard(), history)
         return None
     check_moves(stream_plan, table)
     planned = planned_columns(stream_plan, declared, table)
-    check_guards(stream_plan, declared, planned, table.guard, history_guard(stream_plan, tables))
+    check_guards(stream_plan, declared, planned, table.guard, history)
     identity(stream_plan, planned.schema, planned.columns)
     return table
 

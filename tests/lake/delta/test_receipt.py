@@ -33,7 +33,7 @@ from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
 from cdk.sync.tasks.workers import Workers
-from tests.spark.epochs_here import read_epoch
+from tests.spark.bundles_here import read_bundle_of
 from tests.spark.given_source import Given
 
 SOUND = Receipt(read=12, skipped=2, staged=10, superseded=2, stale=1, deleted=1, hidden=3, shown=4, added=7, removed=2)
@@ -160,7 +160,7 @@ def rows(root: Path) -> list[Mapping[str, Json]]:
 
 
 def read_in_this_process(run: StreamSync) -> list[DataFile]:
-    return read_epoch(run, 99, lambda pieces: read_bundle(BundleJob({0: run.target}, 100, 1), pieces))
+    return read_bundle_of(run, 99, lambda pieces: read_bundle(BundleJob({0: run.target}, 100, 1), pieces))
 
 
 def receipts(root: Path) -> list[Receipt]:

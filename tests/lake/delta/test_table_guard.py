@@ -1,6 +1,7 @@
 """Each use of a table with each feature is right, or is refused by name before the source is asked for anything."""
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -299,6 +300,22 @@ def test_a_preview_checks_what_a_sync_checks(
     assert preview.failure.message == report.failure.message
     assert expected in preview.failure.message
     assert asked.reads == 0
+
+
+def test_a_preview_of_a_new_table_looks_at_the_history_that_is_there(tmp_path: Path) -> None:
+    filled(tmp_path, Use.HISTORY)
+    featured(tmp_path, Use.HISTORY, "generated columns")
+    shutil.rmtree(tmp_path / "users")
+    stream = stream_of(Use.HISTORY)
+
+    (preview,) = runner(tmp_path, stream, OPTIONS[Use.HISTORY]).preview(1)
+    report = sync(tmp_path, stream, OPTIONS[Use.HISTORY])
+
+    assert report.failure is not None
+    assert preview.failure is not None
+    assert preview.failure.message == report.failure.message
+    assert "the table has generated columns" in preview.failure.message
+    assert stream.reads == 0
 
 
 def test_a_preview_of_a_stream_without_a_schema_checks_its_key(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_one_owner_of_a_refresh_token_that_works_once_whatever_is_asked_for_with
         (3600, 1, 2),
     ],
 )
-def test_a_token_is_for_an_epoch_or_for_half_of_its_life(age: float, seconds: float, tokens: int) -> None:
+def test_a_token_is_for_a_task_or_for_half_of_its_life(age: float, seconds: float, tokens: int) -> None:
     world = World()
     authenticator = world.authenticator()
     world.issued(authenticator)

@@ -184,6 +184,17 @@ def test_a_task_knows_what_was_spent_on_its_lanes_before_it_began() -> None:
     assert [second.reserve(now) - now for _ in range(2)] == [2, 7]
 
 
+def test_a_task_knows_what_all_tasks_before_it_have_spent_on_its_lanes() -> None:
+    lanes, now = BudgetAllocator(Time().clock).divide(1), NOON.timestamp()
+
+    for _ in range(3):
+        with sharing(lanes.lease(1)) as task:
+            assert task.slice_of("a", [(3, 10.0)]).reserve(now) == now
+        lanes.release(task.share, task.spent())
+
+    assert TaskBudgets(lanes.lease(1)).slice_of("a", [(3, 10.0)]).reserve(now) == now + 10
+
+
 def test_an_api_that_allows_no_call_closes_later_tasks_too() -> None:
     time = Time()
     lanes = BudgetAllocator(time.clock).divide(2)

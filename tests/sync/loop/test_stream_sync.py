@@ -1,4 +1,4 @@
-"""A stream's part in a sync, without Spark: epochs are read in this process, and a crash is an object dropped."""
+"""A stream's part in a sync, without Spark: bundles are read in this process, and a crash is an object dropped."""
 
 import itertools
 import os
@@ -44,7 +44,7 @@ from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
 from cdk.sync.tasks.messages import Failure
 from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
-from tests.spark.epochs_here import expected, read_epoch
+from tests.spark.bundles_here import expected, read_bundle_of
 
 INCREMENTAL = [stream for stream in STREAMS if stream.incremental]
 
@@ -68,14 +68,16 @@ class Ticking:
         return next(self._now)
 
 
-def epoch(run: StreamSync, *, seconds: float = 1000, most: int = 1000) -> list[DataFile]:
-    """Plan and read an epoch; nothing is committed yet."""
-    return read_epoch(run, most, lambda pieces: read_bundle(BundleJob({0: run.target}, seconds, 1), pieces, Ticking()))
+def read_next(run: StreamSync, *, seconds: float = 1000, most: int = 1000) -> list[DataFile]:
+    """Plan and read a bundle; nothing is committed yet."""
+    return read_bundle_of(
+        run, most, lambda pieces: read_bundle(BundleJob({0: run.target}, seconds, 1), pieces, Ticking())
+    )
 
 
 def finish(run: StreamSync, *, seconds: float = 1000, most: int = 1000) -> StreamReport:
     while run.active:
-        run.commit(epoch(run, seconds=seconds, most=most))
+        run.commit(read_next(run, seconds=seconds, most=most))
     return run.report
 
 
@@ -111,9 +113,9 @@ def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
     for _ in range(crashes):
         run = opened(root, stream, chosen)
         for _ in range(chance.randrange(4)):
-            run.commit(epoch(run, seconds=chance.randrange(6), most=chance.randrange(1, 4)))
+            run.commit(read_next(run, seconds=chance.randrange(6), most=chance.randrange(1, 4)))
         # Cut before a commit: its files are there and nobody names them.
-        epoch(run, seconds=chance.randrange(6))
+        read_next(run, seconds=chance.randrange(6))
     report = finish(opened(root, stream, chosen), seconds=chance.randrange(6), most=chance.randrange(1, 4))
 
     assert report.status is Status.DONE
@@ -181,7 +183,7 @@ def test_an_overwrite_is_hidden_until_it_is_complete(tmp_path: Path) -> None:
     run = opened(tmp_path, stream, sync="s2")
     seen = []
     while run.active:
-        run.commit(epoch(run, seconds=0))
+        run.commit(read_next(run, seconds=0))
         seen.append(generations(tmp_path))
 
     assert seen == [{1: 15}] * 4 + [{2: 15}]
@@ -210,11 +212,11 @@ def test_every_record_of_a_made_up_source_is_appended_once_wherever_syncs_are_cu
     source.rows.append((SPAN, "red"))
     with TemporaryDirectory() as folder:
         root = Path(folder) / "made"
-        for n, epochs in enumerate(cuts):
+        for n, commits in enumerate(cuts):
             run = opened(root, source.stream(), sync=f"cut {n}")
-            for _ in range(epochs):
+            for _ in range(commits):
                 if run.active:
-                    run.commit(epoch(run, seconds=0, most=3))
+                    run.commit(read_next(run, seconds=0, most=3))
             source.page_size = resized
         finish(opened(root, source.stream(), sync="last"), seconds=1000 if at_once else 0)
         assert rows(root) == in_columns(source)
@@ -369,7 +371,7 @@ def test_an_overwrite_that_was_cut_goes_on_and_keeps_what_it_had(tmp_path: Path)
     finish(opened(tmp_path, stream))
     cut = opened(tmp_path, stream, sync="s2")
     for _ in range(2):
-        cut.commit(epoch(cut, seconds=0))
+        cut.commit(read_next(cut, seconds=0))
     rest = opened(tmp_path, stream, sync="s3")
     report = finish(rest)
 
@@ -385,7 +387,7 @@ def test_an_overwrite_whose_hidden_files_were_vacuumed_begins_again(
     finish(opened(tmp_path, stream))
     cut = opened(tmp_path, stream, sync="s2")
     for _ in range(2):
-        cut.commit(epoch(cut, seconds=0))
+        cut.commit(read_next(cut, seconds=0))
     vacuum(tmp_path)
     report = finish(opened(tmp_path, stream, sync="s3"))
 
@@ -409,7 +411,7 @@ def test_files_that_are_gone_before_their_commit_are_read_again(
     chance = random.Random(seed)
     run, vacuums = opened(root, stream, None if stream.incremental else mode), 0
     while run.active:
-        files = epoch(run, seconds=chance.randrange(6), most=chance.randrange(1, 4))
+        files = read_next(run, seconds=chance.randrange(6), most=chance.randrange(1, 4))
         if chance.random() < 1 / 3 and vacuums < LOST_IN_A_ROW - 1:
             vacuum(root)
             vacuums += 1
@@ -422,7 +424,7 @@ def test_files_that_are_gone_before_their_commit_are_read_again(
 
 def test_a_file_that_was_cut_before_its_commit_is_read_again(tmp_path: Path) -> None:
     run = opened(tmp_path, Users())
-    files = epoch(run)
+    files = read_next(run)
     whole = (tmp_path / files[0].path).read_bytes()
     (tmp_path / files[0].path).write_bytes(whole[: len(whole) // 2])
     run.commit(files)
@@ -434,10 +436,10 @@ def test_a_file_that_was_cut_before_its_commit_is_read_again(tmp_path: Path) -> 
 def test_files_that_are_gone_again_and_again_fail_the_stream_and_move_no_state(tmp_path: Path) -> None:
     run = opened(tmp_path, Users(), "append")
     for _ in range(LOST_IN_A_ROW - 1):
-        files = epoch(run)
+        files = read_next(run)
         vacuum(tmp_path)
         run.commit(files)
-    files = epoch(run)
+    files = read_next(run)
     vacuum(tmp_path)
     with pytest.raises(TransientError, match=r"1 of 1 files .* are gone"):
         run.commit(files)
@@ -458,7 +460,7 @@ def test_a_merge_whose_files_are_gone_is_read_again(tmp_path: Path, *, history: 
     finish(first)
     run = StreamSync(plan, OpenTables("shop"), sync="s2")
     run.prepare(run_inline)
-    files = epoch(run)
+    files = read_next(run)
     for root in filter(Path.exists, (tmp_path / "things", tmp_path / "things_history")):
         vacuum(root)
     run.commit(files)
@@ -502,7 +504,7 @@ def test_what_a_sync_has_saved_says_whether_it_is_complete(tmp_path: Path) -> No
     run = opened(tmp_path, Orders())
     complete = []
     while run.active:
-        run.commit(epoch(run, most=1))
+        run.commit(read_next(run, most=1))
         assert run.table.saved is not None
         complete.append(run.table.saved.complete)
 
@@ -563,8 +565,8 @@ def test_a_plan_that_breaks_fails_the_stream_and_keeps_what_was_read(tmp_path: P
 def test_a_commit_that_is_refused_takes_back_what_it_covered(tmp_path: Path) -> None:
     stream = Users()
     first, second = opened(tmp_path, stream, "append"), opened(tmp_path, stream, "append")
-    files = epoch(first)
-    second.commit(epoch(second, seconds=0))
+    files = read_next(first)
+    second.commit(read_next(second, seconds=0))
     with pytest.raises(StateConflict) as caught:
         first.commit(files)
     first.refused(Failure.of(caught.value))
@@ -577,7 +579,7 @@ def test_a_commit_that_is_refused_takes_back_what_it_covered(tmp_path: Path) -> 
     assert rows(tmp_path) == expected(stream)
 
 
-def test_a_slice_that_the_epoch_had_no_time_for_comes_again(tmp_path: Path) -> None:
+def test_a_slice_that_a_task_had_no_time_for_comes_again(tmp_path: Path) -> None:
     run = opened(tmp_path, ShopOrders())
     slice = run.next()
     assert slice is not None

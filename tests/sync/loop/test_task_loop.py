@@ -31,7 +31,7 @@ from cdk.sync.loop.task_loop import TaskLoop, job_name
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.bundle_task import BundleJob
+from cdk.sync.tasks.bundle_task import BundleJob, BundleResult
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks, TaskPool
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Users
@@ -90,9 +90,10 @@ class Watched:
         tasks: int = 2,
         join_small_files: bool = True,
         pool: TaskPool | None = None,
+        mode: WriteModeName = "append",
     ) -> None:
         self.run = StreamSync(
-            StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", "append"), OpenTables("test"), sync="s1"
+            StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", mode), OpenTables("test"), sync="s1"
         )
         self.bundles: list[tuple[float, int]] = []
         self.commits: list[float] = []
@@ -212,6 +213,74 @@ def test_nobody_waits_for_the_slowest(tmp_path: Path) -> None:
 
     assert sync.run.report.commits > 1
     assert sync.run.report.written == 12
+
+
+class Ordered:
+    """Tasks that read as soon as they start, and of which one ends at a time, a minute after the other.
+
+    last: the one that started last ends first. ends: called with what the first brings.
+    """
+
+    def __init__(self, clock: Clock, *, last: bool = False, ends: Callable[[BundleResult], None] | None = None) -> None:
+        self._clock, self._last, self._ends = clock, last, ends
+        self._read: list[EndedTask] = []
+
+    def start(self, number: int, call: Call, /) -> None:
+        inline = InlineTasks()
+        inline.start(number, call)
+        self._read += inline.ended(None)
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        del seconds
+        self._clock.now += 60
+        ended = self._read.pop(-1 if self._last else 0)
+        if self._ends is not None and ended.result is not None:
+            self._ends(ended.result)
+            self._ends = None
+        return [ended]
+
+
+def test_a_task_that_started_before_the_stream_began_anew_brings_nothing(tmp_path: Path) -> None:
+    def lose(brought: BundleResult) -> None:
+        for file in brought.files[0]:
+            (tmp_path / "table" / file.path).unlink()
+
+    clock = Clock()
+    # The commit of what the first task read fails, while the second task, which has read the other slice, still runs.
+    sync = Watched(tmp_path, Pages(clock, 2), clock, interval=1, pool=Ordered(clock, ends=lose))
+    bundles = sync.read_all()
+
+    assert [slices for _, slices in bundles] == [1, 1, 2]
+    table = DeltaTable(str(tmp_path / "table"))
+    assert (sync.run.report.status, sync.run.report.written, table.count()) == (Status.DONE, 2, 2)
+    assert {path.name for path in (tmp_path / "table").glob("*.parquet")} == {Path(f).name for f in table.file_uris()}
+
+
+class Versions(Pages):
+    """The same key in each partition: the last one has what counts."""
+
+    primary_key = "id"
+    schema: JsonSchema | None = {  # noqa: RUF012 - as an author writes it
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "part": {"type": "integer"}},
+    }
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        yield {"id": 1, "part": slice.partition["part"]}
+
+
+def test_what_comes_later_in_the_read_waits_for_what_comes_before_it(tmp_path: Path) -> None:
+    clock = Clock()
+    pool = Ordered(clock, last=True)
+    sync = Watched(tmp_path, Versions(clock, 4), clock, interval=1, pool=pool, mode="append_dedup")
+    bundles = sync.read_all()
+
+    # The task with the last slice ends a minute before the other, when a commit is due.
+    assert [slices for _, slices in bundles] == [2, 2]
+    (row,) = (
+        row for file in DeltaTable(str(tmp_path / "table")).file_uris() for row in pq.read_table(file).to_pylist()
+    )
+    assert row["part"] == 3
 
 
 class Two(Stream):

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from cdk.base.errors import CdkError, ManifestError
 from cdk.declarative.model.component import Component
@@ -24,6 +24,31 @@ from cdk.rest.errors.wait_strategies import (
 )
 
 
+def checked_pattern(value: str | None) -> str | None:
+    """A regular expression. Raises ValueError: it is none. One with an expression inside is not looked at."""
+    if value is not None and "{{" not in value:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from None
+    return value
+
+
+Jitter: TypeAlias = Annotated[
+    float | None,
+    Field(ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."),
+]
+HeaderName: TypeAlias = Annotated[str, Field(description="Name of the header, as a text or an expression.")]
+NumberPattern: TypeAlias = Annotated[
+    str | None,
+    AfterValidator(checked_pattern),
+    Field(description="What, at the beginning of the header, is the number; all that matches is taken."),
+]
+LongestWait: TypeAlias = Annotated[
+    float | str | None, Field(description="A wait this long, or longer, ends the read instead.")
+]
+
+
 class ConstantBackoffStrategy(AnyBackoffStrategy):
     """Always the same wait.
 
@@ -34,9 +59,7 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
 
     type: Literal["ConstantBackoffStrategy"] = "ConstantBackoffStrategy"
     backoff_time_in_seconds: float | str = Field(description="The wait in seconds, as a number or an expression.")
-    jitter_range_in_seconds: float | None = Field(
-        None, ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."
-    )
+    jitter_range_in_seconds: Jitter = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
@@ -56,9 +79,7 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
 
     type: Literal["ExponentialBackoffStrategy"] = "ExponentialBackoffStrategy"
     factor: float | str = Field(5, description="Half of the first wait, in seconds, as a number or an expression.")
-    jitter_range_in_seconds: float | None = Field(
-        None, ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."
-    )
+    jitter_range_in_seconds: Jitter = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
@@ -76,13 +97,9 @@ class WaitTimeFromHeader(AnyBackoffStrategy):
     """
 
     type: Literal["WaitTimeFromHeader"] = "WaitTimeFromHeader"
-    header: str = Field(description="Name of the header, as a text or an expression.")
-    regex: str | None = Field(
-        None, description="What, at the beginning of the header, is the number; all that matches is taken."
-    )
-    max_waiting_time_in_seconds: float | str | None = Field(
-        None, description="A wait this long, or longer, ends the read instead."
-    )
+    header: HeaderName
+    regex: NumberPattern = None
+    max_waiting_time_in_seconds: LongestWait = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
@@ -92,11 +109,6 @@ class WaitTimeFromHeader(AnyBackoffStrategy):
                 longest=_number(ctx, self, "max_waiting_time_in_seconds"),
             )
         )
-
-    @field_validator("regex")
-    @classmethod
-    def _compiles(cls, value: str | None) -> str | None:
-        return checked_pattern(value)
 
 
 class WaitUntilTimeFromHeader(AnyBackoffStrategy):
@@ -109,16 +121,12 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
     """
 
     type: Literal["WaitUntilTimeFromHeader"] = "WaitUntilTimeFromHeader"
-    header: str = Field(description="Name of the header, as a text or an expression.")
+    header: HeaderName
     min_wait: float | str | None = Field(
         None, description="The shortest wait in seconds, also where the header is missing."
     )
-    regex: str | None = Field(
-        None, description="What, at the beginning of the header, is the number; all that matches is taken."
-    )
-    max_waiting_time_in_seconds: float | str | None = Field(
-        None, description="A wait this long, or longer, ends the read instead."
-    )
+    regex: NumberPattern = None
+    max_waiting_time_in_seconds: LongestWait = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
@@ -142,9 +150,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
 
     type: Literal["WaitTimeFromResponse"] = "WaitTimeFromResponse"
     wait_time_in_seconds: str = Field(description="An expression that may use `response` and `headers`.")
-    max_waiting_time_in_seconds: float | str | None = Field(
-        None, description="A wait this long, or longer, ends the read instead."
-    )
+    max_waiting_time_in_seconds: LongestWait = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
         expression = ctx.expression(self, "wait_time_in_seconds")
@@ -166,16 +172,6 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
             return bounded(seconds, longest, outcome)
 
         return wait
-
-
-def checked_pattern(value: str | None) -> str | None:
-    """A regular expression. Raises ValueError: it is none. One with an expression inside is not looked at."""
-    if value is not None and "{{" not in value:
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"is no regular expression: {error}") from None
-    return value
 
 
 def _when_used(make: Callable[[], WaitStrategy]) -> WaitStrategy:

@@ -9,7 +9,7 @@ from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, StreamParts
-from cdk.declarative.reading.query_properties import Properties, by_count, by_key, by_length, joined_record
+from cdk.declarative.model.query_properties import Properties, by_count, by_key, by_length, joined_record
 from cdk.rest import path
 from cdk.state.slice import Slice
 from cdk.streams.stream import records_in

@@ -17,9 +17,9 @@ from cdk.declarative.components.requests.request_body import fill_json
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
+from cdk.declarative.model.query_properties import NAME as PROPERTIES
+from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.declarative.reading.query_properties import NAME as PROPERTIES
-from cdk.declarative.reading.query_properties import Properties
 from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
 from cdk.rest.http.conditional_transport import AskingTransport
 from cdk.rest.limits.budget import Budgeted

@@ -258,7 +258,7 @@ class _Streaming:
     """A requester whose answers are read while they arrive."""
 
     def __init__(self, requester: Requester) -> None:
-        self.draft = requester.draft
+        self.draft, self.properties = requester.draft, requester.properties
         self.client: HttpClient = _StreamingClient(requester.client)
 
 

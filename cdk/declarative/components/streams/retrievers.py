@@ -29,9 +29,9 @@ from cdk.declarative.model.plug_points import (
     StreamParts,
     Transform,
 )
+from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.declarative.reading.page_size_reduction import Reduction
-from cdk.declarative.reading.query_properties import Properties
 from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
 from cdk.declarative.reading.type_normalizer import normalizer
 from cdk.rest import JsonDocument
@@ -174,8 +174,6 @@ class SimpleRetriever(AnyRetriever):
         router = router_of(routers, ctx)
         requester = self.requester.build(ctx, decoder=decoder, cached=parts.cached)
         pages = (self.paginator or NoPagination()).build(ctx, decoder)
-        # Only what is an HttpRequester knows of properties.
-        properties: Properties | None = getattr(requester, "properties", None)
         reader = PageReader(
             ctx=ctx,
             router=router,
@@ -189,8 +187,8 @@ class SimpleRetriever(AnyRetriever):
             changes_records=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=self.ignore_stream_slicer_parameters_on_paginated_requests,
             decoder=decoder,
-            properties=properties,
-            reduction=self._reduction(ctx, pages, properties),
+            properties=requester.properties,
+            reduction=self._reduction(ctx, pages, requester.properties),
             lazy=len(routers) == 1 and routers[0].brings_first_page,
         )
         reset, split = self.pagination_reset, self.request_window_splitting

@@ -127,6 +127,7 @@ def test_a_config_without_the_wait_fails_only_when_it_is_needed() -> None:
         wait(ANSWER, 1)
 
 
-def test_a_pattern_must_be_a_regular_expression() -> None:
+@pytest.mark.parametrize("kind", ["WaitTimeFromHeader", "WaitUntilTimeFromHeader"])
+def test_a_pattern_must_be_a_regular_expression(kind: str) -> None:
     with pytest.raises(ValidationError, match="no regular expression"):
-        built({"type": "WaitTimeFromHeader", "header": "X-Wait", "regex": "["})
+        built({"type": kind, "header": "X-Wait", "regex": "["})

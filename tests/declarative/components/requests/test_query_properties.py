@@ -5,7 +5,7 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.model.context import Runtime
-from cdk.declarative.reading.query_properties import by_length
+from cdk.declarative.model.query_properties import by_length
 from cdk.rest import Headers, Request, Response
 from cdk.testing import MockApi
 from tests.declarative.manifests import paginator, queries, run

@@ -1,4 +1,4 @@
-"""Epochs of a stream's run, read in this process, and what a whole read of a stream has."""
+"""Bundles of a stream's run, read in this process, and what a whole read of a stream has."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from cdk.sync.tasks.bundle_task import BundleResult
 from cdk.sync.tasks.messages import SliceTask
 
 
-def read_epoch(run: StreamSync, most: int, reads: Callable[[Sequence[SliceTask]], BundleResult]) -> list[DataFile]:
+def read_bundle_of(run: StreamSync, most: int, reads: Callable[[Sequence[SliceTask]], BundleResult]) -> list[DataFile]:
     """Plan up to `most` slices, have them read and tell the run; nothing is committed yet."""
     pieces = [SliceTask(n, 0, slice) for n, slice in zip(range(most), iter(run.next, None), strict=False)]
     result = reads(pieces) if pieces else BundleResult()
