@@ -3,8 +3,6 @@
 Whoever opens the manifest passes what builds them (`Runtime.custom`); without it, each is a ManifestError.
 """
 
-from typing import Literal
-
 from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import (
     AnyAuthenticator,
@@ -36,8 +34,6 @@ class CustomAuthenticator(CustomComponent, AnyAuthenticator, extra="allow"):
         client_id: "{{ config.client_id }}"
     """
 
-    type: Literal["CustomAuthenticator"] = "CustomAuthenticator"
-
 
 class CustomBackoffStrategy(CustomComponent, AnyBackoffStrategy, extra="allow"):
     """Says how long to wait with a class of its own.
@@ -46,8 +42,6 @@ class CustomBackoffStrategy(CustomComponent, AnyBackoffStrategy, extra="allow"):
         type: CustomBackoffStrategy
         class_name: components.MyBackoffStrategy
     """
-
-    type: Literal["CustomBackoffStrategy"] = "CustomBackoffStrategy"
 
 
 class CustomConfigTransformation(CustomComponent, AnyConfigTransformation, extra="allow"):
@@ -58,8 +52,6 @@ class CustomConfigTransformation(CustomComponent, AnyConfigTransformation, extra
         class_name: components.MyConfigTransformation
     """
 
-    type: Literal["CustomConfigTransformation"] = "CustomConfigTransformation"
-
 
 class CustomDecoder(CustomComponent, AnyDecoder, extra="allow"):
     """Reads bodies with a class of its own.
@@ -68,8 +60,6 @@ class CustomDecoder(CustomComponent, AnyDecoder, extra="allow"):
         type: CustomDecoder
         class_name: components.MyDecoder
     """
-
-    type: Literal["CustomDecoder"] = "CustomDecoder"
 
 
 class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
@@ -81,8 +71,6 @@ class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
         max_retries: 3
     """
 
-    type: Literal["CustomErrorHandler"] = "CustomErrorHandler"
-
 
 class CustomIncrementalSync(CustomComponent, AnyIncrementalSync, extra="allow"):
     """Advances by a class that extends `DatetimeBasedCursor`; other classes are refused.
@@ -92,8 +80,6 @@ class CustomIncrementalSync(CustomComponent, AnyIncrementalSync, extra="allow"):
         class_name: components.MyIncrementalSync
         cursor_field: updated_at
     """
-
-    type: Literal["CustomIncrementalSync"] = "CustomIncrementalSync"
 
 
 class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="allow"):
@@ -105,8 +91,6 @@ class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="al
         page_size: 100
     """
 
-    type: Literal["CustomPaginationStrategy"] = "CustomPaginationStrategy"
-
 
 class CustomPartitionRouter(CustomComponent, AnyPartitionRouter, extra="allow"):
     """Finds the partitions with a class of its own.
@@ -115,8 +99,6 @@ class CustomPartitionRouter(CustomComponent, AnyPartitionRouter, extra="allow"):
         type: CustomPartitionRouter
         class_name: components.MyPartitionRouter
     """
-
-    type: Literal["CustomPartitionRouter"] = "CustomPartitionRouter"
 
 
 class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
@@ -128,8 +110,6 @@ class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
         field_path: [data]
     """
 
-    type: Literal["CustomRecordExtractor"] = "CustomRecordExtractor"
-
 
 class CustomRecordFilter(CustomComponent, AnyRecordFilter, extra="allow"):
     """Keeps records with a class of its own.
@@ -138,8 +118,6 @@ class CustomRecordFilter(CustomComponent, AnyRecordFilter, extra="allow"):
         type: CustomRecordFilter
         class_name: components.MyRecordFilter
     """
-
-    type: Literal["CustomRecordFilter"] = "CustomRecordFilter"
 
 
 class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
@@ -151,8 +129,6 @@ class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
         url_base: https://api.example.com
     """
 
-    type: Literal["CustomRequester"] = "CustomRequester"
-
 
 class CustomRetriever(CustomComponent, AnyRetriever, extra="allow"):
     """Reads slices with a class of its own.
@@ -161,8 +137,6 @@ class CustomRetriever(CustomComponent, AnyRetriever, extra="allow"):
         type: CustomRetriever
         class_name: components.MyRetriever
     """
-
-    type: Literal["CustomRetriever"] = "CustomRetriever"
 
 
 class CustomSchemaLoader(CustomComponent, AnySchemaLoader, extra="allow"):
@@ -173,8 +147,6 @@ class CustomSchemaLoader(CustomComponent, AnySchemaLoader, extra="allow"):
         class_name: components.MySchemaLoader
     """
 
-    type: Literal["CustomSchemaLoader"] = "CustomSchemaLoader"
-
 
 class CustomSchemaNormalization(CustomComponent, AnySchemaNormalization, extra="allow"):
     """Casts values with a class of its own.
@@ -183,8 +155,6 @@ class CustomSchemaNormalization(CustomComponent, AnySchemaNormalization, extra="
         type: CustomSchemaNormalization
         class_name: components.MySchemaNormalization
     """
-
-    type: Literal["CustomSchemaNormalization"] = "CustomSchemaNormalization"
 
 
 class CustomStateMigration(CustomComponent, AnyStateMigration, extra="allow"):
@@ -195,8 +165,6 @@ class CustomStateMigration(CustomComponent, AnyStateMigration, extra="allow"):
         class_name: components.MyStateMigration
     """
 
-    type: Literal["CustomStateMigration"] = "CustomStateMigration"
-
 
 class CustomTransformation(CustomComponent, AnyTransformation, extra="allow"):
     """Changes records with a class of its own.
@@ -206,8 +174,6 @@ class CustomTransformation(CustomComponent, AnyTransformation, extra="allow"):
         class_name: components.MyTransformation
     """
 
-    type: Literal["CustomTransformation"] = "CustomTransformation"
-
 
 class CustomValidationStrategy(CustomComponent, AnyValidationStrategy, extra="allow"):
     """Looks at a value with a class of its own.
@@ -216,5 +182,3 @@ class CustomValidationStrategy(CustomComponent, AnyValidationStrategy, extra="al
         type: CustomValidationStrategy
         class_name: components.MyValidationStrategy
     """
-
-    type: Literal["CustomValidationStrategy"] = "CustomValidationStrategy"

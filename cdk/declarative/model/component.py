@@ -6,7 +6,7 @@ abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -16,7 +16,10 @@ from cdk.base.values import JsonValue
 
 
 class Component(BaseModel):
-    """A typed object of a manifest. Subclass it, declare `type: Literal["Name"]`, write `build`.
+    """A typed object of a manifest. Subclass it, declare its fields, write `build`.
+
+    Its `type` is the name of the class, or what the class is made with: `class Name(AnyDecoder, type="OtherName")`;
+    `type=None` makes a family.
 
     parameters: the `$parameters` of this component and of those around it, merged.
     Fields that a component does not know are ignored: parameters are copied onto every component as fields.
@@ -29,6 +32,13 @@ class Component(BaseModel):
     registry: ClassVar[dict[str, type["Component"]]] = {}
 
     parameters: Mapping[str, JsonValue] = Field(default_factory=dict, alias="$parameters", repr=False)
+
+    def __init_subclass__(cls, *, type: str | None = "", **config: Any) -> None:  # noqa: ANN401 - pydantic's
+        super().__init_subclass__(**config)
+        if type is not None:
+            name = type or cls.__name__
+            # Before pydantic looks for fields.
+            cls.__annotations__ = {"type": Annotated[Literal[name], Field(name)], **cls.__annotations__}
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
@@ -43,7 +53,7 @@ class Component(BaseModel):
     def type_name(cls) -> str | None:
         """The `type` of this component; None for a family."""
         field = cls.__annotations__.get("type")
-        return None if field is None else str(get_args(field)[0])
+        return None if field is None else str(get_args(get_args(field)[0])[0])
 
     def below(self) -> Iterator["Component"]:
         """The components that its fields hold."""

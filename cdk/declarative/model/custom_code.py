@@ -9,7 +9,7 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 
 
-class CustomComponent(Component):
+class CustomComponent(Component, type=None):
     """A component that is a Python class. All its other fields are for the class, so each one says `extra="allow"`."""
 
     class_name: str = Field(description="Module and class, such as `source_x.components.MyExtractor`.")

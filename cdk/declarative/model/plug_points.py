@@ -43,14 +43,14 @@ Normalize: TypeAlias = Callable[[list[JsonObject]], None]
 """Casts the values of a page's records to their schema's types, in place."""
 
 
-class AnyDecoder(Component):
+class AnyDecoder(Component, type=None):
     """Reads one format of bodies."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Decoder: ...
 
 
-class AnyExtractor(Component):
+class AnyExtractor(Component, type=None):
     """Finds the records of a response that `decoder` reads."""
 
     streams: ClassVar[bool] = False
@@ -60,21 +60,21 @@ class AnyExtractor(Component):
     def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor: ...
 
 
-class AnyTransformation(Component):
+class AnyTransformation(Component, type=None):
     """Changes the records of a page, in place."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Transform: ...
 
 
-class AnyRecordFilter(Component):
+class AnyRecordFilter(Component, type=None):
     """Decides which records to keep."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Select: ...
 
 
-class AnySchemaNormalization(Component):
+class AnySchemaNormalization(Component, type=None):
     """Casts values to the types of a schema."""
 
     @abstractmethod
@@ -84,28 +84,28 @@ class AnySchemaNormalization(Component):
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-class AnyAuthenticator(Component):
+class AnyAuthenticator(Component, type=None):
     """Adds the credentials to a request."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Authenticator | None: ...
 
 
-class AnyBackoffStrategy(Component):
+class AnyBackoffStrategy(Component, type=None):
     """Says how long to wait before a request is tried again."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> WaitStrategy: ...
 
 
-class AnyErrorHandler(Component):
+class AnyErrorHandler(Component, type=None):
     """Says what an answer means and whether to try again."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> OutcomeHandler: ...
 
 
-class AnyRequestBody(Component):
+class AnyRequestBody(Component, type=None):
     """The body of a request."""
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Requester(Protocol):
         """A request with everything but pages and slices in it."""
 
 
-class AnyRequester(Component):
+class AnyRequester(Component, type=None):
     """Says what to ask for, and how to ask."""
 
     @abstractmethod
@@ -180,7 +180,7 @@ class PageStrategy(Protocol):
         """The token of the page after `page`; None when it was the last. size: records of a full page."""
 
 
-class AnyPaginationStrategy(Component):
+class AnyPaginationStrategy(Component, type=None):
     """How the next page is found."""
 
     @abstractmethod
@@ -199,7 +199,7 @@ class Pages(PageStrategy, Protocol):
         """Put a page's token, and the size, into a request."""
 
 
-class AnyPaginator(Component):
+class AnyPaginator(Component, type=None):
     """How pages are found and asked for."""
 
     @abstractmethod
@@ -234,7 +234,7 @@ class Router(Protocol):
         """Put what says which partition into a request."""
 
 
-class AnyPartitionRouter(Component):
+class AnyPartitionRouter(Component, type=None):
     """What a stream is read once for."""
 
     @property
@@ -270,14 +270,14 @@ class Incremental:
         return value is None or window is None or self.cursor.wants(window, value)
 
 
-class AnyIncrementalSync(Component):
+class AnyIncrementalSync(Component, type=None):
     """How a stream advances from one sync to the next."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Incremental: ...
 
 
-class AnyStateMigration(Component):
+class AnyStateMigration(Component, type=None):
     """Turns an old form of a stream's state into today's."""
 
     @abstractmethod
@@ -304,7 +304,7 @@ class SliceReader(Retriever, Protocol):
     router: Router | None
 
 
-class AnyRetriever(Component):
+class AnyRetriever(Component, type=None):
     """Reads the records of a slice."""
 
     @property
@@ -316,14 +316,14 @@ class AnyRetriever(Component):
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader: ...
 
 
-class AnySchemaLoader(Component):
+class AnySchemaLoader(Component, type=None):
     """Finds the JSON Schema of a stream's records."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]: ...
 
 
-class AnyStreams(Component):
+class AnyStreams(Component, type=None):
     """Streams of a source, any number."""
 
     @abstractmethod
@@ -334,7 +334,7 @@ class AnyStreams(Component):
         return None
 
 
-class AnyStream(AnyStreams):
+class AnyStream(AnyStreams, type=None):
     """A stream, or what stands for one."""
 
     @property
@@ -349,14 +349,14 @@ class AnyStream(AnyStreams):
         yield self.build(ctx)
 
 
-class AnyComponentsResolver(Component):
+class AnyComponentsResolver(Component, type=None):
     """Makes streams of a template."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]: ...
 
 
-class AnyCheck(Component):
+class AnyCheck(Component, type=None):
     """Says whether a connection works."""
 
     config_overrides: JsonObject | None = Field(None, description="Values of the config that only the check uses.")
@@ -372,28 +372,28 @@ class AnyCheck(Component):
 # --- config ------------------------------------------------------------------------------------------------------
 
 
-class AnyConfigTransformation(Component):
+class AnyConfigTransformation(Component, type=None):
     """Changes a config in place."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[JsonObject], None]: ...
 
 
-class AnyValidator(Component):
+class AnyValidator(Component, type=None):
     """Raises ConfigError for a config it does not accept."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], None]: ...
 
 
-class AnyValidationStrategy(Component):
+class AnyValidationStrategy(Component, type=None):
     """Raises ValueError for a value it does not accept."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]: ...
 
 
-class AnyCallRatePolicy(Component):
+class AnyCallRatePolicy(Component, type=None):
     """How often some requests may be sent."""
 
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -47,7 +46,6 @@ class JwtAuthenticator(AnyAuthenticator):
           iss: "{{ config['key_id'] }}"
     """
 
-    type: Literal["JwtAuthenticator"] = "JwtAuthenticator"
     secret_key: str = Field(description="The secret, or the private key in PEM, that signs.")
     base64_encode_secret_key: bool | str | None = Field(
         False, description="Whether the key is put into base64 before it signs; may be an expression."

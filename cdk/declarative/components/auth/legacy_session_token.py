@@ -1,7 +1,6 @@
 """LegacySessionTokenAuthenticator: user and password for a session token, as Metabase does it."""
 
 from collections.abc import Callable
-from typing import Literal
 
 from pydantic import Field
 
@@ -28,7 +27,6 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
         password: "{{ config['password'] }}"
     """
 
-    type: Literal["LegacySessionTokenAuthenticator"] = "LegacySessionTokenAuthenticator"
     header: str = Field(description="Name of the header for the token.")
     login_url: str = Field(description="Where to log in: a whole URL, or what follows the requester's `url_base`.")
     validate_session_url: str = Field(description="What to ask to see whether a given token is valid; as `login_url`.")

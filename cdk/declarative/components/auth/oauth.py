@@ -1,7 +1,6 @@
 """OAuthAuthenticator: access tokens that are renewed."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -55,7 +54,6 @@ class OAuthAuthenticator(AnyAuthenticator):
         refresh_token: "{{ config['refresh_token'] }}"
     """
 
-    type: Literal["OAuthAuthenticator"] = "OAuthAuthenticator"
     token_refresh_endpoint: str | None = Field(None, description="URL that gives access tokens.")
     client_id: str | None = Field(None, description="Who the connector is.")
     client_secret: str | None = Field(None, description="The connector's password.")

@@ -23,7 +23,6 @@ class OAuthConfigSpecification(Component):
             refresh_token: {type: string, path_in_connector_config: [credentials, refresh_token]}
     """
 
-    type: Literal["OAuthConfigSpecification"] = "OAuthConfigSpecification"
     oauth_user_input_from_connector_config_specification: JsonObject | None = Field(
         None, description="Which values of the config are needed before the user is asked for consent."
     )
@@ -57,7 +56,6 @@ class AuthFlow(Component):
               refresh_token: {type: string, path_in_connector_config: [credentials, refresh_token]}
     """
 
-    type: Literal["AuthFlow"] = "AuthFlow"
     auth_flow_type: Literal["oauth2.0", "oauth1.0"] | None = Field(None, description="The protocol.")
     predicate_key: list[str] | None = Field(None, description="The value of the config that says whether it applies.")
     predicate_value: str | None = Field(None, description="What that value then is.")

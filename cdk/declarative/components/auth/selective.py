@@ -1,7 +1,5 @@
 """SelectiveAuthenticator: the config says how to authenticate."""
 
-from typing import Literal
-
 from pydantic import Field
 
 from cdk.base.errors import ConfigError
@@ -26,7 +24,6 @@ class SelectiveAuthenticator(AnyAuthenticator):
             type: NoAuth
     """
 
-    type: Literal["SelectiveAuthenticator"] = "SelectiveAuthenticator"
     authenticator_selection_path: list[str] = Field(min_length=1, description="Path of that value in the config.")
     authenticators: dict[str, AnyAuthenticator] = Field(description="The authenticators, by name.")
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from cdk.rest.auth.static import with_header, with_secret
 from cdk.rest.http.json_path import path
 
 
-class AnySessionTokenRequest(Component):
+class AnySessionTokenRequest(Component, type=None):
     """How requests carry a session token."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class AnySessionTokenRequest(Component):
         """The function that puts a token into a request."""
 
 
-class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
+class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKey"):
     """The session token goes into a header, a query parameter or the body.
 
     Example:
@@ -39,7 +39,6 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
         api_token: "Token {{ session_token }}"
     """
 
-    type: Literal["ApiKey"] = "ApiKey"
     inject_into: RequestOption = Field(description="Where the token goes.")
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
@@ -49,14 +48,12 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
         return lambda request, token: with_secret(request, part, names, api_token.text({"session_token": token}))
 
 
-class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):
+class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest, type="Bearer"):
     """The session token goes into the header Authorization.
 
     Example:
         type: Bearer
     """
-
-    type: Literal["Bearer"] = "Bearer"
 
     def build(self, ctx: BuildContext) -> Present:
         return lambda request, token: with_header(request, "Authorization", f"Bearer {token}")
@@ -80,7 +77,6 @@ class SessionTokenAuthenticator(AnyAuthenticator):
           type: Bearer
     """
 
-    type: Literal["SessionTokenAuthenticator"] = "SessionTokenAuthenticator"
     login_requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
         description="The request that logs in."
     )

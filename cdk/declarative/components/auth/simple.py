@@ -1,7 +1,5 @@
 """Authenticators that send what the config holds: nothing, a key, a token, user and password."""
 
-from typing import Literal
-
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
@@ -17,8 +15,6 @@ class NoAuth(AnyAuthenticator):
     Example:
         type: NoAuth
     """
-
-    type: Literal["NoAuth"] = "NoAuth"
 
     def build(self, ctx: BuildContext) -> Authenticator | None:
         return None
@@ -36,7 +32,6 @@ class ApiKeyAuthenticator(AnyAuthenticator):
           field_name: X-API-Key
     """
 
-    type: Literal["ApiKeyAuthenticator"] = "ApiKeyAuthenticator"
     api_token: str | None = Field(None, description="The key.")
     header: str | None = Field(None, description="Name of a header for the key. Older than `inject_into`.")
     inject_into: RequestOption | None = Field(None, description="Where the key goes.")
@@ -59,7 +54,6 @@ class BearerAuthenticator(AnyAuthenticator):
         api_token: "{{ config['api_token'] }}"
     """
 
-    type: Literal["BearerAuthenticator"] = "BearerAuthenticator"
     api_token: str = Field(description="The token.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
@@ -75,7 +69,6 @@ class BasicHttpAuthenticator(AnyAuthenticator):
         password: "{{ config['password'] }}"
     """
 
-    type: Literal["BasicHttpAuthenticator"] = "BasicHttpAuthenticator"
     username: str = Field(description="The user.")
     password: str | None = Field("", description="The password.")
 

@@ -30,7 +30,6 @@ class QuotaStatusSource(Component):
         url: https://api.example.com/rate_limit
     """
 
-    type: Literal["QuotaStatusSource"] = "QuotaStatusSource"
     url: str = Field(description="The whole URL.")
     http_method: Literal["GET", "POST"] = Field("GET", description="GET or POST.")
     request_headers: dict[str, str] | None = Field(None, description="Headers, besides the token's.")
@@ -60,7 +59,6 @@ class TokenQuota(Component):
         reset_header: X-RateLimit-Reset
     """
 
-    type: Literal["TokenQuota"] = "TokenQuota"
     name: str = Field(description="Name of the quota.")
     remaining_path: list[str] = Field(description="Path, in the quota status, of how many calls are left.")
     reset_path: list[str] = Field(description="Path of when there are new ones: seconds since 1970, or ISO 8601.")
@@ -112,7 +110,6 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
             reset_path: [resources, core, reset]
     """
 
-    type: Literal["RateLimitedMultipleTokenAuthenticator"] = "RateLimitedMultipleTokenAuthenticator"
     tokens: str | list[str] = Field(description="The tokens: a list, or one text with `token_delimiter` between them.")
     token_delimiter: str = Field(",", description="What is between the tokens of one text.")
     auth_method: str = Field("Bearer", description="The word before a token.")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -65,7 +65,6 @@ class ConfigRemapField(AnyConfigTransformation):
         map: {sandbox: test, live: production}
     """
 
-    type: Literal["ConfigRemapField"] = "ConfigRemapField"
     map: JsonObject | str = Field(description="The new value for each old one, or an expression that gives them.")
     field_path: list[Text] = Field(min_length=1, description="Where the value is; nothing happens if it is not there.")
 
@@ -105,7 +104,6 @@ class ConfigAddFields(AnyConfigTransformation):
         condition: "{{ not config.get('base_url') }}"
     """
 
-    type: Literal["ConfigAddFields"] = "ConfigAddFields"
     fields: list[AddedFieldDefinition] = Field(description="The fields.")
     condition: Text = Field(
         "", description="Whether to add a field; reads `config`, and `value` and `path`, the field's. Empty: always."
@@ -142,7 +140,6 @@ class ConfigRemoveFields(AnyConfigTransformation):
         condition: "{{ config.get('token') }}"
     """
 
-    type: Literal["ConfigRemoveFields"] = "ConfigRemoveFields"
     field_pointers: list[list[Text]] = Field(
         description="Paths of the fields. `*`, `?` and `[ab]` match names as in file names, `**` any number of names."
     )
@@ -172,7 +169,6 @@ class ConfigMigration(Component):
           - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
     """
 
-    type: Literal["ConfigMigration"] = "ConfigMigration"
     transformations: list[Annotated[AnyConfigTransformation, Default("", "CustomConfigTransformation")]] = Field(
         description="What is changed, in order."
     )
@@ -191,7 +187,6 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
         base_schema: {type: object, required: [id]}
     """
 
-    type: Literal["ValidateAdheresToSchema"] = "ValidateAdheresToSchema"
     base_schema: JsonObject | str = Field(description="The schema, as an object, or as an expression or its JSON.")
 
     def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]:
@@ -263,7 +258,6 @@ class DpathValidator(AnyValidator):
           base_schema: {type: string, pattern: "^[0-9]{4}-"}
     """
 
-    type: Literal["DpathValidator"] = "DpathValidator"
     field_path: list[Text] = Field(min_length=1, description="Where the value is; `*` means every one there.")
     validation_strategy: Strategy = Field(description="What it must be.")
 
@@ -291,7 +285,6 @@ class PredicateValidator(AnyValidator):
           base_schema: {type: integer, minimum: 3}
     """
 
-    type: Literal["PredicateValidator"] = "PredicateValidator"
     value: JsonValue = Field(description="The value; expressions in it, at any depth, read `config`.")
     validation_strategy: Strategy = Field(description="What it must be.")
 
@@ -327,7 +320,6 @@ class ConfigNormalizationRules(Component):
               - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
     """
 
-    type: Literal["ConfigNormalizationRules"] = "ConfigNormalizationRules"
     config_migrations: list[ConfigMigration] = Field([], description="Turn old configs into today's, which are saved.")
     transformations: list[Annotated[AnyConfigTransformation, Default("", "CustomConfigTransformation")]] = Field(
         [], description="Change the config for a run, after the migrations. Nothing of it is saved."

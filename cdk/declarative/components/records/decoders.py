@@ -1,7 +1,7 @@
 """Decoders: the formats of bodies."""
 
 import codecs
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -31,8 +31,6 @@ class JsonDecoder(AnyDecoder):
         type: JsonDecoder
     """
 
-    type: Literal["JsonDecoder"] = "JsonDecoder"
-
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.JsonDocument()
 
@@ -47,7 +45,6 @@ class JsonItemsDecoder(AnyDecoder):
         items_path: data.users
     """
 
-    type: Literal["JsonItemsDecoder"] = "JsonItemsDecoder"
     items_path: str = Field(
         min_length=1,
         description="Names that lead to the list, with dots between them; `item` stands for the elements of a list on "
@@ -68,8 +65,6 @@ class JsonlDecoder(AnyDecoder):
         type: JsonlDecoder
     """
 
-    type: Literal["JsonlDecoder"] = "JsonlDecoder"
-
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.Jsonl()
 
@@ -83,7 +78,6 @@ class CsvDecoder(AnyDecoder):
         set_values_to_none: ["", "null"]
     """
 
-    type: Literal["CsvDecoder"] = "CsvDecoder"
     encoding: str | None = Field("utf-8", description="Encoding of the body.")
     delimiter: str | None = Field(",", description=r"What is between values: one character, or an escape as in `\t`.")
     set_values_to_none: list[str] | None = Field(None, description="Texts that mean that there is no value.")
@@ -106,8 +100,6 @@ class IterableDecoder(AnyDecoder):
         type: IterableDecoder
     """
 
-    type: Literal["IterableDecoder"] = "IterableDecoder"
-
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.TextLines()
 
@@ -118,8 +110,6 @@ class XmlDecoder(AnyDecoder):
     Example:
         type: XmlDecoder
     """
-
-    type: Literal["XmlDecoder"] = "XmlDecoder"
 
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.XmlDocument()
@@ -133,7 +123,6 @@ class GzipDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    type: Literal["GzipDecoder"] = "GzipDecoder"
     decoder: Inner = Field(description="Reads what is in the file.")
 
     def build(self, ctx: BuildContext) -> Decoder:
@@ -148,7 +137,6 @@ class ZipfileDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    type: Literal["ZipfileDecoder"] = "ZipfileDecoder"
     decoder: Inner = Field(description="Reads each file of the archive.")
 
     def build(self, ctx: BuildContext) -> Decoder:

@@ -29,7 +29,6 @@ class ParentFieldPath(Component):
         record_path: [invoice_id]
     """
 
-    type: Literal["ParentFieldPath"] = "ParentFieldPath"
     parent_path: list[str] = Field(min_length=1, description="Where the value is in the record; null if it has none.")
     record_path: list[str] = Field(
         min_length=1,
@@ -50,7 +49,6 @@ class RecordExpander(Component):
           - {type: ParentFieldPath, parent_path: [id], record_path: [invoice_id]}
     """
 
-    type: Literal["RecordExpander"] = "RecordExpander"
     expand_records_from_field: list[str] = Field(
         description="Path to the list in a record; `*` stands for every element or value, to expand several lists."
     )
@@ -102,7 +100,6 @@ class DpathExtractor(AnyExtractor):
         field_path: [data, users]
     """
 
-    type: Literal["DpathExtractor"] = "DpathExtractor"
     field_path: list[str | int] = Field(
         description="Names that lead to the records, `*` for every element of a list or value of an object; empty if "
         "the body is the records. In a body that is a list, the path begins in each element."
@@ -126,7 +123,6 @@ class CombinedExtractor(AnyExtractor):
           - {type: DpathExtractor, field_path: [next_items_page, items]}
     """
 
-    type: Literal["CombinedExtractor"] = "CombinedExtractor"
     extractors: list[Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")]] = Field(
         min_length=1, description="The extractors, in order."
     )
@@ -159,7 +155,6 @@ class ResponseToFileExtractor(AnyExtractor):
         preserve_na_values: true
     """
 
-    type: Literal["ResponseToFileExtractor"] = "ResponseToFileExtractor"
     streams: ClassVar[bool] = True
     preserve_na_values: bool = Field(
         False, description="Whether texts such as `NA`, `null` and `nan` stay as they are, instead of meaning null."

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import Field
@@ -43,7 +43,6 @@ class FileUploader(Component):
         filename_extractor: "{{ record.id }}/{{ record.file_name }}"
     """
 
-    type: Literal["FileUploader"] = "FileUploader"
     requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
         description="Asks for the file; it sees the `record` and its `download_target`."
     )

@@ -1,7 +1,5 @@
 """RecordFilter: which records to keep."""
 
-from typing import Literal
-
 from pydantic import Field
 
 from cdk.base.values import JsonObject
@@ -18,7 +16,6 @@ class RecordFilter(AnyRecordFilter):
         condition: "{{ record['status'] in ['active', 'expired'] }}"
     """
 
-    type: Literal["RecordFilter"] = "RecordFilter"
     condition: Text = Field(
         "",
         description="Whether to keep a record; reads `record`, `stream_slice` and `next_page_token`. "

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -37,7 +37,6 @@ class InlineSchemaLoader(AnySchemaLoader):
             id: {type: integer}
     """
 
-    type: Literal["InlineSchemaLoader"] = "InlineSchemaLoader"
     schema_: JsonObject = Field({}, alias="schema", description="The JSON Schema of a record.")
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
@@ -52,7 +51,6 @@ class JsonFileSchemaLoader(AnySchemaLoader):
         file_path: ./schemas/users.json
     """
 
-    type: Literal["JsonFileSchemaLoader"] = "JsonFileSchemaLoader"
     file_path: str | None = Field(None, description="The file; `./schemas/<name of the stream>.json` by default.")
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
@@ -116,7 +114,6 @@ class TypesMap(Component):
         target_type: string
     """
 
-    type: Literal["TypesMap"] = "TypesMap"
     target_type: "str | list[str] | ComplexFieldType" = Field(description="The type in JSON Schema.")
     current_type: str | list[str] = Field(description="What the API calls it, or the list of types it tells.")
     condition: str | None = Field(None, description="Whether this entry counts; reads `raw_schema`.")
@@ -131,7 +128,6 @@ class ComplexFieldType(Component):
         items: string
     """
 
-    type: Literal["ComplexFieldType"] = "ComplexFieldType"
     field_type: str = Field(description="The type.")
     items: "str | ComplexFieldType | None" = Field(None, description="The type of the elements.")
 
@@ -152,7 +148,6 @@ class SchemaTypeIdentifier(Component):
           - {type: TypesMap, current_type: text, target_type: string}
     """
 
-    type: Literal["SchemaTypeIdentifier"] = "SchemaTypeIdentifier"
     schema_pointer: list[str] = Field(
         [], description="Where the list of fields lies in the first record; without it each record is a field."
     )
@@ -177,7 +172,6 @@ class DynamicSchemaLoader(AnySchemaLoader):
           key_pointer: [name]
     """
 
-    type: Literal["DynamicSchemaLoader"] = "DynamicSchemaLoader"
     retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
         description="Reads the description."
     )

@@ -39,7 +39,6 @@ class AddedFieldDefinition(Component):
         value: "{{ config['account_id'] }}"
     """
 
-    type: Literal["AddedFieldDefinition"] = "AddedFieldDefinition"
     path: list[Text] = Field(
         min_length=1,
         description="Where it goes. Objects on the way are made, and lists, filled up with null, for a name of digits.",
@@ -119,7 +118,6 @@ class AddFields(AnyTransformation):
           - {path: [parent_id], value: "{{ stream_slice['parent_id'] }}"}
     """
 
-    type: Literal["AddFields"] = "AddFields"
     fields: list[AddedFieldDefinition] = Field(description="The fields.")
     condition: Text = Field(
         "",
@@ -211,7 +209,6 @@ class RemoveFields(AnyTransformation):
           - [address, "*", geo]
     """
 
-    type: Literal["RemoveFields"] = "RemoveFields"
     field_pointers: list[list[Text]] = Field(
         description="Paths of the fields. `*`, `?` and `[ab]` match names as in file names, `**` any number of names."
     )

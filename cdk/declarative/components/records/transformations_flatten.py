@@ -1,6 +1,6 @@
 """Transformations that bring fields of objects inside to the top of records."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -23,7 +23,6 @@ class FlattenFields(AnyTransformation):
         flatten_lists: false
     """
 
-    type: Literal["FlattenFields"] = "FlattenFields"
     flatten_lists: bool = Field(True, description="Whether elements of lists become fields, too: `list.0`, `list.1`.")
 
     def build(self, ctx: BuildContext) -> Transform:
@@ -67,7 +66,6 @@ class KeyTransformation(Component):
         prefix: properties_
     """
 
-    type: Literal["KeyTransformation"] = "KeyTransformation"
     prefix: Text | None = Field(None, description="Goes before each name.")
     suffix: Text | None = Field(None, description="Goes after each name.")
 
@@ -90,7 +88,6 @@ class DpathFlattenFields(AnyTransformation):
         delete_origin_value: true
     """
 
-    type: Literal["DpathFlattenFields"] = "DpathFlattenFields"
     field_path: list[Text] = Field(description="Where the object is; `*` means the first of several.")
     delete_origin_value: bool | None = Field(None, description="Whether the object goes away.")
     replace_record: bool | None = Field(None, description="Whether the fields of the object become the whole record.")

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
 from unicodedata import normalize
 
 from pydantic import Field
@@ -38,8 +37,6 @@ class KeysToLower(AnyTransformation):
         type: KeysToLower
     """
 
-    type: Literal["KeysToLower"] = "KeysToLower"
-
     def build(self, ctx: BuildContext) -> Transform:
         """The function that renames the fields of a page of records."""
 
@@ -62,8 +59,6 @@ class KeysToSnakeCase(AnyTransformation):
         type: KeysToSnakeCase
     """
 
-    type: Literal["KeysToSnakeCase"] = "KeysToSnakeCase"
-
     def build(self, ctx: BuildContext) -> Transform:
         """The function that renames the fields of a page of records."""
 
@@ -83,7 +78,6 @@ class KeysReplace(AnyTransformation):
         new: _
     """
 
-    type: Literal["KeysReplace"] = "KeysReplace"
     old: Text = Field(description="The text to replace; reads `record` and `stream_slice`.")
     new: Text = Field(description="What to write instead; reads the same.")
 

@@ -1,7 +1,7 @@
 """The budget of an API: how often it may be called, for one kind of request after the other."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -32,7 +32,6 @@ class HttpRequestRegexMatcher(Component):
         url_path_pattern: /v1/users
     """
 
-    type: Literal["HttpRequestRegexMatcher"] = "HttpRequestRegexMatcher"
     method: str | None = Field(None, description="GET, POST or another method.")
     url_base: str | None = Field(None, description="Scheme and host: `https://api.example.com`.")
     url_path_pattern: str | None = Field(None, description="A regular expression that is searched for in the path.")
@@ -68,7 +67,6 @@ class Rate(Component):
         interval: PT1M
     """
 
-    type: Literal["Rate"] = "Rate"
     limit: int | str = Field(description="How many calls, as a number or an expression.")
     interval: str = Field(description="A duration: `PT1S`, `PT1M`, `P1D`.")
 
@@ -87,7 +85,6 @@ class UnlimitedCallRatePolicy(AnyCallRatePolicy):
             url_path_pattern: /oauth/token
     """
 
-    type: Literal["UnlimitedCallRatePolicy"] = "UnlimitedCallRatePolicy"
     matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
@@ -106,7 +103,6 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
             method: GET
     """
 
-    type: Literal["FixedWindowCallRatePolicy"] = "FixedWindowCallRatePolicy"
     period: str = Field(description="How long a window lasts: `PT1M`, `P1D`.")
     call_limit: int | str = Field(description="How many calls fit a window, as a number or an expression.")
     matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
@@ -128,7 +124,6 @@ class MovingWindowCallRatePolicy(AnyCallRatePolicy):
         matchers: []
     """
 
-    type: Literal["MovingWindowCallRatePolicy"] = "MovingWindowCallRatePolicy"
     rates: list[Rate] = Field(min_length=1, description="How many calls, in how long.")
     matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
 
@@ -149,7 +144,6 @@ class HTTPAPIBudget(Component):
             matchers: []
     """
 
-    type: Literal["HTTPAPIBudget"] = "HTTPAPIBudget"
     policies: list[Annotated[AnyCallRatePolicy, Default("")]] = Field(
         description="What is allowed, for some requests each."
     )

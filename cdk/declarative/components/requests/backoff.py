@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -57,7 +57,6 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
         backoff_time_in_seconds: 30
     """
 
-    type: Literal["ConstantBackoffStrategy"] = "ConstantBackoffStrategy"
     backoff_time_in_seconds: float | str = Field(description="The wait in seconds, as a number or an expression.")
     jitter_range_in_seconds: Jitter = None
 
@@ -77,7 +76,6 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
         factor: 5
     """
 
-    type: Literal["ExponentialBackoffStrategy"] = "ExponentialBackoffStrategy"
     factor: float | str = Field(5, description="Half of the first wait, in seconds, as a number or an expression.")
     jitter_range_in_seconds: Jitter = None
 
@@ -96,7 +94,6 @@ class WaitTimeFromHeader(AnyBackoffStrategy):
         max_waiting_time_in_seconds: 600
     """
 
-    type: Literal["WaitTimeFromHeader"] = "WaitTimeFromHeader"
     header: HeaderName
     regex: NumberPattern = None
     max_waiting_time_in_seconds: LongestWait = None
@@ -120,7 +117,6 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
         min_wait: 5
     """
 
-    type: Literal["WaitUntilTimeFromHeader"] = "WaitUntilTimeFromHeader"
     header: HeaderName
     min_wait: float | str | None = Field(
         None, description="The shortest wait in seconds, also where the header is missing."
@@ -148,7 +144,6 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
         wait_time_in_seconds: "{{ response['error']['retry_after'] }}"
     """
 
-    type: Literal["WaitTimeFromResponse"] = "WaitTimeFromResponse"
     wait_time_in_seconds: str = Field(description="An expression that may use `response` and `headers`.")
     max_waiting_time_in_seconds: LongestWait = None
 

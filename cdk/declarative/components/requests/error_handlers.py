@@ -41,7 +41,6 @@ class HttpResponseFilter(Component):
         action: IGNORE
     """
 
-    type: Literal["HttpResponseFilter"] = "HttpResponseFilter"
     action: ActionName | None = Field(None, description="What to do. Without one the filter does nothing.")
     failure_type: FailureType | None = Field(None, description="What kind of error a FAIL is.")
     error_message: str | None = Field(
@@ -93,7 +92,6 @@ class DefaultErrorHandler(AnyErrorHandler):
             header: Retry-After
     """
 
-    type: Literal["DefaultErrorHandler"] = "DefaultErrorHandler"
     response_filters: list[HttpResponseFilter] | None = Field(
         None, description="What some answers mean; the first that is about an answer counts."
     )
@@ -139,7 +137,6 @@ class CompositeErrorHandler(AnyErrorHandler):
                 action: IGNORE
     """
 
-    type: Literal["CompositeErrorHandler"] = "CompositeErrorHandler"
     error_handlers: list[Annotated[AnyErrorHandler, Default("DefaultErrorHandler", "CustomErrorHandler")]] = Field(
         min_length=1, description="The handlers."
     )

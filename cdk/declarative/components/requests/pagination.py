@@ -1,7 +1,7 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -29,8 +29,6 @@ class NoPagination(AnyPaginator):
         type: NoPagination
     """
 
-    type: Literal["NoPagination"] = "NoPagination"
-
     def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:
         return _OnePage()
 
@@ -52,7 +50,6 @@ class DefaultPaginator(AnyPaginator):
         page_size_option: {type: RequestOption, inject_into: request_parameter, field_name: per_page}
     """
 
-    type: Literal["DefaultPaginator"] = "DefaultPaginator"
     pagination_strategy: Annotated[AnyPaginationStrategy, Default("", "CustomPaginationStrategy")] = Field(
         description="Finds the next page."
     )
@@ -108,7 +105,6 @@ class PageIncrement(AnyPaginationStrategy):
         inject_on_first_request: true
     """
 
-    type: Literal["PageIncrement"] = "PageIncrement"
     page_size: int | str | None = Field(None, description="Records of a full page.")
     start_from_page: int = Field(0, description="Number of the first page.")
     inject_on_first_request: bool = Field(False, description="Whether the first page is asked for by its number.")
@@ -129,7 +125,6 @@ class OffsetIncrement(AnyPaginationStrategy):
         page_size: 100
     """
 
-    type: Literal["OffsetIncrement"] = "OffsetIncrement"
     page_size: int | str | None = Field(None, description="Records of a full page; may read `response`.")
     inject_on_first_request: bool = Field(False, description="Whether the first page is asked for with offset 0.")
 
@@ -191,7 +186,6 @@ class CursorPagination(AnyPaginationStrategy):
         page_size: 100
     """
 
-    type: Literal["CursorPagination"] = "CursorPagination"
     cursor_value: str = Field(
         description="The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`."
     )

@@ -23,7 +23,6 @@ class GroupByKeyMergeStrategy(Component):
         key: id
     """
 
-    type: Literal["GroupByKeyMergeStrategy"] = "GroupByKeyMergeStrategy"
     key: str | list[str] = Field(description="The field of the key, or the fields that make it up together.")
 
     def build(self, ctx: BuildContext) -> Callable[[JsonObject], JsonValue]:
@@ -48,7 +47,6 @@ class PropertyChunking(Component):
         record_merge_strategy: {type: GroupByKeyMergeStrategy, key: id}
     """
 
-    type: Literal["PropertyChunking"] = "PropertyChunking"
     property_limit_type: Literal["characters", "property_count"] = Field(description="What the limit counts.")
     property_limit: int | None = Field(None, ge=1, description="The most that a request may ask for; any by default.")
     record_merge_strategy: GroupByKeyMergeStrategy | None = Field(
@@ -71,7 +69,6 @@ class JsonSchemaPropertySelector(Component):
           - {type: KeysReplace, old: properties_, new: ""}
     """
 
-    type: Literal["JsonSchemaPropertySelector"] = "JsonSchemaPropertySelector"
     transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
         [], description="Changes of the catalog's properties before they are compared, as if they were a record."
     )
@@ -106,7 +103,6 @@ class PropertiesFromEndpoint(Component):
             extractor: {type: DpathExtractor, field_path: [results]}
     """
 
-    type: Literal["PropertiesFromEndpoint"] = "PropertiesFromEndpoint"
     property_field_path: list[str] = Field(min_length=1, description="Where a record holds the name of a property.")
     retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
         description="Reads the properties, as records."
@@ -137,7 +133,6 @@ class QueryProperties(Component):
           property_limit: 2
     """
 
-    type: Literal["QueryProperties"] = "QueryProperties"
     property_list: list[str] | PropertiesFromEndpoint = Field(description="The properties, or where to find them.")
     always_include_properties: list[str] | None = Field(None, description="Properties that every request names.")
     property_chunking: PropertyChunking | None = Field(

@@ -1,7 +1,6 @@
 """Bodies of requests."""
 
 from collections.abc import Callable
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,7 +18,6 @@ class RequestBodyPlainText(AnyRequestBody):
         value: '{"since": "{{ config.start_date }}"}'
     """
 
-    type: Literal["RequestBodyPlainText"] = "RequestBodyPlainText"
     value: str = Field(description="The text of the body.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
@@ -41,7 +39,6 @@ class RequestBodyUrlEncodedForm(AnyRequestBody):
           since: "{{ config.start_date }}"
     """
 
-    type: Literal["RequestBodyUrlEncodedForm"] = "RequestBodyUrlEncodedForm"
     value: str | JsonObject = Field(description="Fields and their values, which are sent as texts.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
@@ -64,7 +61,6 @@ class RequestBodyJsonObject(AnyRequestBody):
           filter: {since: "{{ config.start_date }}"}
     """
 
-    type: Literal["RequestBodyJsonObject"] = "RequestBodyJsonObject"
     value: str | JsonObject = Field(description="The object; texts inside it may be expressions.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
@@ -95,7 +91,6 @@ class RequestBodyGraphQL(AnyRequestBody):
           variables: {limit: 10}
     """
 
-    type: Literal["RequestBodyGraphQL"] = "RequestBodyGraphQL"
     value: GraphQlQuery = Field(description="The query; other keys, such as `variables`, are sent beside it.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:

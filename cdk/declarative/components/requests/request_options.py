@@ -1,7 +1,7 @@
 """Where a value is put into a request: `RequestOption` and `RequestPath`."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ Put: TypeAlias = Callable[[RequestBuilder, JsonValue], None]
 """Puts one value where an option says."""
 
 
-class AnyPageTokenOption(Component):
+class AnyPageTokenOption(Component, type=None):
     """Where the token of a page goes."""
 
     says_size: ClassVar[bool] = False
@@ -35,7 +35,6 @@ class RequestOption(AnyPageTokenOption):
         field_name: page
     """
 
-    type: Literal["RequestOption"] = "RequestOption"
     inject_into: RequestPart = Field(description="Which part of the request.")
     field_name: str | None = Field(None, description="Name of the parameter, header or field.")
     field_path: list[str] | None = Field(None, description="Path in the JSON body, instead of `field_name`.")
@@ -67,8 +66,6 @@ class RequestPath(AnyPageTokenOption):
     """
 
     says_size = True
-
-    type: Literal["RequestPath"] = "RequestPath"
 
     def build(self, ctx: BuildContext) -> Put:
         """The function that follows a token."""

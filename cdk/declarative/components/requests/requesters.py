@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache, partial
-from typing import Annotated, Literal, cast
+from typing import Annotated, cast
 from urllib.parse import urljoin
 
 from pydantic import BeforeValidator, Field
@@ -53,7 +53,6 @@ class HttpRequester(AnyRequester):
           state: active
     """
 
-    type: Literal["HttpRequester"] = "HttpRequester"
     url: str | None = Field(None, description="The whole URL.")
     url_base: str | None = Field(None, description="The beginning of the URL, when `path` is the rest of it.")
     path: str | None = Field(None, description="What follows `url_base`.")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
@@ -53,7 +53,6 @@ class AsyncJobStatusMap(Component):
         skipped: [empty]
     """
 
-    type: Literal["AsyncJobStatusMap"] = "AsyncJobStatusMap"
     running: list[str] = Field(description="It is being worked on.")
     completed: list[str] = Field(description="It can be downloaded.")
     failed: list[str] = Field(description="It has failed, and is asked for again.")
@@ -91,7 +90,6 @@ class AsyncRetriever(AnyRetriever):
           extractor: {type: DpathExtractor, field_path: []}
     """
 
-    type: Literal["AsyncRetriever"] = "AsyncRetriever"
     record_selector: RecordSelector = Field(
         description="Filters and casts the records. Its extractor is not used: see `download_extractor`."
     )

@@ -37,7 +37,6 @@ class ComponentMappingDefinition(Component):
         value: "{{ components_values['name'] }}"
     """
 
-    type: Literal["ComponentMappingDefinition"] = "ComponentMappingDefinition"
     field_path: list[str] = Field(min_length=1, description="Where in the template; `*` stands for any key or index.")
     value: str = Field(description="The value; reads `components_values` and `stream_template_config`.")
     value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
@@ -73,7 +72,6 @@ class HttpComponentsResolver(AnyComponentsResolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    type: Literal["HttpComponentsResolver"] = "HttpComponentsResolver"
     retriever: Annotated[AnyRetriever, Default("SimpleRetriever")] = Field(
         description="Reads what there are streams for."
     )
@@ -107,7 +105,6 @@ class StreamConfig(Component):
         default_values: [{name: main}]
     """
 
-    type: Literal["StreamConfig"] = "StreamConfig"
     configs_pointer: list[str] = Field(description="Where the list lies in the config.")
     default_values: list[JsonValue] | None = Field(None, description="Items besides those of the config.")
 
@@ -128,7 +125,6 @@ class ConfigComponentsResolver(AnyComponentsResolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    type: Literal["ConfigComponentsResolver"] = "ConfigComponentsResolver"
     stream_config: Annotated[list[StreamConfig], ONE_OR_MANY] = Field(description="The list, or several.")
     components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
 
@@ -163,7 +159,6 @@ class StreamParametersDefinition(Component):
         list_of_parameters_for_stream: [{name: users}, {name: teams}]
     """
 
-    type: Literal["StreamParametersDefinition"] = "StreamParametersDefinition"
     list_of_parameters_for_stream: list[JsonObject] = Field(description="One object for each stream.")
 
 
@@ -179,7 +174,6 @@ class ParametrizedComponentsResolver(AnyComponentsResolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    type: Literal["ParametrizedComponentsResolver"] = "ParametrizedComponentsResolver"
     stream_parameters: StreamParametersDefinition = Field(description="The parameters.")
     components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
 
@@ -217,7 +211,6 @@ class DynamicDeclarativeStream(Component):
             - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    type: Literal["DynamicDeclarativeStream"] = "DynamicDeclarativeStream"
     name: str = Field("", description="What the check calls the template.")
     stream_template: JsonObject = Field(description="The stream that is copied.")
     components_resolver: AnyComponentsResolver = Field(description="Says what there are streams for.")

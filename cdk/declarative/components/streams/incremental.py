@@ -35,7 +35,6 @@ class MinMaxDatetime(Component):
         max_datetime: "{{ now_utc() }}"
     """
 
-    type: Literal["MinMaxDatetime"] = "MinMaxDatetime"
     datetime: str = Field(description="The moment.")
     datetime_format: str = Field("", description="How it is written; the cursor's format by default.")
     min_datetime: str | None = Field(None, description="The moment is never earlier than this.")
@@ -53,12 +52,6 @@ class MinMaxDatetime(Component):
         return moment
 
 
-class ClampingDetails(Component):
-    """What more `Clamping` must know."""
-
-    weekday: str | None = Field(None, description="The day on which a week begins.")
-
-
 class DatetimeBasedCursor(AnyIncrementalSync):
     """Advances by a date of the records, in windows of `step`.
 
@@ -73,7 +66,6 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
     """
 
-    type: Literal["DatetimeBasedCursor"] = "DatetimeBasedCursor"
     cursor_field: str = Field(description="The record's field.")
     datetime_format: str = Field(description="How moments are written for the API and in states.")
     start_datetime: Annotated[str | MinMaxDatetime, Default("MinMaxDatetime")] = Field(
@@ -176,7 +168,6 @@ class IncrementingCountCursor(AnyIncrementalSync):
         start_value_option: {type: RequestOption, inject_into: request_parameter, field_name: since_id}
     """
 
-    type: Literal["IncrementingCountCursor"] = "IncrementingCountCursor"
     cursor_field: str = Field(description="The record's field.")
     start_value: int | str | None = Field(None, description="Where a first read starts; 0 by default.")
     start_value_option: RequestOption | None = Field(None, description="Where the number goes.")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
@@ -35,7 +35,6 @@ class ListPartitionRouter(AnyPartitionRouter):
         request_option: {type: RequestOption, inject_into: request_parameter, field_name: region}
     """
 
-    type: Literal["ListPartitionRouter"] = "ListPartitionRouter"
     cursor_field: str = Field(description="Name of the partition's field.")
     values: str | list[JsonValue] = Field(description="The values, or an expression that gives a list of them.")
     request_option: RequestOption | None = Field(None, description="Where the value goes.")
@@ -82,7 +81,6 @@ class ParentStreamConfig(Component):
         partition_field: project_id
     """
 
-    type: Literal["ParentStreamConfig"] = "ParentStreamConfig"
     stream: Annotated[AnyStream, Default("DeclarativeStream")] = Field(description="The parent.")
     parent_key: str = Field(description="The field of the parent's record; a path is written with slashes.")
     partition_field: str = Field(description="The partition's field that takes its value.")
@@ -108,7 +106,6 @@ class SubstreamPartitionRouter(AnyPartitionRouter):
             partition_field: project_id
     """
 
-    type: Literal["SubstreamPartitionRouter"] = "SubstreamPartitionRouter"
     parent_stream_configs: list[ParentStreamConfig] = Field(
         min_length=1, description="The parents, one after the other."
     )
@@ -180,7 +177,6 @@ class GroupingPartitionRouter(AnyPartitionRouter):
           values: ["1", "2", "3"]
     """
 
-    type: Literal["GroupingPartitionRouter"] = "GroupingPartitionRouter"
     group_size: int = Field(ge=1, description="Partitions of a group.")
     underlying_partition_router: AnyPartitionRouter = Field(description="The partitions to group.")
     deduplicate: bool = Field(True, description="Whether a value that comes again is left out.")
@@ -240,7 +236,6 @@ class UnionPartitionRouter(AnyPartitionRouter):
           - {type: ListPartitionRouter, cursor_field: other_id, values: ["1", "2"]}
     """
 
-    type: Literal["UnionPartitionRouter"] = "UnionPartitionRouter"
     partition_field: str = Field(description="Name of the partition's field.")
     partition_routers: list[AnyPartitionRouter] = Field(min_length=2, description="The routers, in order.")
 

@@ -22,7 +22,6 @@ class PaginationResetLimits(Component):
         number_of_records: 10000
     """
 
-    type: Literal["PaginationResetLimits"] = "PaginationResetLimits"
     number_of_records: int | None = Field(None, ge=1, description="After how many records of a slice.")
 
 
@@ -38,7 +37,6 @@ class PaginationReset(Component):
         limits: {type: PaginationResetLimits, number_of_records: 10000}
     """
 
-    type: Literal["PaginationReset"] = "PaginationReset"
     action: Literal["SPLIT_USING_CURSOR", "RESET"] = Field(description="From where.")
     limits: PaginationResetLimits | None = Field(None, description="After how many records.")
 
@@ -61,7 +59,6 @@ class PageSizeReduction(Component):
         minimum_page_size: 10
     """
 
-    type: Literal["PageSizeReduction"] = "PageSizeReduction"
     reduction_factor: float = Field(2, gt=1, description="What the page size is divided by.")
     minimum_page_size: int = Field(1, ge=1, description="The smallest page size.")
     max_attempts: int = Field(5, ge=1, description="Reductions in a row, without a page that came.")
@@ -105,7 +102,6 @@ class RequestWindowSplitting(Component):
         min_split_window: P1D
     """
 
-    type: Literal["RequestWindowSplitting"] = "RequestWindowSplitting"
     failure_message: str | None = Field(None, description="What a person can do when a window cannot be cut more.")
     min_split_window: str | None = Field(
         None, description="A window of this length is not cut, ISO 8601; `cursor_granularity` is the least."

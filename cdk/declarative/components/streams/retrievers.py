@@ -50,7 +50,6 @@ class RecordSelector(Component):
         record_filter: {type: RecordFilter, condition: "{{ record.active }}"}
     """
 
-    type: Literal["RecordSelector"] = "RecordSelector"
     extractor: Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
         description="Finds the records in a response."
     )
@@ -138,7 +137,6 @@ class SimpleRetriever(AnyRetriever):
           extractor: {type: DpathExtractor, field_path: []}
     """
 
-    type: Literal["SimpleRetriever"] = "SimpleRetriever"
     requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
         description="What to ask for."
     )

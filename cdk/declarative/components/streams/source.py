@@ -1,7 +1,7 @@
 """DeclarativeSource: the root of a manifest; with its spec, its check, and how much it reads at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -35,7 +35,6 @@ class Spec(Component):
             api_key: {type: string, airbyte_secret: true}
     """
 
-    type: Literal["Spec"] = "Spec"
     connection_specification: JsonObject = Field(description="The JSON Schema of the config.")
     documentation_url: str | None = Field(None, description="Where a person reads how to fill in the config.")
     advanced_auth: JsonObject | None = Field(None, description="How a platform obtains OAuth credentials.")
@@ -53,7 +52,6 @@ class ConcurrencyLevel(Component):
         max_concurrency: 20
     """
 
-    type: Literal["ConcurrencyLevel"] = "ConcurrencyLevel"
     default_concurrency: int | str = Field(description="How many, as a number or an expression.")
     max_concurrency: int | None = Field(None, description="The most, whatever the expression gives.")
 
@@ -75,7 +73,6 @@ class DynamicStreamCheckConfig(Component):
         stream_count: 1
     """
 
-    type: Literal["DynamicStreamCheckConfig"] = "DynamicStreamCheckConfig"
     dynamic_stream_name: str = Field(description="Name of the template.")
     stream_count: int | None = Field(None, ge=1, description="How many; all by default.")
 
@@ -88,7 +85,6 @@ class CheckStream(AnyCheck):
         stream_names: [users]
     """
 
-    type: Literal["CheckStream"] = "CheckStream"
     stream_names: list[str] = Field([], description="The streams.")
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = Field(
         [], description="Which of the streams of templates."
@@ -140,7 +136,6 @@ class CheckDynamicStream(AnyCheck):
         stream_count: 1
     """
 
-    type: Literal["CheckDynamicStream"] = "CheckDynamicStream"
     stream_count: int = Field(ge=0, description="How many streams are tried.")
     use_check_availability: bool = Field(True, description="Whether records are asked for, or only streams built.")
 
@@ -175,8 +170,6 @@ class BlockSimultaneousSyncsAction(Component):
         type: BlockSimultaneousSyncsAction
     """
 
-    type: Literal["BlockSimultaneousSyncsAction"] = "BlockSimultaneousSyncsAction"
-
 
 class StreamGroup(Component):
     """Streams that belong together.
@@ -187,7 +180,6 @@ class StreamGroup(Component):
         action: {type: BlockSimultaneousSyncsAction}
     """
 
-    type: Literal["StreamGroup"] = "StreamGroup"
     streams: list[JsonValue] = Field(description="The streams.")
     action: BlockSimultaneousSyncsAction = Field(description="What holds for them.")
 
@@ -210,7 +202,6 @@ class DeclarativeSource(Component):
                 extractor: {type: DpathExtractor, field_path: []}
     """
 
-    type: Literal["DeclarativeSource"] = "DeclarativeSource"
     version: str = Field(description="The version of the language that the manifest was written for.")
     check: Annotated[AnyCheck, Default("CheckStream")] = Field(description="How a connection is checked.")
     streams: list[Annotated[AnyStreams, Default("DeclarativeStream")]] = Field([], description="The streams.")

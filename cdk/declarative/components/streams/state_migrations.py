@@ -1,7 +1,6 @@
 """State migrations: old forms of a stream's state."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue
@@ -22,8 +21,6 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
     Example:
         type: LegacyToPerPartitionStateMigration
     """
-
-    type: Literal["LegacyToPerPartitionStateMigration"] = "LegacyToPerPartitionStateMigration"
 
     def build(self, ctx: BuildContext, stream: AnyStream) -> Callable[[JsonValue], JsonValue]:
         """The migration. Raises ManifestError: the stream has not exactly one partition field."""

@@ -1,7 +1,7 @@
 """Streams that depend: on the config (`ConditionalStreams`), or on the state (`StateDelegatingStream`)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -31,7 +31,6 @@ class ConditionalStreams(AnyStreams):
                 extractor: {type: DpathExtractor, field_path: []}
     """
 
-    type: Literal["ConditionalStreams"] = "ConditionalStreams"
     streams_: list[Annotated[AnyStream, Default("DeclarativeStream")]] = Field(
         alias="streams", description="The streams."
     )
@@ -70,7 +69,6 @@ class StateDelegatingStream(AnyStream):
             start_datetime: "2024-01-01"
     """
 
-    type: Literal["StateDelegatingStream"] = "StateDelegatingStream"
     name: str = Field(description="How catalogs, states and tables call it.")
     full_refresh_stream: Annotated[DeclarativeStream, Default("DeclarativeStream")] = Field(
         description="How it is read without a state."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -47,7 +47,6 @@ class DeclarativeStream(AnyStream):
           schema: {type: object, properties: {id: {type: integer}}}
     """
 
-    type: Literal["DeclarativeStream"] = "DeclarativeStream"
     name: str = Field("", description="How catalogs, states and tables call it.")
     retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
         description="Reads the records."
