@@ -436,7 +436,7 @@ def test_a_manifest_says_how_many_slices_are_read_at_once(level: Any, expected: 
 def test_a_concurrency_that_is_no_number_is_refused() -> None:
     site = Site(concurrency_level={"type": "ConcurrencyLevel", "default_concurrency": "{{ config.workers }}"})
 
-    with pytest.raises(ManifestError, match="expected a whole number"):
+    with pytest.raises(ManifestError, match="expected an integer"):
         site.source.concurrency({"workers": "many"})
 
 

@@ -293,7 +293,7 @@ def test_the_streams_of_a_source_share_the_places_for_jobs(count: Json, places: 
 
 @pytest.mark.parametrize("count", [0, "{{ config.jobs }}", "many"])
 def test_places_for_jobs_that_are_no_number_are_refused(count: Json) -> None:
-    with pytest.raises(ManifestError, match=r"max_concurrent_async_job_count: found .*, expected a whole number"):
+    with pytest.raises(ManifestError, match=r"max_concurrent_async_job_count: found .*, expected an integer"):
         made(max_concurrent_async_job_count=count).streams({"jobs": "few"})
 
 
@@ -422,7 +422,7 @@ SINCE = {
         (
             {"paginator": {"type": "DefaultPaginator", "pagination_strategy": SIZED}},
             {},
-            "page_size: found 'many', expected a whole number",
+            "page_size: found 'many', expected an integer",
         ),
         ({}, {"incremental_sync": SINCE}, "start_datetime: found 'never', expected a moment"),
         (

@@ -6,7 +6,7 @@ import pytest
 from cdk import CredentialsError, RateLimited, ServerError, Timeout
 from cdk.base.errors import BugError, CdkError
 from cdk.rest import Action, Backoff, HttpClient, HttpErrorHandler, Request, Response, RetryPolicy, Verdict
-from cdk.rest.errors.signals import ResetPagination
+from cdk.rest.errors.outcome import ResetPagination
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
 

@@ -15,13 +15,12 @@ from cdk.compat.facades.facades import DecoderFacade, PartitionRouterFacade, Req
 from cdk.compat.facades.instantiate import authenticator, instance, selector
 from cdk.compat.facades.slices import fill, slice_arguments
 from cdk.compat.loading.custom_module import custom_class
-from cdk.declarative.components.custom import CustomAuthenticator
+from cdk.declarative.components.custom import CustomAuthenticator, CustomComponent
 from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as ManifestCursor
 from cdk.declarative.components.streams.partition_routers import Product
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyPartitionRouter,

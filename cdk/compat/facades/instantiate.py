@@ -36,14 +36,13 @@ from cdk.compat.facades.facades import (
 )
 from cdk.compat.loading.custom_module import custom_class
 from cdk.declarative.components.auth.sharing import definition, learner
-from cdk.declarative.components.custom import CustomAuthenticator
+from cdk.declarative.components.custom import CustomAuthenticator, CustomComponent
 from cdk.declarative.components.requests import request_options as options
 from cdk.declarative.components.requests import requesters
 from cdk.declarative.components.streams import partition_routers as routers
 from cdk.declarative.components.streams import retrievers
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import (
     AnyAuthenticator,
     AnyBackoffStrategy,

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from cdk.base.errors import ManifestError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
+from cdk.base.times.iso_durations import Duration, later, parse_duration
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.template import (
@@ -23,6 +26,7 @@ from cdk.declarative.interpolation.template import (
 from cdk.declarative.model.component import Component
 from cdk.rest import Authenticator, OAuth2, RequestsTransport, Transport
 from cdk.rest.async_jobs import JobBudget
+from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.origin import CredentialScope
 from cdk.rest.limits.budget import CallBudget
 
@@ -30,6 +34,9 @@ Names: TypeAlias = Mapping[str, object]
 """Names that an expression may use, besides `config` and `parameters`."""
 
 NO_NAMES: Names = {}
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 def _ignore(*_: object) -> None: ...
@@ -143,10 +150,74 @@ class BuildContext:
         except ExpressionError as error:
             return NestedExpression(NestedTemplate(value, where, broken(error).value), base)
 
+    def number(self, component: Component, field: str, default: T) -> float | T:
+        """The number from 0 that a field of a component gives; `default` where the field is null.
+
+        Raises ManifestError: it gives something else.
+        """
+        return self._read(component, field, default, _number, "a number of at least 0")
+
+    def integer(
+        self, component: Component, field: str, default: T, *, least: int | None = None, empty: bool = False
+    ) -> int | T:
+        """The integer that a field of a component gives, 5.0 is one; `default` where the field is null.
+
+        empty: `default` also where it gives null or an empty string. Raises ManifestError: it gives something else.
+        """
+        expected = "an integer" if least is None else f"an integer of at least {least}"
+        return self._read(component, field, default, partial(_integer, least), expected, empty=empty)
+
+    def duration(self, component: Component, field: str, default: T) -> Duration | T:
+        """The duration that a field of a component gives; `default` where the field is null, or gives an empty string.
+
+        Raises ManifestError: it gives something else.
+        """
+        text = "" if getattr(component, field) is None else self.expression(component, field).text()
+        try:
+            return parse_duration(text) if text else default
+        except ValueError:
+            where = self.where(component, field)
+            raise ManifestError(f"{where}: found {text!r}, expected a duration such as P1D, PT1H or P1M") from None
+
+    def duration_from_now(self, component: Component, field: str, default: T) -> timedelta | T:
+        """The same from now on: how long a month or a year is depends on when it begins."""
+        length, now = self.duration(component, field, None), self.runtime.clock()
+        return default if length is None else later(now, length) - now
+
+    def _read(
+        self,
+        component: Component,
+        field: str,
+        default: T,
+        convert: Callable[[JsonValue], V | None],
+        expected: str,
+        *,
+        empty: bool = False,
+    ) -> V | T:
+        if getattr(component, field) is None:
+            return default
+        value = self.expression(component, field).value()
+        if empty and value in (None, ""):
+            return default
+        converted = convert(value)
+        if converted is None:
+            raise ManifestError(f"{self.where(component, field)}: found {value!r}, expected {expected}")
+        return converted
+
     def where(self, component: Component, field: str) -> str:
         """A field of a component, as errors name it."""
         name = component.type_name() or type(component).__name__
         return f"{self.stream}: {name}.{field}" if self.stream else f"{name}.{field}"
+
+
+def _number(value: JsonValue) -> float | None:
+    seconds = as_seconds(value)
+    return None if isinstance(value, bool) or seconds is None or seconds < 0 else seconds
+
+
+def _integer(least: int | None, value: JsonValue) -> int | None:
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    return number if type(number) is int and (least is None or number >= least) else None
 
 
 def _compiled(text: str, where: str) -> Template:

@@ -64,16 +64,6 @@ class RequestBuilder:
                 self._free_body()
                 self._put_deep(path, value)
 
-    def put_params(self, params: Mapping[str, JsonValue]) -> None:
-        """Add query parameters. Raises ManifestError: one is there already."""
-        for name, value in params.items():
-            self._put_flat(self.params, name, value, "the query parameter")
-
-    def put_headers(self, headers: Mapping[str, JsonValue]) -> None:
-        """Add headers. Raises ManifestError: one is there already."""
-        for name, value in headers.items():
-            self._put_flat(self.headers, name, value, "the header")
-
     def follow(self, link: str) -> None:
         """Send it to `link` instead; a relative one is joined to `base`."""
         base = self.url if self.base is None else self.base()

@@ -6,7 +6,7 @@ from cdk.base.errors import TransientError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Sleep
 from cdk.base.values import JsonValue
-from cdk.rest.errors.signals import ReducePageSize
+from cdk.rest.errors.outcome import ReducePageSize
 
 
 @dataclass(frozen=True, slots=True)

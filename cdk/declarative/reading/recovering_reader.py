@@ -11,7 +11,7 @@ from cdk.base.errors import FatalError, TransientError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Record
 from cdk.declarative.model.plug_points import Incremental, Router, SliceReader
-from cdk.rest.errors.signals import ResetPagination, SplitWindow
+from cdk.rest.errors.outcome import ResetPagination, SplitWindow
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window

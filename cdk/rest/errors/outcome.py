@@ -1,4 +1,7 @@
-"""Outcome: what a response means, whatever the attempt; and the error that it ends with, if it comes to that."""
+"""Outcome: what a response means, whatever the attempt; and the error that it ends with, if it comes to that.
+
+A signal is an error that asks for pages to be read differently: whoever reads pages acts on it, or lets it fail.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,9 +9,27 @@ from http import HTTPStatus
 
 from cdk.base.errors import CdkError, ConfigError, FailureType, FatalError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import Action
-from cdk.rest.errors.signals import PagingSignal, ReducePageSize, ResetPagination, SplitWindow
 from cdk.rest.errors.status_errors import STATUSES, as_error, error_for, exchange_text
 from cdk.rest.http.messages import Response
+
+
+class PagingSignal(FatalError):
+    """The same request will fail again, but the slice can be read with other requests."""
+
+
+class ResetPagination(PagingSignal):
+    """The pages of the slice are to be read again from the first."""
+
+
+class ReducePageSize(PagingSignal):
+    """The page is too large for the API: ask for fewer records."""
+
+    failure_type = "config_error"
+
+
+class SplitWindow(PagingSignal):
+    """The window is too large for the API: ask for its halves."""
+
 
 _KINDS: Mapping[FailureType, type[CdkError]] = {
     "config_error": ConfigError,

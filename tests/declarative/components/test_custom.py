@@ -8,10 +8,9 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.compat.airbyte_code import airbyte_code
 from cdk.declarative.components import register
-from cdk.declarative.components.custom import CustomConfigTransformation, CustomValidationStrategy
+from cdk.declarative.components.custom import CustomComponent, CustomConfigTransformation, CustomValidationStrategy
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.custom_code import CustomComponent
 from cdk.declarative.model.plug_points import StreamParts
 from cdk.rest import JsonDocument
 

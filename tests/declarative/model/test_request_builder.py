@@ -76,8 +76,8 @@ def test_a_body_is_of_one_kind() -> None:
 
 def test_values_are_sent_as_texts() -> None:
     made = draft()
-    made.put_params({"n": 1, "yes": True, "none": None, "many": [1, "b"]})
-    made.put_headers({"X-N": 1})
+    made.params.update({"n": 1, "yes": True, "none": None, "many": [1, "b"]})
+    made.headers.update({"X-N": 1})
 
     request = made.request()
 
@@ -88,7 +88,7 @@ def test_values_are_sent_as_texts() -> None:
 
 def test_what_the_url_says_already_is_sent_once() -> None:
     made = draft(url=f"{URL}?page=2&size=5")
-    made.put_params({"page": "2", "size": 6})
+    made.params.update({"page": "2", "size": 6})
 
     assert made.request().params == {"size": "6"}
 

@@ -16,8 +16,7 @@ from cdk.base.errors import (
 )
 from cdk.rest import IGNORE, SUCCESS, Action, HttpErrorHandler, Response, RetryPolicy, Verdict, fail, retry
 from cdk.rest.errors.http_error_handler import HandlerChain, OutcomeHandler, Rule
-from cdk.rest.errors.outcome import Outcome
-from cdk.rest.errors.signals import PagingSignal, ReducePageSize, ResetPagination, SplitWindow
+from cdk.rest.errors.outcome import Outcome, PagingSignal, ReducePageSize, ResetPagination, SplitWindow
 from tests.rest.api import response
 
 

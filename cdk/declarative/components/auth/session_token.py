@@ -1,17 +1,14 @@
 """SessionTokenAuthenticator: a login whose answer holds the token to send."""
 
 from abc import abstractmethod
-from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field
 
-from cdk.base.times.iso_durations import later
 from cdk.declarative.components.auth.sharing import definition, learner, shared
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDocument
 from cdk.rest.auth.session_token import Present, SessionToken
@@ -101,16 +98,9 @@ class SessionTokenAuthenticator(AnyAuthenticator):
             lambda: login.draft({}).request(),
             lambda response: token(decoder.decode(response)),
             self.request_authentication.build(ctx),
-            life=self._life(ctx),
+            life=ctx.duration_from_now(self, "expiration_duration", None),
             login_as=None if login_as is None else login_as.build(ctx),
             judge=None if judge is None else judge.build(ctx),
             learn=learner(ctx),
             clock=ctx.runtime.clock,
         )
-
-    def _life(self, ctx: BuildContext) -> timedelta | None:
-        if not self.expiration_duration:
-            return None
-        text, now = ctx.expression(self, "expiration_duration").text(), ctx.runtime.clock()
-        # How long a month or a year of the duration is depends on when it begins.
-        return later(now, parse_duration(text, ctx.where(self, "expiration_duration"))) - now

@@ -6,13 +6,11 @@ from typing import Literal
 from pydantic import Field
 
 from cdk.base.errors import ConfigError
-from cdk.base.times.iso_durations import later
 from cdk.base.values import canonical
 from cdk.declarative.components.auth.sharing import shared
 from cdk.declarative.components.requests.api_budget import HttpRequestRegexMatcher
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, Request
 from cdk.rest.auth.quota import Quota
@@ -143,11 +141,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
         return [text.strip() for text in texts if text.strip()]
 
     def _pool(self, ctx: BuildContext, tokens: list[str]) -> TokenPool:
-        now = ctx.runtime.clock()
-        longest: timedelta = (
-            later(now, parse_duration(ctx.expression(self, "max_wait_time").text(), ctx.where(self, "max_wait_time")))
-            - now
-        )
+        longest = ctx.duration_from_now(self, "max_wait_time", timedelta())
 
         def wait(seconds: float) -> None:
             if seconds > _SHORT_WAIT:

@@ -1,18 +1,17 @@
 """The budget of an API: how often it may be called, for one kind of request after the other."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.times.iso_durations import later
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.backoff import checked_pattern
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyCallRatePolicy
 from cdk.rest import Budget
 from cdk.rest.errors.retry_policy import LONGEST_WAIT
@@ -54,7 +53,7 @@ class HttpRequestRegexMatcher(Component):
             Pattern(self.url_path_pattern) if self.url_path_pattern else None,
             {name: str(value) for name, value in (self.params or {}).items()},
             {name: str(value) for name, value in (self.headers or {}).items()},
-            1 if self.weight is None else _integer(ctx, self, "weight"),
+            ctx.integer(self, "weight", 1, least=1),
         )
 
 
@@ -72,7 +71,7 @@ class Rate(Component):
 
     def build(self, ctx: BuildContext) -> tuple[int, float]:
         """How many calls, in how many seconds."""
-        return _integer(ctx, self, "limit"), _period(ctx, self, "interval")
+        return ctx.integer(self, "limit", 1, least=1), _period(ctx, self, "interval")
 
 
 class UnlimitedCallRatePolicy(AnyCallRatePolicy):
@@ -109,7 +108,7 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """The policy. Raises ManifestError: the limit or the period allows nothing, or less than one request."""
-        rate = _integer(ctx, self, "call_limit"), _period(ctx, self, "period")
+        rate = ctx.integer(self, "call_limit", 1, least=1), _period(ctx, self, "period")
         return _policy(ctx, self, "call_limit", (rate,), self.matchers, renews=True)
 
 
@@ -187,18 +186,9 @@ def _policy(
         raise ManifestError(f"{ctx.where(component, field)}: {error.message}") from None
 
 
-def _integer(ctx: BuildContext, component: Component, field: str) -> int:
-    value = ctx.expression(component, field).value()
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    if type(value) is not int or value < 1:
-        raise ManifestError(f"{ctx.where(component, field)}: found {value!r}, expected a whole number from 1")
-    return value
-
-
 def _period(ctx: BuildContext, component: Component, field: str) -> float:
-    where, now = ctx.where(component, field), ctx.runtime.clock()
-    period = (later(now, parse_duration(getattr(component, field), where)) - now).total_seconds()
-    if period <= 0:
-        raise ManifestError(f"{where}: found {getattr(component, field)!r}, expected a duration above 0")
-    return period
+    period = ctx.duration_from_now(component, field, timedelta())
+    if period <= timedelta():
+        text = getattr(component, field)
+        raise ManifestError(f"{ctx.where(component, field)}: found {text!r}, expected a duration above 0")
+    return period.total_seconds()

@@ -8,7 +8,6 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from cdk.base.errors import CdkError, ManifestError
-from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyBackoffStrategy
 from cdk.rest import Response
@@ -63,7 +62,7 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
     def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
             lambda: constant(
-                _number(ctx, self, "backoff_time_in_seconds") or 0.0, jitter=self.jitter_range_in_seconds or 0.0
+                ctx.number(self, "backoff_time_in_seconds", 0.0), jitter=self.jitter_range_in_seconds or 0.0
             )
         )
 
@@ -81,7 +80,7 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
         return _when_used(
-            lambda: exponential(_number(ctx, self, "factor") or 0.0, jitter=self.jitter_range_in_seconds or 0.0)
+            lambda: exponential(ctx.number(self, "factor", 0.0), jitter=self.jitter_range_in_seconds or 0.0)
         )
 
 
@@ -103,7 +102,7 @@ class WaitTimeFromHeader(AnyBackoffStrategy):
             lambda: from_header(
                 ctx.expression(self, "header").text(),
                 pattern=_pattern(ctx, self),
-                longest=_number(ctx, self, "max_waiting_time_in_seconds"),
+                longest=ctx.number(self, "max_waiting_time_in_seconds", None),
             )
         )
 
@@ -129,8 +128,8 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
             lambda: until_header(
                 ctx.expression(self, "header").text(),
                 pattern=_pattern(ctx, self),
-                least=_number(ctx, self, "min_wait"),
-                longest=_number(ctx, self, "max_waiting_time_in_seconds"),
+                least=ctx.number(self, "min_wait", None),
+                longest=ctx.number(self, "max_waiting_time_in_seconds", None),
                 clock=ctx.runtime.clock,
             )
         )
@@ -151,7 +150,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
         expression = ctx.expression(self, "wait_time_in_seconds")
 
         def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a WaitStrategy
-            longest = _number(ctx, self, "max_waiting_time_in_seconds")
+            longest = ctx.number(self, "max_waiting_time_in_seconds", None)
             match outcome:
                 case Response():
                     names = {"response": body_of(outcome), "headers": outcome.headers}
@@ -181,14 +180,3 @@ def _when_used(make: Callable[[], WaitStrategy]) -> WaitStrategy:
 
 def _pattern(ctx: BuildContext, component: WaitTimeFromHeader | WaitUntilTimeFromHeader) -> str | None:
     return None if component.regex is None else ctx.expression(component, "regex").text()
-
-
-def _number(ctx: BuildContext, component: Component, field: str) -> float | None:
-    """A number of seconds. Raises ManifestError: it is none."""
-    if getattr(component, field) is None:
-        return None
-    value = ctx.expression(component, field).value()
-    seconds = as_seconds(value)
-    if seconds is None:
-        raise ManifestError(f"{ctx.where(component, field)}: found {value!r}, expected a number of seconds")
-    return seconds

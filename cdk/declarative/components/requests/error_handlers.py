@@ -1,11 +1,10 @@
 """Error handlers: what answers mean, and how often a request is tried again."""
 
-from contextlib import suppress
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from cdk.base.errors import FailureType, ManifestError
+from cdk.base.errors import FailureType
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext, Expression, Names
@@ -104,17 +103,9 @@ class DefaultErrorHandler(AnyErrorHandler):
         """The handler. Raises ManifestError: `max_retries` is no number."""
         rules = [rule for item in self.response_filters or () if (rule := item.build(ctx)) is not None]
         waits = tuple(strategy.build(ctx) for strategy in self.backoff_strategies or ())
-        retry_policy = RetryPolicy(self._retries(ctx), waits, shortens=True, clock=ctx.runtime.clock)
+        retries = max(0, ctx.integer(self, "max_retries", RetryPolicy().retries))
+        retry_policy = RetryPolicy(retries, waits, shortens=True, clock=ctx.runtime.clock)
         return HttpErrorHandler(_RETRIED, rules=rules, retry_policy=retry_policy)
-
-    def _retries(self, ctx: BuildContext) -> int:
-        if self.max_retries is None:
-            return RetryPolicy().retries
-        value = ctx.expression(self, "max_retries").value()
-        with suppress(ValueError):
-            if isinstance(value, int | float | str):
-                return max(0, int(value))
-        raise ManifestError(f"{ctx.where(self, 'max_retries')}: found {value!r}, expected a whole number")
 
 
 class CompositeErrorHandler(AnyErrorHandler):

@@ -111,7 +111,12 @@ class PageIncrement(AnyPaginationStrategy):
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         start = self.start_from_page
-        return _Counting(_size(self, ctx), start if self.inject_on_first_request else None, start, by_records=False)
+        return _Counting(
+            ctx.integer(self, "page_size", None, empty=True),
+            start if self.inject_on_first_request else None,
+            start,
+            by_records=False,
+        )
 
     def shrinking_problem(self) -> str:
         return "pages with numbers cannot shrink: a number names other records then"
@@ -134,7 +139,7 @@ class OffsetIncrement(AnyPaginationStrategy):
             size = ctx.expression(self, "page_size")
             if not size.fixed:
                 return _Counting(None, first, 0, by_records=True, size_expression=size)
-        return _Counting(_size(self, ctx), first, 0, by_records=True)
+        return _Counting(ctx.integer(self, "page_size", None, empty=True), first, 0, by_records=True)
 
 
 class _Counting(PageStrategy):
@@ -194,7 +199,9 @@ class CursorPagination(AnyPaginationStrategy):
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")
-        return _CursorStrategy(ctx.expression(self, "cursor_value"), stop, _size(self, ctx))
+        return _CursorStrategy(
+            ctx.expression(self, "cursor_value"), stop, ctx.integer(self, "page_size", None, empty=True)
+        )
 
     def shrinking_problem(self) -> str:
         if _COMPARED.search(self.stop_condition or ""):
@@ -243,17 +250,6 @@ class _AnyCase(dict[str, object]):
 
     def get(self, name: str, default: object = None) -> object:
         return super().get(name.lower(), default)
-
-
-def _size(component: PageIncrement | OffsetIncrement | CursorPagination, ctx: BuildContext) -> int | None:
-    if component.page_size is None:
-        return None
-    size = ctx.expression(component, "page_size").value()
-    if size is None or size == "":
-        return None
-    if type(size) is not int:
-        raise ManifestError(f"{ctx.where(component, 'page_size')}: found {size!r}, expected a whole number")
-    return size
 
 
 __all__ = ["CursorPagination", "DefaultPaginator", "NoPagination", "OffsetIncrement", "PageIncrement", "RequestPath"]

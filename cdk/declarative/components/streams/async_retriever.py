@@ -135,14 +135,13 @@ class AsyncRetriever(AnyRetriever):
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """The reader. Raises ManifestError: a word means two things, or a time is no number."""
         router = router_of(self.partition_router, ctx)
-        minutes = self._number(ctx, "polling_job_timeout", 60)
         ctx.runtime.jobs = jobs = ctx.runtime.jobs or JobBudget()
         reader = JobReader(
             _Api(self, ctx, router, parts),
             budget=jobs,
             sleep=ctx.runtime.sleep,
-            timeout=timedelta(minutes=minutes),
-            failed_wait=self._number(ctx, "failed_retry_wait_time_in_seconds", 0),
+            timeout=timedelta(minutes=ctx.number(self, "polling_job_timeout", 60.0)),
+            failed_wait=ctx.number(self, "failed_retry_wait_time_in_seconds", 0.0),
             resumable=parts.incremental is not None,
         )
         return _Reader(router, reader)
@@ -168,14 +167,6 @@ class AsyncRetriever(AnyRetriever):
             changes_records=bool(parts.transforms) or self.record_selector.schema_normalization == "Default",
             only_first=False,
         )
-
-    def _number(self, ctx: BuildContext, field: str, default: float) -> float:
-        if getattr(self, field) is None:
-            return default
-        value = ctx.expression(self, field).value()
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise ManifestError(f"{ctx.where(self, field)}: found {value!r}, expected a number")
-        return float(value)
 
 
 class _Reader:

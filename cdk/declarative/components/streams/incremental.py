@@ -9,12 +9,10 @@ from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.times.clock import parse_timestamp
-from cdk.base.times.iso_durations import Duration
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyIncrementalSync, Incremental
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.state.slice import Slice
@@ -93,7 +91,7 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         """The cursor, and how its windows are asked for."""
         pattern = ctx.expression(self, "datetime_format").text()
         formats = [*(ctx.expression(self, "cursor_datetime_formats", f).text() for f in self.cursor_datetime_formats)]
-        step, granularity = self._duration(ctx, "step"), self._duration(ctx, "cursor_granularity")
+        step, granularity = ctx.duration(self, "step", None), ctx.duration(self, "cursor_granularity", None)
         if (step is None) != (granularity is None):
             where = ctx.where(self, "step")
             raise ManifestError(f"{where}: step and cursor_granularity belong together: set both or neither")
@@ -106,7 +104,7 @@ class DatetimeBasedCursor(AnyIncrementalSync):
             end=None if self.end_datetime is None else (lambda _: self._bound("end_datetime", ctx, pattern)),
             step=step,
             granularity=granularity,
-            lookback=self._duration(ctx, "lookback_window") or timedelta(),
+            lookback=ctx.duration(self, "lookback_window", timedelta()),
             by_request=True,
             rereads_edge=granularity is not None and not self.is_compare_strictly,
             clamping=self._clamping(ctx),
@@ -151,12 +149,6 @@ class DatetimeBasedCursor(AnyIncrementalSync):
             case target:
                 raise ManifestError(f"{where}: found the target {target!r}, expected DAY, WEEK or MONTH")
 
-    def _duration(self, ctx: BuildContext, field: str) -> Duration | None:
-        if getattr(self, field) is None:
-            return None
-        text = ctx.expression(self, field).text()
-        return parse_duration(text, ctx.where(self, field)) if text else None
-
 
 class IncrementingCountCursor(AnyIncrementalSync):
     """Advances by a number that grows.
@@ -174,11 +166,8 @@ class IncrementingCountCursor(AnyIncrementalSync):
     allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the field.")
 
     def build(self, ctx: BuildContext) -> Incremental:
-        """The cursor. Raises ManifestError: `start_value` is no whole number."""
-        start = ctx.expression(self, "start_value").value() if self.start_value is not None else 0
-        if type(start) is not int:
-            where = ctx.where(self, "start_value")
-            raise ManifestError(f"{where}: found {start!r}, expected a whole number")
+        """The cursor. Raises ManifestError: `start_value` is no integer."""
+        start = ctx.integer(self, "start_value", 0)
         cursor = CountCursor(ctx.expression(self, "cursor_field").text(), start=start, by_request=True, as_numbers=True)
         return Incremental(
             cursor,

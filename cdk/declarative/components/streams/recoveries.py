@@ -8,7 +8,6 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import Incremental, Pages
 from cdk.declarative.reading.page_size_reduction import Reduction
 from cdk.declarative.reading.recovering_reader import Reset, Split
@@ -113,8 +112,5 @@ class RequestWindowSplitting(Component):
         if cursor is None or cursor.granularity is None:
             where = ctx.where(self, "type")
             raise ManifestError(f"{where}: windows are cut by a DatetimeBasedCursor with `cursor_granularity`")
-        smallest = None
-        if self.min_split_window:
-            text = ctx.expression(self, "min_split_window").text()
-            smallest = parse_duration(text, ctx.where(self, "min_split_window"))
+        smallest = ctx.duration(self, "min_split_window", None)
         return Split(partial(cursor.halves, smallest=smallest), self.failure_message or "")

@@ -57,10 +57,7 @@ class ConcurrencyLevel(Component):
 
     def build(self, ctx: BuildContext) -> int:
         """The number. Raises ManifestError: it is none."""
-        value = ctx.expression(self, "default_concurrency").value()
-        if type(value) is not int:
-            where = ctx.where(self, "default_concurrency")
-            raise ManifestError(f"{where}: found {value!r}, expected a whole number")
+        value = ctx.integer(self, "default_concurrency", 1)
         return max(1, value if self.max_concurrency is None else min(value, self.max_concurrency))
 
 
@@ -240,11 +237,7 @@ class DeclarativeSource(Component):
 
         To know the streams of a template may take requests, and another stream may be one that cannot be built.
         """
-        if self.max_concurrent_async_job_count is not None:
-            count = ctx.expression(self, "max_concurrent_async_job_count").value()
-            if type(count) is not int or count < 1:
-                where = ctx.where(self, "max_concurrent_async_job_count")
-                raise ManifestError(f"{where}: found {count!r}, expected a whole number of at least 1")
+        if (count := ctx.integer(self, "max_concurrent_async_job_count", None, least=1)) is not None:
             ctx.runtime.jobs = ctx.runtime.jobs or JobBudget(count)
         # Streams on a condition have no name before the condition is known.
         written = [(getattr(item, "name", ""), item) for item in self.streams]

@@ -9,7 +9,6 @@ from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.declared_stream import DeclaredStream
-from cdk.declarative.model.durations import parse_duration
 from cdk.declarative.model.plug_points import AnyStream, AnyStreams
 from cdk.declarative.reading.state_delegating_stream import DelegatingStream
 
@@ -91,13 +90,8 @@ class StateDelegatingStream(AnyStream):
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DelegatingStream:
         """The stream, which chooses when a read begins."""
-        retention = None
-        if self.api_retention_period is not None:
-            text = ctx.expression(self, "api_retention_period").text()
-            # A config that leaves the period out sets none.
-            retention = parse_duration(text, ctx.where(self, "api_retention_period")) if text else None
         return DelegatingStream(
             self.full_refresh_stream.build(ctx, as_parent=as_parent),
             self.incremental_stream.build(ctx, as_parent=as_parent),
-            retention=retention,
+            retention=ctx.duration(self, "api_retention_period", None),
         )

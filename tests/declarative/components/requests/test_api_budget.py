@@ -102,7 +102,7 @@ def test_the_headers_and_statuses_have_names_of_their_own() -> None:
     [
         ({"type": "FixedWindowCallRatePolicy", "period": "soon", "call_limit": 1}, r"FixedWindow.*period.*'soon'"),
         ({"type": "FixedWindowCallRatePolicy", "period": "PT0S", "call_limit": 1}, "above 0"),
-        ({"type": "FixedWindowCallRatePolicy", "period": "PT1S", "call_limit": 0}, "whole number from 1"),
+        ({"type": "FixedWindowCallRatePolicy", "period": "PT1S", "call_limit": 0}, "integer of at least 1"),
         ({"type": "FixedWindowCallRatePolicy", "period": "PT1S", "call_limit": 1, "weight": 2}, "weight 2 never fits"),
         ({"type": "MovingWindowCallRatePolicy", "rates": [{"limit": "x", "interval": "PT1S"}]}, "Rate.limit"),
     ],

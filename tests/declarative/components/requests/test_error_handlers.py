@@ -8,7 +8,7 @@ from cdk.declarative.components import register
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyErrorHandler
 from cdk.rest import Action, ErrorHandler, HttpClient, Request, Response
-from cdk.rest.errors.signals import SplitWindow
+from cdk.rest.errors.outcome import SplitWindow
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time, response
 

@@ -176,7 +176,7 @@ def test_a_count_advances_to_the_greatest_number() -> None:
 
 
 def test_a_count_starts_at_a_whole_number() -> None:
-    with pytest.raises(ManifestError, match="start_value: found 'x', expected a whole number"):
+    with pytest.raises(ManifestError, match="start_value: found 'x', expected an integer"):
         source(answering(lambda _: None), stream={"incremental_sync": {**COUNT, "start_value": "x"}}).streams({})
 
 
