@@ -6,15 +6,15 @@ from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.http.response import native_outcome, native_response
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
 from cdk.compat.airbyte.models import FailureType
 from cdk.compat.airbyte.plain_types import Config, Parameters
-from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict, retry_after
+from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict
 from cdk.rest import ErrorHandler as OurHandler
+from cdk.rest.errors.wait_strategies import WaitStrategy, constant, exponential, from_header
 
 
 class ResponseAction(Enum):
@@ -205,8 +205,20 @@ DEFAULT_ERROR_MAPPING: dict[ErrorKey, ErrorResolution] = {}
 """Statuses that mean something else than usual: none. Custom code adds its own to it."""
 
 
+class _KitBackoff(BackoffStrategy):
+    """Waits as a strategy of the kit does."""
+
+    config: Config
+
+    def _strategy(self) -> WaitStrategy:
+        raise NotImplementedError
+
+    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:
+        return self._strategy()(native_outcome(response_or_exception), attempt_count)
+
+
 @dataclass
-class ConstantBackoffStrategy(BackoffStrategy):
+class ConstantBackoffStrategy(_KitBackoff):
     """The same wait before each attempt."""
 
     backoff_time_in_seconds: Text
@@ -217,12 +229,12 @@ class ConstantBackoffStrategy(BackoffStrategy):
     def __post_init__(self, parameters: Parameters) -> None:
         self._seconds = InterpolatedString.create(self.backoff_time_in_seconds, parameters=parameters)
 
-    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:  # noqa: ARG002
-        return float(self._seconds.text(self.config))
+    def _strategy(self) -> WaitStrategy:
+        return constant(float(self._seconds.text(self.config)), jitter=self.jitter_range_in_seconds or 0.0)
 
 
 @dataclass
-class ExponentialBackoffStrategy(BackoffStrategy):
+class ExponentialBackoffStrategy(_KitBackoff):
     """Waits that double with each attempt."""
 
     parameters: InitVar[Parameters]
@@ -233,12 +245,12 @@ class ExponentialBackoffStrategy(BackoffStrategy):
     def __post_init__(self, parameters: Parameters) -> None:
         self._factor = InterpolatedString.create(self.factor, parameters=parameters)
 
-    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:  # noqa: ARG002
-        return float(self._factor.text(self.config)) * 2.0**attempt_count
+    def _strategy(self) -> WaitStrategy:
+        return exponential(float(self._factor.text(self.config)), jitter=self.jitter_range_in_seconds or 0.0)
 
 
 @dataclass
-class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
+class WaitTimeFromHeaderBackoffStrategy(_KitBackoff):
     """The wait that a header names, in seconds."""
 
     header: Text
@@ -250,15 +262,6 @@ class WaitTimeFromHeaderBackoffStrategy(BackoffStrategy):
     def __post_init__(self, parameters: Parameters) -> None:
         self._header = InterpolatedString.create(self.header, parameters=parameters)
 
-    def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:  # noqa: ARG002
-        outcome = native_response(response_or_exception)
-        if outcome is None:
-            return None
+    def _strategy(self) -> WaitStrategy:
         name = self._header.text(self.config)
-        text = outcome.headers.get(name, "")
-        if self.regex and (match := Pattern(self.regex).search(text)):
-            text = match.group(match.re.groups and 1)
-        try:
-            return float(text)
-        except ValueError:
-            return retry_after(outcome, runtime().clock) if name.lower() == "retry-after" else None
+        return from_header(name, pattern=self.regex, longest=self.max_waiting_time_in_seconds)
