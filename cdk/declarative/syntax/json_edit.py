@@ -6,6 +6,7 @@ A path is a list of names. A text of digits is also an index into a list, `-1` t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -81,21 +82,8 @@ def remover(pointer: Path) -> Edit:
         return lambda _: None
     if any(_is_glob(part) for part in parts):
         return lambda target: _remove_all(target, [path for path, _ in _matches(target, parts)])
-    *way, last = parts
-    if not way:
-        return lambda target: _pop(target, last)
-
-    def remove(target: JsonValue) -> None:
-        for name in way:
-            if type(target) is dict:
-                target = target.get(name)
-            elif type(target) is list and (index := _index(target, name)) is not None:
-                target = target[index]
-            else:
-                return
-        _remove(target, last)
-
-    return remove
+    # Most have one name, and are asked for each record.
+    return partial(_pop, name=parts[0]) if len(parts) == 1 else lambda target: _remove_all(target, [parts])
 
 
 def remove_leaves(target: JsonValue, predicate: Callable[[JsonValue], bool]) -> None:
@@ -146,7 +134,7 @@ def _no_place(target: JsonValue, name: str) -> str:
 
 def _remove_all(target: JsonValue, paths: Sequence[tuple[str, ...]]) -> None:
     for *way, last in paths:
-        parent: JsonValue = target
+        parent = target
         for name in way:
             if isinstance(parent, dict):
                 parent = parent.get(name)

@@ -1,6 +1,7 @@
 """OAuthAuthenticator: access tokens that are renewed."""
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +11,7 @@ from cdk.declarative.components.auth.jwt import JwtAuthenticator
 from cdk.declarative.components.auth.sharing import definition, keeper, learner, shared
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.declarative.syntax.json_edit import remover
 from cdk.rest import Authenticator, OAuth2
 from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
 from cdk.rest.auth.token_owner import report
@@ -109,9 +111,9 @@ class OAuthAuthenticator(AnyAuthenticator):
         # A refresh token that works once must have one owner, whatever the streams' parameters are.
         paths = [updater.refresh_token_config_path, updater.access_token_config_path]
         paths.append(updater.token_expiry_date_config_path)
-        config = ctx.config
+        config = deepcopy(dict(ctx.config))
         for names in paths:
-            config = _without(config, names)
+            remover(names)(config)
         return canonical([self._text(ctx, "token_refresh_endpoint")(), paths, config])
 
     def _check(self, ctx: BuildContext) -> None:
@@ -209,14 +211,3 @@ def _saved(ctx: BuildContext, names: tuple[str, ...], otherwise: Setting) -> Set
     """A value that an earlier exchange, or the user's consent, left in the config."""
     value = path(*names)(ctx.config)
     return str(value) if value else otherwise
-
-
-def _without(config: Mapping[str, JsonValue], names: list[str]) -> Mapping[str, JsonValue]:
-    """`config` without the value at a path."""
-    name, *rest = names
-    if name not in config:
-        return config
-    if not rest:
-        return {key: value for key, value in config.items() if key != name}
-    inner = config[name]
-    return {**config, name: _without(inner, rest)} if isinstance(inner, Mapping) else config

@@ -1,8 +1,9 @@
 """Streams of a template: `DynamicDeclarativeStream` and the resolvers that say what there are streams for."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
@@ -57,7 +58,25 @@ class ComponentMappingDefinition(Component):
         )
 
 
-class HttpComponentsResolver(AnyComponentsResolver):
+class _Resolver(AnyComponentsResolver, type=None):
+    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
+    _as_yaml: ClassVar[bool] = True
+    """A rendered text is the YAML value it spells."""
+
+    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
+        """The function from a template to its copies. What takes requests is done when it is called."""
+        scopes = self._scopes(ctx)
+        settings = [item.build(ctx, as_yaml=self._as_yaml) for item in self.components_mapping]
+        return lambda template: filled(
+            template, settings, ({**names, "stream_template_config": template} for names in scopes())
+        )
+
+    @abstractmethod
+    def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
+        """The function that gives the names for each copy."""
+
+
+class HttpComponentsResolver(_Resolver):
     """One stream for each record that a retriever reads.
 
     Example:
@@ -75,25 +94,18 @@ class HttpComponentsResolver(AnyComponentsResolver):
     retriever: Annotated[AnyRetriever, Default("SimpleRetriever")] = Field(
         description="Reads what there are streams for."
     )
-    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
+    _as_yaml = False
 
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
-        """The function from a template to its copies. Requests are sent when it is called."""
+    def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
         reader = self.retriever.build(ctx, StreamParts("components resolver"))
-        settings = [item.build(ctx, as_yaml=False) for item in self.components_mapping]
 
-        def copies(template: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+        def scopes() -> Iterator[Names]:
             partitions = [WHOLE] if reader.router is None else reader.router.partitions({})
             for partition in without_states(partitions):
                 for record in records_in(reader.read(Slice(partition))):
-                    scope: Names = {
-                        "components_values": record,
-                        "stream_slice": partition,
-                        "stream_template_config": template,
-                    }
-                    yield from filled(template, settings, [scope])
+                    yield {"components_values": record, "stream_slice": partition}
 
-        return copies
+        return scopes
 
 
 class StreamConfig(Component):
@@ -115,7 +127,7 @@ class StreamConfig(Component):
         return [*own, *(self.default_values or [])]
 
 
-class ConfigComponentsResolver(AnyComponentsResolver):
+class ConfigComponentsResolver(_Resolver):
     """One stream for each item of a list in the config; of several lists, for each combination.
 
     Example:
@@ -126,19 +138,13 @@ class ConfigComponentsResolver(AnyComponentsResolver):
     """
 
     stream_config: Annotated[list[StreamConfig], ONE_OR_MANY] = Field(description="The list, or several.")
-    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
-        """The function from a template to its copies."""
-        settings = [item.build(ctx, as_yaml=True) for item in self.components_mapping]
-
-        def copies(template: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+    def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
+        def scopes() -> Iterator[Names]:
             for items in product(*(config.items(ctx) for config in self.stream_config)):
-                values = _combined(items, many=len(self.stream_config) > 1)
-                scope: Names = {"components_values": values, "stream_template_config": template}
-                yield from filled(template, settings, [scope])
+                yield {"components_values": _combined(items, many=len(self.stream_config) > 1)}
 
-        return copies
+        return scopes
 
 
 def _combined(items: Sequence[JsonValue], *, many: bool) -> JsonValue:
@@ -162,7 +168,7 @@ class StreamParametersDefinition(Component):
     list_of_parameters_for_stream: list[JsonObject] = Field(description="One object for each stream.")
 
 
-class ParametrizedComponentsResolver(AnyComponentsResolver):
+class ParametrizedComponentsResolver(_Resolver):
     """One stream for each object of a list in the manifest.
 
     Example:
@@ -175,18 +181,11 @@ class ParametrizedComponentsResolver(AnyComponentsResolver):
     """
 
     stream_parameters: StreamParametersDefinition = Field(description="The parameters.")
-    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
 
-    def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
-        """The function from a template to its copies."""
-        settings = [item.build(ctx, as_yaml=True) for item in self.components_mapping]
-
-        def copies(template: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
-            for values in self.stream_parameters.list_of_parameters_for_stream:
-                scope: Names = {"components_values": values, "stream_template_config": template}
-                yield from filled(template, settings, [scope])
-
-        return copies
+    def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
+        return lambda: (
+            {"components_values": values} for values in self.stream_parameters.list_of_parameters_for_stream
+        )
 
 
 class DynamicDeclarativeStream(Component):
